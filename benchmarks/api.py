@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 from magus.advisor import Advice, AdviceOptions, Advisor, Request
@@ -27,7 +28,7 @@ from .harness.report import Figure, main
 
 AT_ONCE, SIMULATED = AdviceOptions(verify=False), AdviceOptions()
 HURRIED = AdviceOptions(verify=False, within_s=0.005)
-THREADS, PROCESSES = 8, 2
+THREADS, PROCESSES, ALIKE = 8, 2, 1000
 REPEATS = 20_000
 RULE_OF = Request("AG+GEMM", m=4096, n=4096, k=4096, gpu="H100", ranks=8)
 PORT, CLIENTS, REQUESTS = 18_377, 4, 10_240
@@ -62,8 +63,19 @@ def measure() -> Iterator[Figure]:
     yield Figure("new answer within 5 ms", 1e3 * _median_s(advisor, [1536, 2560, 3584], HURRIED), "ms", "lower", 10)
     yield Figure("new answer without simulation", 1e3 * _median_s(advisor, [2048, 4096], AT_ONCE), "ms", "lower", 10)
     yield Figure("new answer with simulation, 8 GPUs", _median_s(advisor, [2048, 8192], SIMULATED), "s", "lower", 3)
+    yield Figure(f"CPU time of {ALIKE:,} requests that share", _shared_s(advisor), "s", "lower", 30)
     yield from _service()
     yield from _throughputs()
+
+
+def _shared_s(advisor: Advisor) -> float:
+    """CPU time of random numbers of tokens in four layers."""
+    random, layers = Random(7), [(1024, 4096), (3584, 8192), (7168, 5120), (2048, 8192)]
+    shapes = [(8 * random.randrange(4, 4096), *random.choice(layers)) for _ in range(ALIKE)]
+    asked = [Request("AG+GEMM", m=m, n=n, k=k, gpu="H100", ranks=8) for m, n, k in shapes]
+    since = time.process_time()
+    advisor.recommend_many(asked, AT_ONCE, share=True)
+    return time.process_time() - since
 
 
 def _service() -> Iterator[Figure]:

@@ -8,13 +8,23 @@ step by step.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, product, tee
+from itertools import chain, islice, product, tee, zip_longest
 from random import Random
 
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import TICKS_PER_US, EngineChoice, EngineKind, OpCase, OpChoice, OpPlan, ShouldStop, checkpoint
+from ...compiler.ir import (
+    TICKS_PER_US,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    OpCase,
+    OpChoice,
+    OpPlan,
+    ShouldStop,
+    checkpoint,
+)
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import build_op_plan, build_schedules, reject_choice
 from ...compiler.planning.knobs.engine import max_copy_sms
@@ -75,13 +85,45 @@ class Proposal:
         return self.estimate_ticks / TICKS_PER_US
 
 
+NEAR_COUNT, NEAR_STRUCTURES = 5, 2
+"""Proposals that are estimated where answers nearby are known, and how many of them such an answer says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """What is best for scenarios nearby, that of the nearest first: ``structures`` that overlap, ``serials`` do not."""
+
+    structures: tuple[Structure, ...] = ()
+    serials: tuple[OpChoice, ...] = ()
+
+    @classmethod
+    def of(cls, scenario: OpCase, candidates: Iterable[Candidate]) -> "Near":
+        """Return what the answer with these ``candidates`` to ``scenario`` says to others."""
+        known = sorted((one for one in candidates if not one.is_library), key=lambda one: one.best_us)
+        chosen = [(one.choice, one) for one in known if one.choice is not None]
+        overlapping = [choice for choice, one in chosen if not one.is_serial][:NEAR_STRUCTURES]
+        serials = [choice for choice, one in chosen if one.is_serial and one.has_usual_options][:1]
+        serials += [choice for choice, one in chosen if one.is_serial][:1]
+        return cls(tuple(structure_of(scenario, choice) for choice in overlapping), tuple(serials))
+
+    @classmethod
+    def joined(cls, nearest: Sequence["Near"]) -> "Near":
+        """Return what several answers say: the best of each before the second of any."""
+        structures = chain.from_iterable(zip_longest(*(each.structures for each in nearest)))
+        serials = chain.from_iterable(each.serials for each in nearest)
+        return cls(tuple(dict.fromkeys(filter(None, structures))), tuple(dict.fromkeys(serials)))
+
+
+ALONE = Near()
+
+
 @dataclass(frozen=True, slots=True)
 class ProposalModel:
     """Proposes schedules; ``before`` is the library for kernels before a collective, ``after`` for those after one.
 
     ``names`` are those of the numbers of a situation. Without ``trees`` the closed form of the pipeline chooses.
     ``errors`` say how far the estimates of proposals are off. ``digest`` is the hash of the file that the model was
-    read from, or empty.
+    read from, or empty. Where something ``near`` is known, it is proposed alone.
     """
 
     names: tuple[str, ...]
@@ -91,6 +133,7 @@ class ProposalModel:
     trees: BoostedTrees | None
     errors: EstimateErrors = NO_ERRORS
     digest: str = ""
+    near: Near = ALONE
 
     def library(self, scenario: OpCase) -> Library:
         """Return the library of the kind of ``scenario``."""
@@ -139,7 +182,10 @@ class ProposalModel:
         Once it is ``late``, no more are estimated than the first ``LEAST``.
         """
         proposals = list[Proposal]()
-        for proposal in estimated(scenario, islice(self.choices(scenario), count)):
+        fits = (fitted(structure, scenario) for structure in self.near.structures)
+        near = [each for each in dict.fromkeys(fits) if each is not None and is_explored(scenario.explore, each)]
+        chosen = near[:NEAR_COUNT] or islice(self.choices(scenario), count)
+        for proposal in estimated(scenario, chosen):
             proposals.append(proposal)
             if len(proposals) >= LEAST and late():
                 break
@@ -240,8 +286,15 @@ ALGORITHMS = ("", "ring", "double_ring")
 NUM_FORMS = 6
 
 
-def serial_proposals(scenario: OpCase) -> tuple[Proposal, ...]:
-    """Return serial schedules with their estimates, the fastest first; at once, as proposals are made."""
+def serial_proposals(scenario: OpCase, near: Sequence[OpChoice] = ()) -> tuple[Proposal, ...]:
+    """Return serial schedules with their estimates, the fastest first; at once, as proposals are made.
+
+    They are those of answers ``near`` by, as far as these can be.
+    """
+    known = estimated(scenario, [one for one in near if reject_choice(scenario, one) is None])
+    proposals = tuple(sorted(known, key=lambda each: (each.estimate_ticks, each.schedule.expression)))
+    if any(one.choice.tactics == ExecutionOptions() for one in proposals):
+        return proposals
     engines = usual_engines(scenario)
     knobs = product(ALGORITHMS, engines)
     bases = (OpChoice(BASELINE.name, scenario.num_ranks, engine, algorithm=name) for name, engine in knobs)
@@ -266,7 +319,7 @@ def proposed_candidates(
     """
     proposals = model.propose(scenario, late=late)
     evaluations = len(proposals)
-    if proposals and not late():
+    if proposals and not late() and not model.near.structures:
         better = polished(scenario, proposals[0], changes, late=late)
         proposals = tuple({each.choice: each for each in (better, *proposals)}.values())
         evaluations += changes
@@ -275,7 +328,7 @@ def proposed_candidates(
 
 def serial_candidates(scenario: OpCase, model: ProposalModel) -> list[Candidate]:
     """Return the fastest serial schedule by its estimate, and with the usual options: baselines without simulation."""
-    proposals = serial_proposals(scenario)
+    proposals = serial_proposals(scenario, model.near.serials)
     found = _candidates(scenario, proposals, len(proposals), model.errors)
     usual = [candidate for candidate in found if candidate.has_usual_options]
     return list(dict.fromkeys((*found[:1], *usual[:1])))

@@ -173,13 +173,16 @@ def _joined(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
     for rule in rules:
         if last is not None and last.most + 1 == rule.least:
             low, high = zip(last.gain, rule.gain, strict=True)
-            both = {
-                "sizes": (*last.sizes, *rule.sizes),
-                "loss": max(last.loss, rule.loss),
-                "pad": min(last.pad, rule.pad),
-            }
-            grown = replace(last, most=rule.most, gain=(min(low), max(high)), **both)
-            if replace(rule, least=last.least, gain=grown.gain, **both) == grown:
+            grown = replace(
+                last,
+                most=rule.most,
+                gain=(min(low), max(high)),
+                loss=max(last.loss, rule.loss),
+                sizes=(*last.sizes, *rule.sizes),
+                pad=min(last.pad, rule.pad),
+            )
+            same = replace(rule, least=last.least, gain=grown.gain, loss=grown.loss, sizes=grown.sizes, pad=grown.pad)
+            if same == grown:
                 last = grown
                 continue
         if last is not None:

@@ -59,7 +59,7 @@ class Policy:
     def rule(self, **requested: Any) -> dict[str, Any] | None:
         """Return the first rule that matches, with the padded ``size`` to run; None without one."""
         for rule in self.rules:
-            size = requested.get(rule["axis"])
+            size: Any = requested.get(rule["axis"])
             if not hasattr(size, "__index__") or size <= 0:
                 continue
             added = -size % rule["multiple_of"]

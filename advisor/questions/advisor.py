@@ -1,7 +1,8 @@
 """Questions of programs and what answers them: this process' memory, the disk, other processes, or a computation."""
 
 import logging
-from collections.abc import Hashable, Iterable, Sequence
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,15 +14,28 @@ from ...compiler.ir import Cancelled, Counted, Progress, Rejection, Scenario, Sh
 from ...compiler.planning.build import ScheduleError
 from ...compiler.request.request import Request
 from ...compiler.request.scenario import Stamp, scenario_of, stamp
+from ...simcore.memo.memo import current_store
 from ..answer.answer import Answered
 from ..answer.stages import AdviceOptions, either
+from ..bespoke.stage import is_searched
 from ..candidates.advice import Advice, AnswerSource
 from ..learned.model_file import load as load_proposals
-from ..learned.proposal_model import ProposalModel
+from ..learned.proposal_model import ALONE, Near, ProposalModel
 from ..policy.cover import TOLERANCE
+from ..work.on_dask import Cluster
 from ..work.pools import answer_many, counted, in_thread, in_threads
 from ..work.processes import ProcessDied, Processes
-from .computing import Requested, Watcher, answer_there, computed_advice, place_of, reported_by
+from .computing import (
+    Requested,
+    Watcher,
+    answer_at_worker,
+    answer_there,
+    beside,
+    computed_advice,
+    digests_here,
+    place_of,
+    reported_by,
+)
 
 if TYPE_CHECKING:
     from ..policy.table import PolicyTable
@@ -52,6 +66,9 @@ class RecentAnswers(Generic[AnswerT]):
             self._answers.pop(next(iter(tuple(self._answers))), None)
 
 
+SHARED, MIDDLES, SHARE_OF_MIDDLES, NEAREST = 32, 8, 20, 4
+"""Requests that share at least; of these so many, or one in twenty, are answered as alone, and some for each other."""
+
 Question = Request | LayerRequest | Scenario
 """A scenario of the compiler, or what makes one: sizes and names, or a layer of a model."""
 
@@ -72,7 +89,9 @@ class Advisor:
     """
 
     proposals: ProposalModel | None = None
-    _processes: Processes[Requested, Advice] | None = field(default=None, compare=False, repr=False)
+    _processes: Processes[Requested, Advice] | Cluster[Requested, Advice] | None = field(
+        default=None, compare=False, repr=False
+    )
     _recent: RecentAnswers[Advice] = field(default_factory=RecentAnswers, compare=False, repr=False)
 
     @classmethod
@@ -97,6 +116,16 @@ class Advisor:
         """
         processes = Processes(count, partial(answer_there, self.proposals)) if count > 0 else None
         return replace(self, _processes=processes)
+
+    def on_cluster(self, address: str) -> "Advisor":
+        """Return an advisor that knows the same answers and has others computed by the workers of a dask scheduler.
+
+        ``address`` is that of the scheduler, ``tcp://host:8786``. Workers have the same version of Magus, and propose
+        by the shipped model. While results are kept on disk, they are kept here as they come, and at the workers.
+        Questions raise ``BackendError`` if dask is not installed, and if nobody answers there, or no longer.
+        """
+        there = partial(answer_at_worker, digests_here(), current_store() is not None)
+        return replace(self, _processes=Cluster(address, there))
 
     def close(self) -> None:
         """End the processes; a later question begins them again."""
@@ -183,22 +212,40 @@ class Advisor:
         options: AdviceOptions = DEFAULT,
         *,
         threads: int = 1,
+        share: bool = False,
         should_stop: ShouldStop | None = None,
     ) -> list[Advice]:
         """Return the advice for each question, in order; ``recommend`` says what may be raised, and what not.
 
         A question that is asked twice is answered once, in ``threads`` or as many as there are processes. All requests
         are checked before anything is simulated.
+
+        Parameters
+        ----------
+        share
+            Whether requests for a GEMM and its collective that differ in m, n and k alone share what is proposed: one
+            in twenty is answered as alone, the others get what is best for the nearest of these, fitted to their sizes.
+            Without simulations (``verify=False``), of ``SHARED`` requests or more; such answers are not kept.
         """
-        for each in questions:
-            if isinstance(each, Request | LayerRequest):
-                _scenario(each, _read_at(each))
-        also = should_stop or never
+        scenarios = {each: _scenario(each, _read_at(each)) for each in questions if isinstance(each, Request)}
+        for layer in (each for each in questions if isinstance(each, LayerRequest)):
+            _scenario(layer, None)
+        also, near = should_stop or never, dict[Question, Near]()
 
         def answer(each: Question, stop: ShouldStop) -> Advice:
-            return self.recommend(each, options, should_stop=either(stop, also))
+            stops = either(stop, also)
+            if isinstance(each, Request) and each in near and self.recall(each, options) is None:
+                return self._advice(scenarios[each], options, Watcher(should_stop=stops), near[each])
+            return self.recommend(each, options, should_stop=stops)
 
-        return answer_many(answer, questions, max(threads, self.at_once))
+        at_once = max(threads, self.at_once)
+        if share and self.proposals is not None and options.bespoke > 0 and not options.verify:
+            nearest = _nearest(each for each, scenario in scenarios.items() if is_searched(scenario.case))
+            middles = tuple({each: None for others in nearest.values() for each in others})
+            answers = zip(middles, answer_many(answer, middles, at_once), strict=True)
+            said = {each: Near.of(advice.case, advice.candidates) for each, advice in answers}
+            near |= {each: Near.joined([said[one] for one in others]) for each, others in nearest.items()}
+        return answer_many(answer, questions, at_once)
 
     async def recommend_async(
         self, question: Question, options: AdviceOptions = DEFAULT, *, should_stop: ShouldStop | None = None
@@ -270,7 +317,7 @@ class Advisor:
             counting = ask if progress is None else counted(ask, progress, len(set(sizes)))
             return policy_table(axis, sizes, counting, simulated=options.verify, tolerance=tolerance)
 
-    def _advice(self, scenario: Scenario, options: AdviceOptions, watcher: Watcher) -> Advice:
+    def _advice(self, scenario: Scenario, options: AdviceOptions, watcher: Watcher, near: Near = ALONE) -> Advice:
         if scenario.system.replay is not None:
             message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
             hint = "simulate that schedule, or drop 'replay' from the system"
@@ -279,10 +326,12 @@ class Advisor:
             kept = place_of(self.proposals, scenario, options).recall()
             if kept is not None:
                 return kept
-        there = self._there(Requested(scenario, options, watched=watcher.answered is not None), watcher)
+        there = self._there(Requested(scenario, options, watcher.answered is not None, near), watcher)
         if there is not None:
+            if scenario.only_case is not None and near == ALONE and isinstance(self._processes, Cluster):
+                place_of(self.proposals, there.scenario, options).keep(there)  # parts are told by identity
             return there
-        return computed_advice(self.proposals, scenario, options, watcher)
+        return computed_advice(beside(self.proposals, near), scenario, options, watcher)
 
     def _there(self, requested: Requested, watcher: Watcher) -> Advice | None:
         """Return the answer of one of the processes; None if there are none, or if the one that was asked died."""
@@ -306,3 +355,32 @@ def _scenario(request: Request | LayerRequest, read_at: Stamp | None) -> Scenari
 def _requested(request: Request | LayerRequest, options: AdviceOptions, read_at: Stamp | None) -> Hashable:
     """What decides the answer: not the time for it, but the state of the system file."""
     return request, read_at, replace(options, within_s=None)
+
+
+def _nearest(requests: Iterable[Request]) -> Mapping[Request, tuple[Request, ...]]:
+    """Return for requests those nearest to them, of the few that are answered as alone, where enough are alike."""
+    groups: dict[Request, list[Request]] = {}
+    for each in requests:
+        groups.setdefault(replace(each, m=1, n=1, k=1), []).append(each)
+    found = dict[Request, tuple[Request, ...]]()
+    for group in (each for each in groups.values() if len(each) >= SHARED):
+        middles = _middles(group, max(MIDDLES, len(group) // SHARE_OF_MIDDLES))
+        for each in group:
+            if each not in middles:
+                found[each] = tuple(sorted(middles, key=lambda middle: _apart(each, middle))[:NEAREST])
+    return found
+
+
+def _middles(group: Sequence[Request], count: int) -> tuple[Request, ...]:
+    """Return ``count`` of a group, each as far as can be from those before it."""
+    middles = [group[0]]
+    apart = [_apart(group[0], each) for each in group]
+    while len(middles) < count:
+        middles.append(group[max(range(len(group)), key=apart.__getitem__)])
+        apart = [min(known, _apart(middles[-1], each)) for known, each in zip(apart, group, strict=True)]
+    return tuple(middles)
+
+
+def _apart(one: Request, other: Request) -> float:
+    """How far two GEMMs are apart, by the ratios of their sizes."""
+    return sum(math.log2(getattr(one, size) / getattr(other, size)) ** 2 for size in ("m", "n", "k"))

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from time import perf_counter
 
@@ -12,14 +13,16 @@ from ...compiler.ir import Cancelled, OpCase, OpChoice, Progress, Scenario, Shou
 from ...compiler.planning.build import ScheduleError, build_op_plan
 from ...compiler.planning.knobs.engine import explored_engines
 from ...simcore.memo.codec import MalformedError, decode, encode
-from ...simcore.memo.memo import ADVISOR, Memo, current_store, memo_of, use
+from ...simcore.memo.memo import ADVISOR, Memo, current_store, memo_of, sources_digest, use
 from ...simcore.memo.store import Store, user_store
 from ..answer.answer import Answered, Confirmed, Findings, PartialAnswers, advice_of
 from ..answer.stages import PATIENCE_S, AdviceOptions, Stages, either, lateness
 from ..candidates.advice import Advice, AnswerSource
 from ..candidates.candidate import Candidate
 from ..candidates.shortlist import answered_by_runs, merged
-from ..learned.proposal_model import ProposalModel
+from ..learned.model_file import load as load_proposals
+from ..learned.proposal_model import ALONE, Near, ProposalModel
+from ..work.on_dask import BackendError
 from ..work.processes import Caller
 from ..work.workers import open_workers, suits_threads
 from .one_op import AdviceRun
@@ -112,11 +115,12 @@ class Watcher:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """A question to another process, and whether those who wait for the answer are told what would be answered now."""
+    """A question to another process, what is known of others ``near`` it, and whether those who wait are told."""
 
     subject: Scenario
     options: AdviceOptions
     watched: bool = False
+    near: Near = ALONE
 
 
 def answer_there(proposals: ProposalModel | None, requested: Requested, caller: Caller) -> Advice:
@@ -128,8 +132,33 @@ def answer_there(proposals: ProposalModel | None, requested: Requested, caller: 
 
     answered = caller.tell if requested.watched else None
     return computed_advice(
-        proposals, subject, options, Watcher(progress, caller.should_stop, answered, caller.waited_s)
+        beside(proposals, requested.near),
+        subject,
+        options,
+        Watcher(progress, caller.should_stop, answered, caller.waited_s),
     )
+
+
+def answer_at_worker(digests: tuple[str, str], keeps: bool, requested: Requested) -> Advice:
+    """Return the answer at a worker of a cluster, which ``keeps`` results for itself too.
+
+    Raises
+    ------
+    BackendError
+        If the sources of Magus here, or the shipped model, have other digests.
+    """
+    if digests != digests_here():
+        message = "a worker has another version of Magus, Python or numpy, or another model"
+        raise BackendError(message, "install the same versions on all machines")
+    use(user_store() if keeps else None)
+    alone = replace(requested, options=replace(requested.options, workers=1))
+    return answer_there(load_proposals(None)[0], alone, Caller(lambda what: None, never, 0.0))
+
+
+@cache
+def digests_here() -> tuple[str, str]:
+    """Return what says which version of Magus and of the shipped model is here."""
+    return sources_digest(ADVISOR), load_proposals(None)[0].digest
 
 
 def reported_by(watcher: Watcher) -> Callable[[object], None]:
@@ -145,8 +174,15 @@ def reported_by(watcher: Watcher) -> Callable[[object], None]:
     return tell
 
 
+def beside(proposals: ProposalModel | None, near: Near) -> ProposalModel | None:
+    """Return the model that proposes what is best ``near`` by."""
+    return proposals if proposals is None or near == ALONE else replace(proposals, near=near)
+
+
 def place_of(proposals: ProposalModel | None, scenario: Scenario, options: AdviceOptions) -> KeptAdvice:
-    """Return where the advice on ``scenario``, of one op, is kept on disk."""
+    """Return where the advice on ``scenario``, of one op, is kept on disk; nowhere if others near by decide it."""
+    if proposals is not None and proposals.near != ALONE:
+        return KeptAdvice(scenario, scenario.case, None)
     return KeptAdvice.of(proposals.digest if proposals else "", scenario, replace(options, within_s=None))
 
 

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from ...compiler.ir import Progress, ShouldStop
+from ..work.on_dask import CONNECT_S, BackendError, as_ended, result_at
 from ..work.pools import open_processes
 from ..work.processes import ProcessDied
 from ..work.workers import Failure, FailureKind, failed_simulation
@@ -74,6 +75,29 @@ def on_this_machine(workers: int) -> Backend:
 
 def _run(workers: int, task: Task, indices: Sequence[int]) -> Generator[Attempt, None, None]:
     yield from _results(workers, task, indices, lambda idx: Attempt(idx, failed_for(idx, DIED)))
+
+
+def on_dask(address: str, connect_s: float = CONNECT_S) -> Backend:
+    """Return the backend of the workers of the scheduler at ``address``, such as ``tcp://host:8786``.
+
+    Its searches raise ``BackendError`` if dask is not installed, if the scheduler or its workers do not answer, and if
+    the scheduler is lost.
+    """
+    return partial(_run_there, address, connect_s)
+
+
+def _run_there(address: str, connect_s: float, task: Task, indices: Sequence[int]) -> Generator[Attempt, None, None]:
+    with closing(as_ended(address, task, indices, connect_s)) as ended:
+        for idx, future in ended:
+            try:
+                found = result_at(address, future)
+            except BackendError:
+                raise
+            except ProcessDied as error:
+                found = Attempt(idx, failed_for(idx, str(error)))
+            except Exception as error:  # beyond what a search itself reports: a worker without Magus
+                found = Attempt(idx, failed_for(idx, f"{type(error).__name__}: {error}"))
+            yield found if isinstance(found, Attempt) else Attempt(idx, failed_for(idx, OTHER_VERSION))
 
 
 def results_here(workers: int, task: Callable[[Item], Found], items: Sequence[Item]) -> Generator[Found, None, None]:

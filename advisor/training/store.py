@@ -67,10 +67,6 @@ class StoreError(CorpusError):
     """The store cannot be opened, read or written; what it holds is as before."""
 
 
-class BackendError(CorpusError):
-    """The processes or machines that are to search cannot be reached."""
-
-
 class UnsoundError(ValueError):
     """A value that no search finds; the message names it."""
 

@@ -6,18 +6,21 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor, AnswerSource, Request, RequestError, keep_results
+from magus.advisor.learned.proposal_model import ProposalModel
 from magus.advisor.questions.advisor import MAX_ANSWERS, RecentAnswers
 from magus.advisor.questions.computing import Watcher
 from magus.advisor.work.pools import answer_many
-from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, EngineMode
+from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, EngineMode, OpCase, OpChoice
 from magus.compiler.planfile.forms import plan_schema
 from magus.compiler.request.scenario import scenario_of
 from magus.simcore.memo.memo import memoizing
@@ -110,6 +113,28 @@ def test_many_are_answered_in_order_and_each_once(advisor: Advisor, monkeypatch:
     monkeypatch.undo()
     fresh = Advisor(advisor.proposals).recommend_many(requests, MODEL, threads=2)
     assert [each.candidates for each in fresh] == [each.candidates for each in alone]
+
+
+def test_many_alike_share_what_is_proposed(advisor: Advisor, monkeypatch: Any) -> None:
+    requests = [replace(REQUEST, m=64 * size) for size in range(4, 36)]
+    searched: list[int] = []
+
+    def counted(self: ProposalModel, scenario: OpCase) -> Iterator[OpChoice]:
+        searched.append(1)
+        return choices(self, scenario)
+
+    choices = ProposalModel.choices
+    monkeypatch.setattr(ProposalModel, "choices", counted)
+    shared = advisor.recommend_many(requests, MODEL, share=True)
+    assert len(searched) == 8
+    alone = [Advisor(advisor.proposals).recommend(each, MODEL) for each in requests[::5]]
+
+    assert [each.serial.best_us for each in shared[::5]] == [each.serial.best_us for each in alone]
+    slower = [
+        each.recommended.best_us / best.recommended.best_us for each, best in zip(shared[::5], alone, strict=True)
+    ]
+    assert median(slower) <= 1.01 and max(slower) <= 1.05
+    assert sum(advisor.recall(each, MODEL) is not None for each in requests) == 8, "what others decide is not kept"
 
 
 def test_a_bad_request_stops_many_before_any_is_answered(advisor: Advisor, monkeypatch: Any) -> None:

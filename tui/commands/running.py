@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 
 from ...advisor import ModelError, NoFeasibleSchedule
+from ...advisor.work.on_dask import BackendError
 from ...advisor.work.processes import forking
 from ...compiler.ir import Cancelled, Scenario
 from ...simcore import EngineUnavailable, RunTooLarge
 from ..exit_codes import Exit
 from ..text.door import say
-from .console import report_errors
+from .console import report_errors, say_rejection
 
 
 def run_command(action: Callable[[], Exit]) -> Exit:
@@ -30,6 +31,9 @@ def run_command(action: Callable[[], Exit]) -> Exit:
         return Exit.INTERRUPTED
     except ModelError as error:
         say(f"magus: {error}")
+        return Exit.INPUT
+    except BackendError as error:
+        say_rejection(error.rejection)
         return Exit.INPUT
     except NoFeasibleSchedule as error:
         say("MGS510 error: no schedule is feasible; these constraints together leave none:")

@@ -17,6 +17,7 @@ from .options import (
     JsonOption,
     NoCacheOption,
     NoVerifyOption,
+    SchedulerOption,
     SensitivityOption,
     SetOption,
     StrictOption,
@@ -110,6 +111,7 @@ def sweep(
     json: JsonOption = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print the points as CSV and nothing else.")] = False,
     workers: WorkersOption = DEFAULT_WORKERS,
+    scheduler: SchedulerOption = None,
     no_cache: NoCacheOption = False,
 ) -> None:
     """Advise on a grid of sizes, and say where schedules change."""
@@ -119,7 +121,7 @@ def sweep(
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
     advice = AdviceOptions(top, not no_verify, bespoke, workers=workers)
-    request = SweepRequest(file, settings_of(settings), workload, advice, tolerance / 100)
+    request = SweepRequest(file, settings_of(settings), workload, advice, tolerance / 100, scheduler)
     raise typer.Exit(sweep_file(request, as_json=json, as_csv=csv))
 
 
@@ -165,6 +167,7 @@ def export(
     top: TopOption = 8,
     no_verify: NoVerifyOption = False,
     workers: WorkersOption = DEFAULT_WORKERS,
+    scheduler: SchedulerOption = None,
     no_cache: NoCacheOption = False,
 ) -> None:
     """Write the rules of a sweep as a file that a runtime reads."""
@@ -175,7 +178,7 @@ def export(
     if to not in NAMES:
         raise typer.BadParameter(f"'{to}' is none of {', '.join(NAMES)}", param_hint="--to")
     advice = AdviceOptions(top, not no_verify, bespoke=0, workers=workers)
-    request = SweepRequest(file, settings_of(settings), workload, advice, tolerance / 100)
+    request = SweepRequest(file, settings_of(settings), workload, advice, tolerance / 100, scheduler)
     raise typer.Exit(export_file(request, to, dict(settings_of(options, "--with")), out))
 
 

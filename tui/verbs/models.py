@@ -1,19 +1,11 @@
 """Commands on models and measurements: learn, judge, compare, fit."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .options import DEFAULT_WORKERS, MAX_SEED, DataOption, JsonOption, WorkersOption
-
-
-class SearchBackend(StrEnum):
-    """Where searches run: in processes of this machine, or by the workers of a dask scheduler."""
-
-    LOCAL = "local"
-    DASK = "dask"
+from .options import DEFAULT_WORKERS, MAX_SEED, DataOption, JsonOption, SchedulerOption, WorkersOption
 
 
 def train(
@@ -48,12 +40,7 @@ def corpus(
     workers: Annotated[
         int | None, typer.Option("--workers", metavar="N", min=1, max=256, help="Processes of this machine.")
     ] = None,
-    backend: Annotated[
-        SearchBackend, typer.Option("--backend", help="Search on this machine, or by the workers of a dask scheduler.")
-    ] = SearchBackend.LOCAL,
-    scheduler: Annotated[
-        str | None, typer.Option("--scheduler", metavar="ADDRESS", help="The scheduler, such as tcp://host:8786.")
-    ] = None,
+    scheduler: SchedulerOption = None,
     json: JsonOption = False,
 ) -> None:
     """Search drawn scenarios and keep every simulated plan.
@@ -62,8 +49,6 @@ def corpus(
     """
     from ..commands.models.corpus import CorpusRequest, build_store
 
-    if (backend is SearchBackend.DASK) != (scheduler is not None):
-        raise typer.BadParameter("--backend dask and --scheduler ADDRESS belong together")
     if scheduler is not None and workers is not None:
         raise typer.BadParameter("--workers is of this machine; a scheduler has workers of its own")
     request = CorpusRequest(store, scenarios, seed, workers or DEFAULT_WORKERS, scheduler)

@@ -75,6 +75,10 @@ SensitivityOption = Annotated[
 WorkersOption = Annotated[
     int, typer.Option("--workers", metavar="N", min=1, max=64, help="Number of threads or processes that simulate.")
 ]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option("--scheduler", metavar="ADDRESS", help="Have it done by a dask cluster: tcp://host:8786."),
+]
 
 
 def seconds_of(text: str) -> float:

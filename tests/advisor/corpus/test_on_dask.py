@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from magus.advisor.training.build import attempt, build_corpus, records_of
-from magus.advisor.training.on_dask import MIN_UNDER_WAY, on_dask
+from magus.advisor.training.build import attempt, build_corpus, on_dask, records_of
 from magus.advisor.training.record import engine_version
-from magus.advisor.training.store import BackendError, open_store
+from magus.advisor.training.store import open_store
+from magus.advisor.work.on_dask import MIN_UNDER_WAY, BackendError
 from magus.advisor.work.workers import Failure
 from magus.compiler.codes import Code
 from tests.helpers.corpus import (

@@ -106,13 +106,14 @@ LEAST_SIMULATED, LEAST_ESTIMATED = 4, 16
 
 @dataclass(frozen=True, slots=True)
 class SweepRequest:
-    """The points of ``workload`` in ``file`` that ``settings`` give, and what to spend on each."""
+    """The points of ``workload`` in ``file`` that ``settings`` give, what to spend on each, and the cluster for it."""
 
     file: Path
     settings: Settings
     workload: str | None
     advice: AdviceOptions
     tolerance: float
+    scheduler: str | None = None
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -135,8 +136,11 @@ def sweep_file(request: SweepRequest, *, as_json: bool, as_csv: bool) -> Exit:
 def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, Scenario]]) -> Sweep:
     """Return the advice for ``points``, with progress; Ctrl-C ends it with what was found."""
     options, advisor = request.advice, Advisor.load()
-    processes = _processes_for(advisor.num_unknown([scenario for _, scenario in points], options), options)
-    with advisor.in_processes(processes) as several, progress_line() as progress, interruptible() as stopped:
+    with (
+        _begun(advisor, request, [scenario for _, scenario in points]) as several,
+        progress_line() as progress,
+        interruptible() as stopped,
+    ):
 
         def advise(scenario: Scenario, stop: ShouldStop) -> Advice:
             advice = several.recommend(scenario, options, should_stop=either(stop, stopped))
@@ -175,10 +179,14 @@ def _counting(simulate: Simulate, progress: Progress) -> Simulate:
     return reported
 
 
-def _processes_for(num_points: int, options: AdviceOptions) -> int:
-    """Return how many processes are begun for points that nobody asked about before; 0 where they would not pay."""
+def _begun(advisor: Advisor, request: SweepRequest, scenarios: Sequence[Scenario]) -> Advisor:
+    """Return the advisor on a cluster, or in processes here where these pay: for points that are not known."""
+    if request.scheduler is not None:
+        return advisor.on_cluster(request.scheduler)
+    options = request.advice
     least = LEAST_SIMULATED if options.verify else LEAST_ESTIMATED
-    return options.workers if options.workers > 1 and num_points >= least else 0
+    pays = options.workers > 1 and advisor.num_unknown(scenarios, options) >= least
+    return advisor.in_processes(options.workers if pays else 0)
 
 
 def subjects_of(request: SweepRequest) -> tuple[list[tuple[Settings, Scenario]], bool]:

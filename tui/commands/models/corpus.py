@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from ....advisor.learned.boosted_trees import ModelError
-from ....advisor.training.build import Backend, BuildReport, build_corpus, records_of
+from ....advisor.training.build import Backend, BuildReport, build_corpus, on_dask, on_this_machine, records_of
 from ....advisor.training.evaluate import evaluate, evaluation_document, evaluation_text
 from ....advisor.training.record import Record, engine_version
 from ....advisor.training.store import CorpusError, open_store
@@ -42,13 +42,7 @@ class CorpusRequest:
 
     def backend(self) -> Backend:
         """Return what searches."""
-        if self.scheduler is not None:
-            from ....advisor.training.on_dask import on_dask
-
-            return on_dask(self.scheduler)
-        from ....advisor.training.build import on_this_machine
-
-        return on_this_machine(self.workers)
+        return on_this_machine(self.workers) if self.scheduler is None else on_dask(self.scheduler)
 
 
 def build_store(request: CorpusRequest, *, as_json: bool) -> Exit:

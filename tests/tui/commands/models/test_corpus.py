@@ -87,10 +87,7 @@ def test_ctrl_c_prints_what_is_stored(store: Path, monkeypatch: pytest.MonkeyPat
         (),
         ("--scenarios", "0"),
         ("--scenarios", "3", "--seed", str(1 << 64)),
-        ("--scenarios", "3", "--backend", "dask"),
-        ("--scenarios", "3", "--scheduler", "tcp://127.0.0.1:1"),
-        ("--scenarios", "3", "--backend", "cloud"),
-        ("--scenarios", "3", "--backend", "dask", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"),
+        ("--scenarios", "3", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"),
     ],
 )
 def test_a_mistake_of_usage_is_reported(tmp_path: Path, words: tuple[str, ...]) -> None:

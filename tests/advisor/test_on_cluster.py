@@ -1,0 +1,120 @@
+"""Advice by the workers of a dask scheduler: two processes on loopback, killed and resumed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magus.advisor import AdviceOptions, Advisor, Request, keep_results
+from magus.advisor.questions.computing import answer_at_worker, digests_here
+from magus.advisor.work.on_dask import BackendError, Cluster
+from magus.compiler.ir import Cancelled
+from magus.simcore.memo.memo import current_store, use
+
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.slow
+
+MODEL = AdviceOptions(verify=False)
+REQUESTS = [Request("AG+GEMM", m=m, n=512, k=1024, gpu="H100", ranks=4) for m in range(256, 256 * 6, 256)]
+SCENARIO = """use "nvidia/h100"
+param M = 256 in 256..4096 step 256
+system node { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+workload up on node {
+  x = tensor bf16[M, 1024] shard rows
+  w = tensor bf16[1024, 2048] shard cols
+  y = gemm(all_gather(x), w)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two worker processes of one thread each."""
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as opened:
+        yield opened
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Path]:
+    """A folder that keeps results."""
+    before = current_store()
+    keep_results(tmp_path / "kept")
+    yield tmp_path / "kept"
+    use(before)
+
+
+def test_answers_are_those_of_one_process(cluster: Any) -> None:
+    advisor = Advisor.load()
+    with closing(advisor.on_cluster(cluster.scheduler_address)) as there:
+        answers = there.recommend_many(REQUESTS, MODEL)
+        table = there.policy_table(REQUESTS[0], [256], replace(MODEL, bespoke=0))
+
+    assert there.at_once >= 4
+    assert [each.candidates for each in answers] == [advisor.recommend(each, MODEL).candidates for each in REQUESTS]
+    assert table.rules == advisor.policy_table(REQUESTS[0], [256], replace(MODEL, bespoke=0)).rules
+
+
+def test_what_was_answered_before_a_stop_is_not_asked_again(cluster: Any, kept: Path) -> None:
+    asked: list[object] = []
+
+    class Counting(Cluster[Any, Any]):
+        def ask(self, question: Any, *rest: Any) -> Any:
+            answer = super().ask(question, *rest)
+            asked.append(question.subject)
+            return answer
+
+    def advisor() -> Advisor:
+        there = Counting(cluster.scheduler_address, lambda question: answer_at_worker(digests_here(), True, question))
+        return replace(Advisor.load(), _processes=there)
+
+    with closing(advisor()) as first, pytest.raises(Cancelled):
+        first.recommend_many(REQUESTS, MODEL, should_stop=lambda: len(asked) >= 3)
+    before = len(asked)
+    with closing(advisor()) as second:
+        answers = second.recommend_many(REQUESTS, MODEL)
+
+    assert before >= 3 and len(asked) == len(REQUESTS) == len(set(asked)) == len(answers)
+
+
+def test_a_killed_sweep_goes_on_from_there(cluster: Any, tmp_path: Path) -> None:
+    file = tmp_path / "up.mgs"
+    file.write_text(SCENARIO)
+    words = ["sweep", str(file), "--set", "M=256..2048 step 256", "--bespoke", "400", "--no-verify", "--json"]
+    command = [sys.executable, "-c", "from magus.tui.cli import main; main()", *words]
+    environment = {**os.environ, "MAGUS_CACHE_DIR": str(tmp_path / "cache")}
+    environment.pop("MAGUS_NO_CACHE", None)
+    with_cluster = [*command, "--scheduler", cluster.scheduler_address]
+    killed = subprocess.Popen(with_cluster, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while _kept(tmp_path) < 3 and killed.poll() is None and time.monotonic() < until:
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    before = {path: path.stat().st_ino for path in (tmp_path / "cache").rglob("*") if path.is_file()}
+    resumed = subprocess.run(with_cluster, env=environment, capture_output=True, text=True, check=False)
+    alone = subprocess.run([*command, "--no-cache"], env=environment, capture_output=True, text=True, check=False)
+
+    assert len(before) >= 3 and resumed.returncode == 0, resumed.stderr
+    assert all(path.stat().st_ino == file_id for path, file_id in before.items()), "written anew"
+    assert json.loads(resumed.stdout) == json.loads(alone.stdout)
+
+
+def _kept(folder: Path) -> int:
+    return sum(path.is_file() for path in (folder / "cache").rglob("*"))
+
+
+def test_a_worker_of_another_version_is_reported(cluster: Any) -> None:
+    there: Cluster[Any, Any] = Cluster(
+        cluster.scheduler_address, lambda question: answer_at_worker(("other", "other"), False, question)
+    )
+    with closing(replace(Advisor.load(), _processes=there)) as advisor, pytest.raises(BackendError, match="version"):
+        advisor.recommend(REQUESTS[0], MODEL)
