@@ -6,9 +6,10 @@ from enum import Enum
 from importlib import import_module
 from typing import ClassVar
 
-from ...compiler.ir import TICKS_PER_US, JsonObject, OpCase, OpChoice, Plan, Scenario
+from ...compiler.ir import TICKS_PER_US, EngineKind, JsonObject, OpCase, OpChoice, Plan, Scenario
 from ...compiler.planfile.write import op_plan_document, plan_document
 from ...compiler.planning.build import short_text_of, words_of
+from ...compiler.planning.knobs.engine import usual_engine
 from ...compiler.planning.plan import build_plan
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.records import Tabular
@@ -423,6 +424,16 @@ class Advice(Tabular):
         if candidate.what or candidate.choice is None or self.scenario.is_algorithm_choice:
             return candidate.what
         return words_of(candidate.choice, self.case.shape.pattern, self.scenario.num_ranks)
+
+    @property
+    def recommended_text(self) -> str:
+        """The recommended schedule as something to switch: beside the library's order the same one has other copies."""
+        best, name = self.recommended, self.name_of(self.recommended.expression)
+        if not best.is_serial or best.is_library or not self.serial.is_library or self.scenario.is_algorithm_choice:
+            return name
+        engine = None if best.choice is None else best.choice.engine
+        engine = engine or usual_engine(self.scenario.system, self.scenario.moving[0].shape)
+        return f"the same order, copies by {'engines' if engine.kind is EngineKind.DMA else 'other kernels'} ({name})"
 
     @property
     def short_names(self) -> Mapping[str, str]:

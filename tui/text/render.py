@@ -158,7 +158,7 @@ def _verdict(advice: Advice) -> str:
     """The verdict on schedules; for a collective alone, the algorithm to use."""
     if advice.scenario.is_algorithm_choice:
         return _which_algorithm(advice)
-    name = advice.name_of(advice.recommended.expression)
+    name = advice.recommended_text
     serial, best = us_text(advice.serial.best_us), us_text(advice.recommended.best_us)
     against = f"{best} against {serial} {advice.against}, {advice.speedup:.2f}x faster{promise_text(advice)}."
     if advice.verdict is Verdict.OVERLAP:

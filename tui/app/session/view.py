@@ -106,7 +106,7 @@ def fabric_text(fabric: Fabric) -> str:
 
 def verdict_of(advice: Advice, width: int) -> str:
     """Return the verdict with the schedule to use, on two lines if one is too short."""
-    name = advice.name_of(advice.recommended.expression)
+    name = advice.recommended_text
     same = advice.recommended.expression == advice.serial.expression
     sentence = f"SERIAL: {advice.why_serial}; use"
     if advice.scenario.is_algorithm_choice:
