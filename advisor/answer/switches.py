@@ -113,12 +113,17 @@ def time_today(framework: Framework, advice: Advice) -> tuple[float, float]:
     return offers.fastest_us(framework.all_reduce), offers.library_us
 
 
-def switched(framework: Framework, switch: FrameworkSwitch, advice: Sequence[Advice]) -> Switched | None:
-    """Return what a switch gains in all workloads of ``advice`` together; None where of one nothing is known."""
+def switched(
+    framework: Framework, switch: FrameworkSwitch, advice: Sequence[Advice], today: float | None = None
+) -> Switched | None:
+    """Return what a switch gains in all workloads of ``advice`` together; None where of one nothing is known.
+
+    It gains over ``today`` where the framework runs another layer than that of ``advice``, else over what runs there.
+    """
     found = [pair for each in advice if (pair := _time_of(framework, each, switch.offer)) is not None]
     if not found or len(found) != len(advice):
         return None
-    today = sum(time_today(framework, each)[0] for each in advice)
+    today = sum(time_today(framework, each)[0] for each in advice) if today is None else today
     (_, promise), us = found[0], sum(us for us, _ in found)
     return Switched(switch, promise.over(today / us / promise.speedup), sizes_of(advice[0].scenario))
 

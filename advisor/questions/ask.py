@@ -135,7 +135,14 @@ def ask(
     scenarios = [question.scenario(name) for name in question.workloads]
     advice = tuple(advisor.recommend_many(scenarios, options, threads=len(scenarios), should_stop=should_stop))
     today, library = (sum(each) for each in zip(*(time_today(question.facts, each) for each in advice), strict=True))
-    found = {each.what: _answered(question, each, advice, today) for each in question.switches}
+    exchanging = any(each.exchange for each in question.switches)
+    sent = [advisor.recommend(question.scenario(exchange=True), options, should_stop=should_stop)] if exchanging else []
+    found = {
+        each.what: switched(question.facts, each, sent, today)
+        if each.exchange
+        else _answered(question, each, advice, today)
+        for each in question.switches
+    }
     unknown = tuple(what for what, each in found.items() if each is None)
     switches = best_first(each for each in found.values() if each is not None)
     return ModelAnswer(question, today, library, switches, unknown, advice)

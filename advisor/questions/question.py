@@ -9,7 +9,7 @@ from ...compiler.from_model.frameworks import Framework, FrameworkSwitch, Need, 
 from ...compiler.from_model.layer import compiled, unchecked_layer_text
 from ...compiler.from_model.request import model_of
 from ...compiler.from_model.shipped import shipped_model
-from ...compiler.from_model.whole_layer import BACK, LAYER, Parallelism, parallelism_for
+from ...compiler.from_model.whole_layer import BACK, LAYER, Experts, Parallelism, parallelism_for
 from ...compiler.ir import Scenario
 from ...compiler.request.request import RequestError, shipped_gpu
 
@@ -103,10 +103,14 @@ class ModelQuestion:
         shared = parallelism_for(self.framework, self.gpu, self.tp, self.dp, self.ep, self.node)
         return replace(shared, keys=self.keys)
 
-    def text(self, tokens: int | None = None, *, sequence: bool | None = None) -> str:
-        """The layer as ``.mgs`` text; ``sequence`` is whether activations are held by rows, None for as today."""
+    def text(self, tokens: int | None = None, *, sequence: bool | None = None, exchange: bool = False) -> str:
+        """The layer as ``.mgs`` text, as it is shared today.
+
+        Else ``sequence`` is whether activations are held by rows; with ``exchange`` rows are sent to their experts.
+        """
         shared, model = self.parallelism(), self.model
         shared = shared if sequence is None else replace(shared, sequence=sequence)
+        shared = replace(shared, experts=Experts.SENT) if exchange else shared
         if self.train:
             dense, experts = min(STAGE, model.dense_layers), min(STAGE, model.expert_layers)
             model = replace(model, layers=self.layers, dense_layers=dense, expert_layers=experts)
@@ -115,9 +119,16 @@ class ModelQuestion:
         explored = (f"explore {name} {{ implementations {', '.join(named)} }}\n" for name in self.workloads)
         return text + "".join(explored if named else ())
 
-    def scenario(self, workload: str = LAYER, tokens: int | None = None, *, sequence: bool | None = None) -> Scenario:
-        """One of the ``workloads``, compiled, for other ``tokens`` or other activations too."""
-        return compiled(self.text(tokens, sequence=sequence)).scenario(workload)
+    def scenario(
+        self,
+        workload: str = LAYER,
+        tokens: int | None = None,
+        *,
+        sequence: bool | None = None,
+        exchange: bool = False,
+    ) -> Scenario:
+        """One of the ``workloads``, compiled; what else may be asked is as in ``text``."""
+        return compiled(self.text(tokens, sequence=sequence, exchange=exchange)).scenario(workload)
 
     @property
     def layers(self) -> int:

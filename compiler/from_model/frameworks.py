@@ -48,8 +48,8 @@ class FrameworkSwitch:
         What it takes besides.
     needs
         When it can be had.
-    sequence
-        Whether activations are then held by rows.
+    sequence, exchange
+        Whether activations are then held by rows, and whether rows then go to their experts by dispatch and combine.
     gpus, dtypes
         Those that it is for, all if empty.
     else_runs
@@ -64,6 +64,7 @@ class FrameworkSwitch:
     costs: str
     needs: tuple[Need, ...]
     sequence: bool = False
+    exchange: bool = False
     gpus: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     else_runs: str = ""

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 
 from magus.advisor import Advisor, ModelQuestion, RequestError, ask, model_question, shipped_model
+from magus.advisor.answer.export import offers_document
+from magus.advisor.policy.table import SweepPoint, table_of
+from magus.advisor.questions.ask import QUICK
+from magus.advisor.targets.settings import TORCHTITAN
 from magus.compiler.codes import Code
 from magus.compiler.from_model.frameworks import Need
 from magus.compiler.resolve.expect.expectation import Verdict
+from magus.compiler.resolve.schedules.from_text import SERIAL
+from magus.tui.text.render import implementation_lines
 from tests.helpers.commands import document, magus
 
 pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
@@ -33,6 +39,40 @@ def test_one_answer_by_every_way() -> None:
     required = openapi_document()["components"]["schemas"]["AskAnswer"]["required"]
     assert set(required) == set(served)
     assert python["schema"] == "magus-ask/1" and python["today_us"] > 0
+
+
+@pytest.mark.slow
+def test_one_decision_by_question_service_list_table_and_file() -> None:
+    pytest.importorskip("starlette", reason="the extra serve is not installed")
+    from magus.tui.service.app import application
+    from magus.tui.service.openapi import ASK_PATH
+    from tests.helpers.service import call
+
+    asked = {"model": "llama-3.2-1b", "gpu": "h100", "tp": 1, "dp": 8, "train": True, "seq_len": 2048}
+    question, advisor = model_question(framework="torchtitan", **asked), Advisor.load()  # type: ignore[arg-type]
+    answer = ask(question, advisor)
+    body = json.dumps({**asked, "for": "torchtitan"}).encode()
+    _, served, _ = asyncio.run(call(application(advisor), body, path=ASK_PATH))
+    assert served == json.loads(json.dumps(answer.document()))
+
+    first = answer.first
+    assert first is not None and first.switch.offer == "weights_ahead_by_engines"
+    today, after = 0.0, 0.0
+    for name in question.workloads:
+        scenario = question.scenario(name)
+        advice = advisor.recommend(scenario, QUICK)
+        offer, default = advice.offer(first.switch.offer), advice.offer("weights_ahead")
+        assert offer is not None and default is not None and advice.offers is not None
+        today, after = today + default.us, after + offer.us
+
+        listed = {each["name"]: each["us"] for each in offers_document(advice)["offers"]}  # type: ignore[index]
+        assert listed[offer.name] == offer.us
+        assert any(f"{offer.name} {offer.promise.speedup:.2f}x" in line for line in implementation_lines(advice.offers))
+        point = SweepPoint((("M", "1"),), advice, SERIAL, {})
+        text = TORCHTITAN.text(table_of((), [advice], (point,), simulated=True), {})
+        assert text.endswith(f"\n{first.setting}\n")
+        assert f"{default.us / offer.us:.2f}x over today" in text
+    assert answer.today_us == pytest.approx(today) and first.promise.speedup == pytest.approx(today / after)
 
 
 def test_the_text_has_a_dozen_lines_of_eighty_columns() -> None:
@@ -67,6 +107,8 @@ def test_what_is_switched_on_gains_over_today() -> None:
         ({"tp": 7}, Code.MGS304, "num_attention_heads"),
         ({"ep": 8}, Code.MGS310, "ep"),
         ({"train": True}, Code.MGS520, "train"),
+        ({"framework": "torchtitan"}, Code.MGS520, "for"),
+        ({"framework": "deepspeed", "train": True, "model": "mixtral-8x7b", "tp": 1, "dp": 8}, Code.MGS520, "ep"),
         ({"prefill": 512, "decode": 8}, Code.MGS206, "decode"),
         ({"decode": 0}, Code.MGS307, "decode"),
         ({"model": "mixtral-8x7b", "ep": 16}, Code.MGS307, "ep"),
