@@ -44,7 +44,7 @@ def test_one_answer_by_every_way() -> None:
 @pytest.mark.slow
 def test_one_decision_by_question_service_list_table_and_file() -> None:
     pytest.importorskip("starlette", reason="the extra serve is not installed")
-    from magus.tui.service.app import application
+    from magus.tui.service.app import Limits, application
     from magus.tui.service.openapi import ASK_PATH
     from tests.helpers.service import call
 
@@ -52,7 +52,7 @@ def test_one_decision_by_question_service_list_table_and_file() -> None:
     question, advisor = model_question(framework="torchtitan", **asked), Advisor.load()  # type: ignore[arg-type]
     answer = ask(question, advisor)
     body = json.dumps({**asked, "for": "torchtitan"}).encode()
-    _, served, _ = asyncio.run(call(application(advisor), body, path=ASK_PATH))
+    _, served, _ = asyncio.run(call(application(advisor, Limits(600.0)), body, path=ASK_PATH))
     assert served == json.loads(json.dumps(answer.document()))
 
     first = answer.first
@@ -128,6 +128,6 @@ def test_only_what_fits_the_question_is_offered() -> None:
 
     assert question.can_do == {Need.TP, Need.SERVE} and by_data.can_do == {Need.DP, Need.EP, Need.SERVE}
     offered = [[one.offer for one in each.switches] for each in (question, by_data)]
-    assert offered == [["torch_async_tp"], ["two_batch_overlap"]]
+    assert offered == [["torch_async_tp"], ["deepep_low_latency", "deepep", "two_batch_overlap"]]
     on_amd = replace(question, gpu="mi355x")
     assert on_amd.switches == ()
