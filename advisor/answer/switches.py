@@ -83,6 +83,7 @@ class Switched:
             "verdict": promise.verdict.value,
             "from_tokens": self.pays_from,
             "costs": self.switch.costs,
+            "else_runs": self.switch.else_runs or None,
         }
 
 

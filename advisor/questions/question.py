@@ -1,6 +1,6 @@
 """One question about a model on a framework, checked, and the layer that it is about."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...compiler.codes import Code
@@ -92,11 +92,19 @@ class ModelQuestion:
 
     @property
     def switches(self) -> tuple[FrameworkSwitch, ...]:
-        """What the framework can switch on here, but what is not for this GPU or this type."""
+        """What the framework can switch on here."""
+        return tuple(each for each, fits in self._switches if fits)
+
+    @property
+    def not_here(self) -> tuple[FrameworkSwitch, ...]:
+        """What it could switch on, on another GPU or of another type."""
+        return tuple(each for each, fits in self._switches if not fits)
+
+    @property
+    def _switches(self) -> Iterator[tuple[FrameworkSwitch, bool]]:
+        """Switches for what is asked, and whether they are for this GPU and this type."""
         gpu, dtype = shipped_gpu(self.gpu).name, self.model.dtype.value
-        return tuple(
-            each for each in self.facts.switches if self.can_do.issuperset(each.needs) and each.fits(gpu, dtype)
-        )
+        return ((each, each.fits(gpu, dtype)) for each in self.facts.switches if self.can_do.issuperset(each.needs))
 
     def parallelism(self) -> Parallelism:
         """How the framework shares a layer today."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ...advisor.answer.switches import Switched
 from ...advisor.implementations.predict import Promise
 from ...advisor.questions.ask import ModelAnswer
+from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.units import us_text
 from .door import bullet, hanging, wrapped
 
@@ -63,14 +64,18 @@ def _switches(answer: ModelAnswer) -> Iterator[str]:
 
 def _why_nothing(answer: ModelAnswer) -> str:
     if answer.switches:
-        return "What it can switch on gains nothing here:"
+        gains = any(each.promise.verdict is Verdict.WORTH_TRYING for each in answer.switches)
+        return f"What it can switch on gains {'no more than its error' if gains else 'nothing'} here:"
     if answer.unknown:
         return "Of what it can switch on nothing is known here:"
+    elsewhere = " and ".join(each.what for each in answer.question.not_here)
+    if elsewhere:
+        return f"Not for {answer.advice[0].scenario.gpu.name}: {elsewhere}."
     return f"{answer.framework.title} has nothing that overlaps such a layer."
 
 
 def _gain(each: Switched) -> str:
-    trying = ", worth trying" if each.pays and each.promise.interval is None else ""
+    trying = ", worth trying" if each.promise.verdict is Verdict.WORTH_TRYING else ""
     return _promise(each.promise) + trying
 
 

@@ -130,4 +130,4 @@ def test_only_what_fits_the_question_is_offered() -> None:
     offered = [[one.offer for one in each.switches] for each in (question, by_data)]
     assert offered == [["torch_async_tp"], ["deepep_low_latency", "deepep", "two_batch_overlap"]]
     on_amd = replace(question, gpu="mi355x")
-    assert on_amd.switches == ()
+    assert on_amd.switches == () and [one.offer for one in on_amd.not_here] == ["torch_async_tp"]
