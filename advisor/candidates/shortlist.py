@@ -288,14 +288,15 @@ def simulate_variants(
     alone = scenario.is_algorithm_choice
     variants_of = protocol_variants if alone else variants
     candidates = _with_choices(pool, scenario, candidates, variants_of(scenario, candidates), report)
-    if alone:
-        candidates = _with_forests(pool, scenario, candidates, report)
-    return candidates
+    return _with_forests(pool, scenario, candidates, report)
 
 
 def _with_forests(pool: Workers, scenario: OpCase, candidates: list[Candidate], report: Progress) -> list[Candidate]:
     """Add the fastest schedules of trees, with the number of chunks that is best among those that are tried."""
-    found = _with_choices(pool, scenario, candidates, list(forests(scenario)), report)
+    choices, limit = list(forests(scenario)), scenario.explore.staging_limit_bytes
+    if not choices or (limit is not None and build_op_plan(scenario, choices[0]).staging_bytes > limit):
+        return candidates
+    found = _with_choices(pool, scenario, candidates, choices, report)
     best = found[0].choice
     if best is not None and best.trees:
         found = _with_choices(pool, scenario, found, list(neighbours_of(scenario, best)), report)

@@ -233,7 +233,7 @@ def build_schedules(scenario: OpCase, choices: Iterable[OpChoice]) -> Iterator[O
             expression_of(choice),
             steps,
             choice.engine,
-            compute_sms(scenario, choice.engine, template.overlaps),
+            compute_sms(scenario, choice.engine, template.overlaps and not scenario.shape.is_collective),
             staging_of_steps(scenario, by_rank or (steps,), slices_inner=sliced),
             tactics=choice.tactics,
             by_rank=by_rank,

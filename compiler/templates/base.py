@@ -19,7 +19,18 @@ from ..text.vocabulary import CHUNKS_PER_RANK, MAX_STREAMS
 from .chained import chained
 from .template_input import Fetch, TemplateInput, put
 
-__all__ = ["OVERLAPPED_PATTERNS", "Cut", "Fetch", "TemplateInput", "Template", "put", "signal_of", "spread", "summed"]
+__all__ = [
+    "OVERLAPPED_PATTERNS",
+    "Cut",
+    "Fetch",
+    "TemplateInput",
+    "Template",
+    "dealt",
+    "put",
+    "signal_of",
+    "spread",
+    "summed",
+]
 
 
 class Cut(Enum):
@@ -140,3 +151,12 @@ def summed(
     if problem.pattern.sums:
         yield Reduction(f"r{label}", region, problem.num_ranks, after, stream)
         yield from spread(problem, f"y{label}", region, f"r{label}", lane)
+
+
+def dealt(steps: Iterable[Step], streams: int) -> Iterator[Step]:
+    """The steps with their sums dealt to so many streams, from the one on that they are in."""
+    turn = 0
+    for step in steps:
+        if isinstance(step, Reduction):
+            step, turn = replace(step, stream=step.stream + turn % streams), turn + 1
+        yield step

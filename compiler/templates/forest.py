@@ -5,25 +5,34 @@ rank, at the root the root itself. Rows of a shard are dealt to its trees by wei
 other. An all_gather puts chunks down the trees; a reduce_scatter sums them on the way up, in the reverse order; an
 all_reduce does one and then the other. Without trees each shard has one, of the fewest levels.
 
+Beside a kernel the order of its rows follows that of the trees. What is gathered: the own block is one kernel, at once;
+of the rest a kernel takes the rows of about ``waves`` chunks, whoever owns them, in the order in which they arrive.
+Trees complete all shards near the end, so that a kernel for each shard would wait. What is summed afterwards: the same
+backwards, what has the longest way first and the own block last. Sums are dealt to ``sums`` streams in turn.
+
 What a rank sends over a link follows in the order of a schedule in which each link has a rate in proportion to what
 crosses it: if trees load all links alike, those are their rates. Packings of trees reach the bound of the narrowest cut
 (Edmonds; ForestColl, arXiv 2402.06787).
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
 from ..codes import Code
 from ..collectives import signal_of
-from ..ir import IndexRange, Pattern, Reduction, Region, Rejection, Step
-from .base import Cut, Template, TemplateInput, put
+from ..ir import IndexRange, Pattern, Reduction, Region, Rejection, Step, TileGroup
+from .base import Cut, Template, TemplateInput, dealt, put
+from .collective import collective_in
 
-PATTERNS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
+ALONE = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
+PATTERNS = (*ALONE, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 MAX_TREES = 1024
-HOP = 0.05
+TILES = (128, 64, 32)
+"""Rows of tiles of usual GEMM kernels: chunks beside a kernel are multiples of the first that a piece holds."""
+HOP = 0.1
 """How long a hop delays what lies below it, as a part of the time of all copies: a chunk with many hops goes first."""
 
 Tree = tuple[int, ...]
@@ -82,19 +91,29 @@ def _direct(num_ranks: int) -> tuple[Tree, ...]:
 
 
 @lru_cache(maxsize=32)
-def _chunks(trees: tuple[Tree, ...], shard_rows: int, pieces: int) -> tuple[TreeChunk, ...]:
-    """All chunks: rows of each shard by the weights of its trees, each share in its part of ``pieces``."""
+def _chunks(trees: tuple[Tree, ...], shards: tuple[int, ...], pieces: int, step: int) -> tuple[TreeChunk, ...]:
+    """All chunks: rows of each shard, of so many, by the weights of its trees, each share in its part of ``pieces``.
+
+    Edges of chunks are multiples of ``step``, which does not exceed the rows of a piece.
+    """
     weights, found, done = defaultdict[int, int](int), list[TreeChunk](), defaultdict[int, int](int)
     for root, weight, *_ in trees:
         weights[root] += weight
     for number, (root, weight, *parents) in enumerate(trees):
-        first, done[root] = shard_rows * done[root] // weights[root], done[root] + weight
-        size = shard_rows * done[root] // weights[root] - first
+        steps = shards[root] // step
+        first, done[root] = _share(steps, done[root], weights[root]), done[root] + weight
+        size = _share(steps, done[root], weights[root]) - first
         count = min(size, max(1, round(pieces * weight / weights[root])))
         for index in range(count):
-            rows = IndexRange(first + index * size // count, first + (index + 1) * size // count)
+            low, high = (first + at * size // count for at in (index, index + 1))
+            rows = IndexRange(low * step, shards[root] if high == steps else high * step)
             found.append(TreeChunk(number, index, root, rows, tuple(parents)))
     return tuple(found)
+
+
+def _share(steps: int, weight: int, whole: int) -> int:
+    """So much of all ``steps`` as ``weight`` is of ``whole``, rounded."""
+    return (2 * steps * weight + whole) // (2 * whole)
 
 
 Copy = tuple[TreeChunk, int]
@@ -102,11 +121,15 @@ Copy = tuple[TreeChunk, int]
 
 
 @lru_cache(maxsize=8)
-def ordered_copies(trees: tuple[Tree, ...], shard_rows: int, pieces: int) -> tuple[Copy, ...]:
-    """All copies of an all_gather in the order in which they begin: of those that wait for a link the one with most to
-    do below it goes first.
+def ordered_copies(
+    trees: tuple[Tree, ...], shards: tuple[int, ...], pieces: int, step: int = 1
+) -> tuple[tuple[Copy, float], ...]:
+    """All copies of an all_gather, each with when it ends as a part of all, in the order in which they begin.
+
+    Of those that wait for a link the one with most to do below it goes first. Chunks have multiples of ``step`` rows.
     """
-    copies = [(chunk, rank) for chunk in _chunks(trees, shard_rows, pieces) for rank in _below(chunk, chunk.root)]
+    chunks = _chunks(trees, shards, pieces, step)
+    copies = [(chunk, rank) for chunk in chunks for rank in _below(chunk, chunk.root)]
     crossing = defaultdict[tuple[int, int], int](int)
     for chunk, rank in copies:
         crossing[chunk.parents[rank], rank] += chunk.rows.size
@@ -125,8 +148,10 @@ def _below(chunk: TreeChunk, rank: int) -> Iterator[int]:
         yield from _below(chunk, child)
 
 
-def _scheduled(copies: Sequence[Copy], lasts: dict[Copy, float], behind: dict[Copy, float]) -> Iterator[Copy]:
-    """The copies as a list schedule begins them: one at a time on a link, each behind the one that brought its rows."""
+def _scheduled(
+    copies: Sequence[Copy], lasts: dict[Copy, float], behind: dict[Copy, float]
+) -> Iterator[tuple[Copy, float]]:
+    """The copies and their ends as a list schedule begins them: one at a time on a link, each behind its arrival."""
     queues, places = defaultdict[tuple[int, int], list[tuple[float, int]]](list), {c: i for i, c in enumerate(copies)}
     events = [(0.0, places[copy]) for copy in copies if copy[0].parents[copy[1]] == copy[0].root]
     heapify(events)
@@ -145,8 +170,8 @@ def _scheduled(copies: Sequence[Copy], lasts: dict[Copy, float], behind: dict[Co
         for link in sorted(woken):
             if queues[link] and free[link] <= now:
                 chunk, rank = copy = copies[heappop(queues[link])[1]]
-                yield copy
                 free[link] = now + lasts[copy]
+                yield copy, free[link]
                 heappush(events, (free[link], -1))
                 for child in chunk.children(rank):
                     heappush(events, (free[link], places[chunk, child]))
@@ -154,12 +179,74 @@ def _scheduled(copies: Sequence[Copy], lasts: dict[Copy, float], behind: dict[Co
 
 def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
     """The steps of one rank."""
-    trees = problem.trees or _direct(problem.num_ranks)
-    copies = ordered_copies(trees, problem.shard_rows, problem.pieces)
-    if problem.pattern is not Pattern.ALL_GATHER:
-        yield from _sums_up(problem, rank, copies)
-    if problem.pattern is not Pattern.REDUCE_SCATTER:
+    n = problem.num_ranks
+    shards = tuple(problem.loads[each][each] if problem.loads else problem.shard_rows for each in range(n))
+    step = _step(shards, problem.pieces) if problem.pattern.overlaps else 1
+    timed = ordered_copies(problem.trees or _direct(n), shards, problem.pieces, step)
+    copies, made = [copy for copy, _ in timed], dict[TreeChunk, str]()
+    if problem.pattern.overlaps:
+        arriving = sorted((end, place) for place, ((_, to), end) in enumerate(timed) if to == rank)
+        groups = _groups(problem, [copies[place][0] for _, place in arriving])
+        if problem.pattern.produces:
+            own = [chunk for chunk, _ in copies if chunk.root == rank]
+            made = {chunk: name for name, chunks in (*groups, ("own", own)) for chunk in chunks}
+        yield from _kernels(problem, rank, groups)
+    kind = collective_in(problem.pattern)
+    if kind is not Pattern.ALL_GATHER:
+        yield from dealt(_sums_up(problem, rank, copies, made), problem.sums)
+    if kind is not Pattern.REDUCE_SCATTER:
         yield from _puts_down(problem, rank, copies)
+
+
+def _step(shards: Sequence[int], pieces: int) -> int:
+    """Rows of which chunks beside a kernel are multiples: those of tiles, best if equal pieces are multiples too."""
+    fit = [step for step in TILES if step * pieces <= min(shards)]
+    return next((step for step in fit if all(rows % (step * pieces) == 0 for rows in shards)), (*fit, 1)[0])
+
+
+Groups = list[tuple[str, list[TreeChunk]]]
+"""Names of kernels, and the chunks whose rows each takes or makes."""
+
+
+def _groups(problem: TemplateInput, arriving: Sequence[TreeChunk]) -> Groups:
+    """Kernels in their order, each of chunks that follow each other, of as many rows as ``waves`` equal chunks have.
+
+    A smaller kernel is next to communication that nothing hides: the last of what arrives, the first of what leaves.
+    """
+    enough, groups = problem.waves * problem.shard_rows // problem.pieces, list[list[TreeChunk]]()
+    rows = enough
+    for chunk in arriving:
+        if rows >= enough:
+            groups.append([])
+            rows = 0
+        groups[-1].append(chunk)
+        rows += chunk.rows.size
+    if problem.pattern.produces:
+        groups.reverse()
+    return [(f"g{number}", chunks) for number, chunks in enumerate(groups)]
+
+
+def _kernels(problem: TemplateInput, rank: int, groups: Groups) -> Iterator[TileGroup]:
+    """Kernels in the order of what arrives, behind the own block; of what leaves the other way round."""
+    own = TileGroup("own", (problem.gathered(0),), problem.all_inner)
+    if not problem.pattern.produces:
+        yield own
+    for name, chunks in groups:
+        blocks = [problem.tiles(_peer(problem, rank, chunk.root), chunk.rows) for chunk in chunks]
+        after = () if problem.pattern.produces else (signal_of(chunk.name("d", rank)) for chunk in chunks)
+        yield TileGroup(name, _merged(blocks), problem.all_inner, (*after,))
+    if problem.pattern.produces:
+        yield own
+
+
+def _merged(blocks: Sequence[Region]) -> tuple[Region, ...]:
+    """The blocks in their order, those of one owner as few as they can be."""
+    found = list[Region]()
+    for block in sorted(blocks, key=lambda each: (each.owner, each.rows.start)):
+        if found and found[-1].owner == block.owner and found[-1].rows.stop == block.rows.start:
+            block = replace(block, rows=IndexRange(found.pop().rows.start, block.rows.stop))
+        found.append(block)
+    return tuple(found)
 
 
 def _puts_down(problem: TemplateInput, rank: int, copies: Sequence[Copy]) -> Iterator[Step]:
@@ -170,33 +257,40 @@ def _puts_down(problem: TemplateInput, rank: int, copies: Sequence[Copy]) -> Ite
         if rank != chunk.root:
             after: tuple[str, ...] = (signal_of(chunk.name("d", rank)),)
         else:
-            after = (chunk.name("r", rank),) if problem.pattern is Pattern.ALL_REDUCE else ()
+            after = (chunk.name("r", rank),) if problem.pattern.sums else ()
         yield put(chunk.name("d", to), _region(problem, chunk, rank), _peer(problem, rank, to), after, lanes.next(to))
 
 
-def _sums_up(problem: TemplateInput, rank: int, copies: Sequence[Copy]) -> Iterator[Step]:
-    """Sums of what comes from below with the rank's own, and their copies to the parent; at a root sums alone."""
+def _sums_up(
+    problem: TemplateInput, rank: int, copies: Sequence[Copy], made: Mapping[TreeChunk, str]
+) -> Iterator[Step]:
+    """Sums of what comes from below with the rank's own, and their copies to the parent; at a root sums alone.
+
+    ``made`` has the kernel that makes the rank's own part of each chunk.
+    """
     lanes = _Lanes(problem, {chunk.parents[rank] for chunk, to in copies if to == rank})
     seen = defaultdict[TreeChunk, int](int)
     for chunk, to in reversed(copies):
+        here = (made[chunk],) if made and rank in (to, chunk.root) else ()
         if chunk.parents[to] == rank == chunk.root:
             seen[chunk] += 1
             if seen[chunk] == len(chunk.children(rank)):
-                yield _sum(problem, chunk, rank)
+                yield _sum(problem, chunk, rank, here)
         if to != rank:
             continue
         above, below = chunk.parents[rank], chunk.children(rank)
         if below:
-            yield _sum(problem, chunk, rank)
-        after = (chunk.name("r", rank),) if below else ()
+            yield _sum(problem, chunk, rank, here)
+        after = (chunk.name("r", rank),) if below else here
         peer = _peer(problem, rank, above)
         yield put(chunk.name("u", rank), _region(problem, chunk, rank), peer, after, lanes.next(above))
 
 
-def _sum(problem: TemplateInput, chunk: TreeChunk, rank: int) -> Reduction:
+def _sum(problem: TemplateInput, chunk: TreeChunk, rank: int, here: tuple[str, ...]) -> Reduction:
     below = chunk.children(rank)
     signals = tuple(signal_of(chunk.name("u", child)) for child in below)
-    return Reduction(chunk.name("r", rank), _region(problem, chunk, rank), 1 + len(below), signals)
+    stream = problem.streams if here else 0
+    return Reduction(chunk.name("r", rank), _region(problem, chunk, rank), 1 + len(below), (*here, *signals), stream)
 
 
 def _region(problem: TemplateInput, chunk: TreeChunk, rank: int) -> Region:
@@ -226,13 +320,13 @@ class _Lanes:
 TEMPLATE = Template(
     "forest",
     Cut.ROWS,
-    overlaps=False,
+    overlaps=True,
     min_pieces=1,
     patterns=PATTERNS,
     build=lambda problem: build_rank(problem, 0),
     build_rank=build_rank,
     period=lambda problem: problem.num_ranks,
     explored=False,
-    knobs=("trees", "lanes"),
+    knobs=("waves", "sums", "lanes", "trees"),
     words=("shares of the rows along trees of links",) * 2,
 )

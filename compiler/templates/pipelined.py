@@ -22,15 +22,14 @@ An all_to_all knows the direct exchange alone. The switch cannot sum what kernel
 only, and partial sums are put. ``one_shot`` and ``double_tree`` do GEMM+AR alone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, product
 
 from ..collectives import direct
-from ..ir import Reduction, Region, Step, TileGroup
+from ..ir import Region, Step, TileGroup
 from . import hetero
-from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, dealt
 from .collective import emit, period
 from .waves import Hops
 
@@ -85,16 +84,7 @@ def _produce(problem: TemplateInput, rank: int) -> Iterator[Step]:
         return (kernels[block, piece],) if (block, piece) in kernels else ()
 
     hops, moved = _hops(problem), emit(problem, rank, ready, DEFAULT_ALGORITHM, problem.streams)
-    yield from _dealt(sorted(moved.steps, key=lambda step: -hops.behind(rank, step.name)), problem.sums)
-
-
-def _dealt(steps: Iterable[Step], streams: int) -> Iterator[Step]:
-    """The steps with their sums dealt to so many streams, from the one on that they are in."""
-    turn = 0
-    for step in steps:
-        if isinstance(step, Reduction):
-            step, turn = replace(step, stream=step.stream + turn % streams), turn + 1
-        yield step
+    yield from dealt(sorted(moved.steps, key=lambda step: -hops.behind(rank, step.name)), problem.sums)
 
 
 def _leaving(problem: TemplateInput, rank: int) -> list[tuple[str, Wave]]:

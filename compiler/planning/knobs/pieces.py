@@ -1,6 +1,6 @@
-"""How three templates cut work: parts of ``bespoke``, waves of one kernel of ``pipelined``, trees of ``forest``.
+"""How three templates cut work: parts of ``bespoke``, waves of a kernel of ``pipelined`` or ``forest``, its trees.
 
-Copies of the first and the last are dealt to engines in turn, sums of the other to streams.
+Copies of the first and the last are dealt to engines in turn, sums of the other two to streams.
 """
 
 from ...codes import Code
@@ -132,13 +132,16 @@ SUMS = Knob(
 
 def _reject_trees(request: ScheduleRequest) -> Rejection | None:
     if request.template.has("trees"):
+        if request.problem.adds_ranks:
+            why = "kernels of forest take rows of any rank, and here those of each rank add up"
+            return _rejection(why, "pipelined takes the rows of each rank by themselves")
         return reject_trees(request.problem)
     return _rejection(f"{request.choice.template} has no trees", "forest has them") if request.choice.trees else None
 
 
 def _reject_gets(request: ScheduleRequest) -> Rejection | None:
-    if not (request.template.has("trees") and request.problem.gets):
-        return None
+    if not (request.template.has("trees") and request.problem.gets) or request.problem.pattern.produces:
+        return None  # no template gets what kernels made
     return _rejection("forest passes on what came from others, and a get cannot know when its peer has it", "puts")
 
 

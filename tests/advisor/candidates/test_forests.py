@@ -1,11 +1,15 @@
 """Trees derived from a network compete with the named algorithms where ranks do not all see the same."""
 
+from dataclasses import replace
+
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
-from magus.advisor.candidates.forests import LEAST_BYTES, forests
+from magus.advisor.candidates.forests import LEAST_BYTES, forests, neighbours_of
 from magus.compiler import compile_text
 from magus.compiler.ir import Scenario
+from magus.compiler.planning.build import build_op_plan
+from magus.simcore import simulate_op
 
 CLIQUES = "[[0, 2], [0, 4], [2, 4], [1, 3], [1, 5], [3, 5], [0, 1]]"
 
@@ -30,6 +34,24 @@ def test_they_are_faster_than_every_named_algorithm(collective: str) -> None:
     assert 1 <= len(planted) <= 2 and advice.recommended in planted
     assert advice.recommended.best_us < min(one.best_us for one in named if one.simulated_ticks is not None)
     assert advice.bound is not None and advice.recommended.ticks >= advice.bound.ticks
+
+
+def test_kernels_follow_the_trees() -> None:
+    """Of a product beside a collective half of a shard goes into a kernel first, then other sizes around the best."""
+    text = f"""use "amd/mi300x"
+system box {{ gpus 6 x MI300X; fabric edges(xgmi={CLIQUES}) }}
+workload one on box {{ x = tensor bf16[12288, 1024] shard rows; w = tensor bf16[1024, 6144] shard cols
+  y = gemm(all_gather(x), w) }}
+"""
+    case = compile_text(text).scenario().case
+    tried = list(forests(case))
+    assert {(one.chunks // 6, one.waves) for one in tried} == {(4, 2), (8, 4), (16, 8)}
+
+    best = next(one for one in tried if one.waves == 4)
+    assert {(one.chunks // 6, one.waves) for one in neighbours_of(case, best)} == {(4, 2), (16, 8), (8, 2), (8, 8)}
+    built = [build_op_plan(case, one) for one in (best, replace(best, trees=()))]
+    times = [simulate_op(case, plan, unit_bytes=4096).total_ticks for plan in built]
+    assert times[0] < times[1], "trees load the bridge less than a direct exchange"
 
 
 def test_they_are_tried_where_they_may_pay() -> None:

@@ -1,10 +1,23 @@
 """Trees for the rows of each shard: what they carry, in which order, and what is no tree."""
 
+from dataclasses import replace
+
 import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, Reduction
+from magus.compiler.collectives import signal_of
+from magus.compiler.ir import (
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    Kernels,
+    OpCase,
+    OpChoice,
+    Reduction,
+    TileGroup,
+    Wait,
+)
 from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.templates.forest import ordered_copies
 from magus.runtime import carry_out
@@ -18,12 +31,20 @@ COLLECTIVES = {
     "all_gather": "x = tensor bf16[92, 64] shard rows; y = all_gather(x)",
     "reduce_scatter": "x = tensor bf16[92, 64]; y = reduce_scatter(x)",
     "all_reduce": "x = tensor bf16[92, 64]; y = all_reduce(x)",
+    "parts of unequal size": "x = tensor bf16[94, 64]; y = all_reduce(x)",
+}
+_GATHERED = "x = tensor bf16[92, 64] shard rows; w = tensor bf16[64, 256] shard cols; p = all_gather(x)"
+_MADE = "x = tensor bf16[92, 256] shard cols; w = tensor bf16[256, 64] shard rows; p = gemm(x, w)"
+BESIDE = {
+    "AG+GEMM": f"{_GATHERED}; y = gemm(p, w)",
+    "GEMM+RS": f"{_MADE}; y = reduce_scatter(p)",
+    "GEMM+AR": f"{_MADE}; y = all_reduce(p)",
 }
 TREES = ((0, 1, 0, 0, 0, 0), (1, 2, 1, 1, 1, 2), (1, 1, 1, 1, 1, 0), (2, 1, 2, 2, 2, 2), (3, 1, 3, 0, 3, 3))
 
 
 def case_of(collective: str) -> OpCase:
-    return compile_text(f"{BOX}workload one on box {{ {COLLECTIVES[collective]} }}\n").scenario().case
+    return compile_text(f"{BOX}workload one on box {{ {(COLLECTIVES | BESIDE)[collective]} }}\n").scenario().case
 
 
 def choice_of(*trees: tuple[int, ...], chunks: int = 12, lanes: int = 0) -> OpChoice:
@@ -31,7 +52,7 @@ def choice_of(*trees: tuple[int, ...], chunks: int = 12, lanes: int = 0) -> OpCh
 
 
 @pytest.mark.parametrize("lanes", [0, 6])
-@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("collective", COLLECTIVES | BESIDE)
 def test_every_rank_ends_with_what_it_should(collective: str, lanes: int) -> None:
     """23 rows of a shard divide neither by weights nor by chunks."""
     case = case_of(collective)
@@ -39,6 +60,45 @@ def test_every_rank_ends_with_what_it_should(collective: str, lanes: int) -> Non
 
     report = carry_out(*alone(case, plan), range(2))
     assert report.exact, report
+
+
+@pytest.mark.parametrize("tactics", [ExecutionOptions(), ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)])
+@pytest.mark.parametrize("collective", BESIDE)
+def test_kernels_take_rows_of_any_rank(collective: str, tactics: ExecutionOptions) -> None:
+    case, pattern = case_of(collective), case_of(collective).shape.pattern
+    sums = 4 if pattern.sums and tactics.kernel is Kernels.LAUNCHED else 1
+    plan = build_op_plan(case, replace(choice_of(*TREES), waves=2, sums=sums, tactics=tactics))
+    kernels = [step for step in plan.steps_of(2) if isinstance(step, TileGroup)]
+
+    assert carry_out(*alone(case, plan), range(2)).exact
+    assert [kernel.name for kernel in kernels].index("own") == (len(kernels) - 1 if pattern.produces else 0)
+    assert any(len({region.owner for region in kernel.regions}) > 1 for kernel in kernels)
+    sizes = [sum(region.rows.size for region in kernel.regions) for kernel in kernels if kernel.name != "own"]
+    assert sum(sizes) == 3 * 23 and min(sizes[:-1] if pattern.consumes else sizes[1:]) >= 2 * 23 // 3
+
+
+def test_kernels_follow_the_order_in_which_rows_arrive() -> None:
+    plan = build_op_plan(case_of("AG+GEMM"), choice_of(*TREES))
+    timed = sorted((end, chunk.name("d", 0)) for (chunk, to), end in ordered_copies(TREES, (23,) * 4, 3) if to == 0)
+    waits = [name for step in plan.steps_of(0) if isinstance(step, TileGroup) for name in step.after]
+
+    assert waits == [signal_of(name) for _, name in timed]
+
+
+def test_chunks_beside_a_kernel_have_whole_tiles() -> None:
+    copies = ordered_copies(TREES, (400,) * 4, 3, step=64)
+
+    edges = {edge for (chunk, _), _ in copies for edge in (chunk.rows.start, chunk.rows.stop)}
+    assert edges - {400} and not any(edge % 64 for edge in edges - {400})
+    assert sum(chunk.rows.size for (chunk, to), _ in copies if to == 3) == 3 * 400
+
+
+def test_rows_of_ranks_that_add_up_are_refused() -> None:
+    attention = "q = tensor bf16[1024, 512] shard rows; kv = tensor bf16[1024, 256] shard rows"
+    text = f"{BOX}workload one on box {{ {attention}; y = attention(q, all_gather(kv), heads=4, kv_heads=1) }}\n"
+    rejection = reject_choice(compile_text(text).scenario().case, choice_of(*TREES))
+
+    assert rejection is not None and "those of each rank add up" in rejection.message
 
 
 def test_sums_are_made_where_a_tree_branches() -> None:
@@ -50,7 +110,7 @@ def test_sums_are_made_where_a_tree_branches() -> None:
 
 
 def test_a_chunk_leaves_a_rank_behind_its_arrival() -> None:
-    copies = ordered_copies(TREES, 23, 3)
+    copies = [copy for copy, _ in ordered_copies(TREES, (23,) * 4, 3)]
     places = {(chunk, rank): place for place, (chunk, rank) in enumerate(copies)}
 
     below = [(chunk, rank) for chunk, rank in copies if chunk.parents[rank] != chunk.root]
