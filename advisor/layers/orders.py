@@ -288,7 +288,9 @@ class OfferSearch:
         if library is None or not gathers or scenario.num_layers < 2 or requested:
             return
         apart = tuple(
-            replace(mode, body=None, separate=mode.body) if self._op(mode).is_pair else mode
+            replace(mode, body=None, separate=mode.body)
+            if self._op(mode).is_pair and isinstance(mode.body, OpChoice)
+            else mode
             for mode in library.choice.modes
         )
         engine = usual_engine(scenario.system, self._op(apart[0]).shape)
@@ -314,13 +316,14 @@ class OfferSearch:
         modes = {} if library is None else {mode.op: mode for mode in library.choice.modes}
         for each in self.scenario.explore.implementations:
             own = [(case, each.method_of(case.shape)) for case in self.scenario.moving]
-            done = {case.name: OpMode(case.name, method.choice) for case, method in own if method and method.missing}
+            methods = {case.name: method.choice for case, method in own if method and method.missing}
+            done = {name: OpMode(name, choice) for name, choice in methods.items()}
             if not done or each.name == TE or self.scenario.gpu.name not in each.gpus:
                 continue
             choice = Schedule(self._name(each.name), tuple({**modes, **done}.values()), handoff=HandOff.WHOLE)
             ticks = self.runs.ticks(choice)
             if ticks is not None:
-                settings = tuple(OpSetting(name, name, expression_of(mode.body)) for name, mode in done.items())
+                settings = tuple(OpSetting(name, name, expression_of(choice)) for name, choice in methods.items())
                 table = LayerTable(choice, settings)
                 yield Order(
                     each.name, f"each pair as {each.name} does it", table, ticks, unknown="the costs of its calls"

@@ -145,7 +145,7 @@ def build_plan(system: System, workload: Workload, choice: Schedule, layers: int
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class PartNeed:
     """What a part reads of the part ``maker``: it waits for ``whole``, or instead for ``rows`` if there are any."""
 
     tensor: str
@@ -154,7 +154,7 @@ class Need:
     rows: tuple[StepWait, ...]
 
 
-def needs_of(system: System, workload: Workload, parts: Mapping[str, Part], part: Part) -> Iterator[Need]:
+def needs_of(system: System, workload: Workload, parts: Mapping[str, Part], part: Part) -> Iterator[PartNeed]:
     """What ``part`` reads of other ``parts`` of its plan, which are given by their names.
 
     Raises
@@ -259,17 +259,17 @@ class _Builder:
             waits.append(PartWait(kernel, Awaited.BEGUN))
         return tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(steps))
 
-    def needs(self, op: Op, part: Part) -> Iterator["Need"]:
+    def needs(self, op: Op, part: Part) -> Iterator["PartNeed"]:
         """What a part reads of parts before it, the other part of its op last."""
         for read in op.reads:
             if read.made_by and self._reads(op, part, read):
                 self._check_direction(op, part, read)
                 maker = self._maker(read)
                 rows = row_waits(maker, part, self.system.num_ranks) if self._by_rows(op, read, maker) else ()
-                yield Need(read.tensor, maker.name, tuple(self._whole(op, part, read)), rows)
+                yield PartNeed(read.tensor, maker.name, tuple(self._whole(op, part, read)), rows)
         other = self._other_half(op, part)
         if other is not None:
-            yield Need(f"one half of {op.name}", other, (PartWait(other),), ())
+            yield PartNeed(f"one half of {op.name}", other, (PartWait(other),), ())
 
     def _reads(self, op: Op, part: Part, read: Read) -> bool:
         """Whether it is this part of an op that takes the operand."""

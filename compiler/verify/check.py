@@ -27,7 +27,7 @@ from ..ir import (
 )
 from ..planning.knobs.engine import reject_not_stored
 from ..planning.parts import PlanError
-from ..planning.plan import Need, needs_of
+from ..planning.plan import PartNeed, needs_of
 from .contributions import contribution_faults
 from .data import data_faults, passes_on
 from .happens_before import cycle_in, deadlock_faults, overlap_faults
@@ -219,7 +219,7 @@ def _read_faults(system: System, workload: Workload, plan: Plan) -> Iterator[Pla
         issued.add(part.name)
 
 
-def _need_faults(part: Part, need: Need, issued: Collection[str]) -> Iterator[PlanFault]:
+def _need_faults(part: Part, need: PartNeed, issued: Collection[str]) -> Iterator[PlanFault]:
     if need.maker not in issued:
         message = f"{part.name} is issued before {need.maker}, which makes {need.tensor} for it"
         yield PlanFault(Code.MGS503, part.name, message, f"put {need.maker} before {part.name}")
@@ -230,7 +230,7 @@ def _need_faults(part: Part, need: Need, issued: Collection[str]) -> Iterator[Pl
         yield PlanFault(Code.MGS508, part.name, message, f"let {some} wait for {need.maker}")
 
 
-def _waits_for(part: Part, need: Need) -> bool:
+def _waits_for(part: Part, need: PartNeed) -> bool:
     by_rows = bool(need.rows) and set(need.rows) <= set(part.step_waits)
     return by_rows or all(any(_covers(wait, wanted) for wait in part.waits) for wanted in need.whole)
 
