@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -76,8 +77,7 @@ def _of_one_kernel(rows: Sequence[AttentionRow], fitted: str) -> Iterator[Attent
             left_out[row.file, f"windows, or heads of more than {MAX_HEAD_DIM}: they have kernels of their own"] += 1
         else:
             yield row
-    for (file, reason), count in left_out.items():
-        yield from left_out_lines(Path(file), Counter({reason: count}))
+    yield from _told(left_out)
 
 
 def _of_known_experts(rows: Sequence[tuple[str, ExpertRow]], gpu: Gpu) -> Iterator[tuple[str, ExpertRow] | str]:
@@ -92,6 +92,11 @@ def _of_known_experts(rows: Sequence[tuple[str, ExpertRow]], gpu: Gpu) -> Iterat
             left_out[file, "drawn loads of one rank"] += 1
         else:
             yield file, row
+    yield from _told(left_out)
+
+
+def _told(left_out: Counter[tuple[str, str]]) -> Iterator[str]:
+    """Yield a line for each file and reason for which rows are left out."""
     for (file, reason), count in left_out.items():
         yield from left_out_lines(Path(file), Counter({reason: count}))
 
@@ -116,7 +121,8 @@ def _grouped(name: str, gpu: Gpu, found: Sequence[tuple[str, ExpertRow]]) -> Pro
     for file, row in found:
         key = (row.label,)
         times[key] = partial(_experts_us, row)
-        rows.append(FittedRow(f"{name}, {row.load}", key, row.time_us, file))
+        least_us = 6 * sum(row.even_rows) * prod(row.widths) / gpu.peak(row.dtype) * 1e6  # gated: three matrices
+        rows.append(FittedRow(f"{name}, {row.load}", key, row.time_us, file, least_us=least_us))
     achieved = gpu.hbm.achieved_bytes_per_s / gpu.hbm.peak_bytes_per_s
     numbers = [(*each[:4], achieved) if each[0] == "hbm" else each for each in GROUPED]  # memory serves at that rate
     return _part(name, tuple(name.split()), numbers, rows, times)
