@@ -1,4 +1,4 @@
-"""What all drawings share, such as text and an axis of time; and drawings of a waterfall and of a sweep."""
+"""What all drawings share, such as text and an axis of time; and drawings of losses, of sweeps and of systems."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -230,3 +230,77 @@ def _levels(least: float, most: float, y: Callable[[float], float]) -> Iterator[
 def _curve(points: Sequence[tuple[float, float]], kind: str) -> str:
     line = "L".join(f"{number(x)} {number(y)}" for x, y in points)
     return f'<path {painted(kind)} d="M{line}"/>' if points else ""
+
+
+def swept_svg(points: Sequence[SweepPoint], names: Sequence[str]) -> str:
+    """Return the drawing of ``points``: a curve over the one parameter of ``names``, or a map over the two."""
+    return sweep_svg(points, names[0]) if len(names) == 1 else map_svg(points, names[0], names[1])
+
+
+MAP_CELL, MAP_LEFT, MAP_TOP = 36.0, 120.0, 50.0
+
+
+def map_svg(points: Sequence[SweepPoint], down: str, across: str) -> str:
+    """Return the gain over the values of two parameters: the darker the more, with the number of the schedule."""
+    settings = [dict(point.settings) for point in points]
+    rows, cols = (list(dict.fromkeys(each[name] for each in settings)) for name in (down, across))
+    families = list(dict.fromkeys(_family(point.advice) for point in points))
+    most = max(1.05, *(point.advice.speedup for point in points))
+    width, bottom = (WIDTH - MAP_LEFT - RIGHT) / len(cols), MAP_TOP + MAP_CELL * len(rows)
+    body = [text_at(12, 18, "gain over the baseline (number of the schedule, see below)", "faint")]
+    body += [
+        text_at(MAP_LEFT + width * (x + 0.5), MAP_TOP - 8, fitting(v, width), "", "middle") for x, v in enumerate(cols)
+    ]
+    body += [
+        text_at(MAP_LEFT - 8, MAP_TOP + MAP_CELL * (y + 0.6), fitting(v, 60), "", "end") for y, v in enumerate(rows)
+    ]
+    body += [text_at(12, MAP_TOP - 8, fitting(f"{down} \u2193  {across} \u2192", MAP_LEFT - 20), "faint")]
+    for point, at in zip(points, settings, strict=True):
+        gain, family = point.advice.speedup, _family(point.advice)
+        x, y = MAP_LEFT + width * cols.index(at[across]), MAP_TOP + MAP_CELL * rows.index(at[down])
+        share = 0.08 + 0.92 * max(0.0, gain - 1) / (most - 1)
+        about = f"{down} = {at[down]}, {across} = {at[across]}: {family}, {gain:.2f}x"
+        said = fitting(f"{gain:.2f}x ({families.index(family) + 1})", width - 4)
+        body.append(rect_at(x, y, width - 1, MAP_CELL - 1, "compute", about, f' fill-opacity="{share:.2f}"'))
+        body.append(text_at(x + width / 2, y + MAP_CELL * 0.6, said, "on" if share > 0.75 else "", "middle"))
+    legend = [f"({number_of}) {family}" for number_of, family in enumerate(families, 1)]
+    body += [text_at(MAP_LEFT, bottom + 20 + 16 * line, said) for line, said in enumerate(legend)]
+    return document(WIDTH, bottom + 28 + 16 * len(legend), f"Gain by {down} and {across}", body)
+
+
+COMPARED_LEFT, COMPARED_ROW = 230.0, 46.0
+
+
+def compared_svg(advices: Sequence[Advice]) -> str:
+    """Return the workloads of a file, such as one on several systems, side by side: baseline, answer, bound."""
+    longest = max(advice.serial.best_us for advice in advices) * TICKS_PER_US
+    scale = TimeScale(max(1, round(longest)), COMPARED_LEFT, WIDTH - COMPARED_LEFT - 70)
+    body, bottom = list[str](), MAP_TOP + COMPARED_ROW * len(advices)
+    kinds = [("comm", "baseline"), ("compute", "recommended"), ("bound", "what no schedule can beat")]
+    for place, (kind, said) in enumerate(kinds if any(advice.bound for advice in advices) else kinds[:2]):
+        body += [rect_at(12 + 110 * place, 12, 18, 10, kind), text_at(36 + 110 * place, 21, said)]
+    for x, label in scale.marks():
+        body.append(f'<path {painted("grid")} d="M{number(x)} {number(MAP_TOP - 10)}V{number(bottom)}"/>')
+        body.append(text_at(x + 3, MAP_TOP - 12, f"{label} us", "faint"))
+    for place, advice in enumerate(advices):
+        y, scenario = MAP_TOP + COMPARED_ROW * place, advice.scenario
+        system = f"{scenario.num_ranks} x {scenario.system.gpu.name}, {scenario.system.fabric.topology.name}"
+        body.append(text_at(COMPARED_LEFT - 10, y + 15, fitting(scenario.name, COMPARED_LEFT - 20), "title", "end"))
+        body.append(text_at(COMPARED_LEFT - 10, y + 31, fitting(system, COMPARED_LEFT - 20), "faint", "end"))
+        for kind, one, top in (("comm", advice.serial, y + 4), ("compute", advice.recommended, y + 20)):
+            right = scale.x(one.best_us * TICKS_PER_US)
+            about = f"{advice.name_of(one.expression)}: {ticks_text(round(one.best_us * TICKS_PER_US))}"
+            body.append(rect_at(COMPARED_LEFT, top, right - COMPARED_LEFT, 14, kind, about))
+            how = "" if one is advice.serial else f", {advice.speedup:.2f}x: {advice.name_of(one.expression)}"
+            said = f"{ticks_text(round(one.best_us * TICKS_PER_US))}{how}"
+            body.append(text_at(right + 6, top + 11, fitting(said, WIDTH - right - 12), "faint"))
+        if advice.bound is not None:
+            body.append(rect_at(scale.x(advice.bound.ticks) - 1, y + 1, 3, 36, "bound", ticks_text(advice.bound.ticks)))
+    return document(WIDTH, bottom + 8, "Systems compared", body)
+
+
+def png_of(drawing: str) -> bytes:
+    """Return a drawing as PNG, with two pixels for each of its own; needs the extra ``magus-gpu[png]``."""
+    import resvg_py  # an extra
+
+    return bytes(resvg_py.svg_to_bytes(svg_string=drawing, zoom=2))

@@ -136,6 +136,28 @@ def timeline_svg(run: ShownRun, *, span_ticks: int = 0, max_lanes: int = MAX_LAN
     return document(WIDTH, top + 12, title, body)
 
 
+MAX_LOADS = 24
+"""Links that are drawn at most in a drawing of loads."""
+
+
+def loads_svg(run: ShownRun) -> str:
+    """Return the use of the HBM of rank 0 and of links over time, the busiest first."""
+    result, loads = run.result, run.result.loads
+    scale = TimeScale(max(1, loads.span_ticks), LEFT, WIDTH - LEFT - RIGHT)
+    links = [row for row, load in enumerate(loads.each) if load.kind is LoadKind.LINK]
+    busiest = sorted(links, key=lambda row: -sum(loads.each[row].busy_ticks))
+    memory, lanes, top = loads.memory(0), list[str](), AXIS + 8
+    for row in (*(() if memory is None else (memory,)), *busiest[:MAX_LOADS]):
+        lanes += _strip(result, scale, row, top)
+        top += STRIP + GAP
+    if len(busiest) > MAX_LOADS:
+        lanes += _note(LEFT, f"{len(busiest) - MAX_LOADS} more links carry no more than the last")(top)
+        top += LANE
+    title = f"{run.title}: {run.expression}"
+    head = (text_at(12, 22, fitting(title, WIDTH - 24), "title"), text_at(12, 40, _summary(run), "faint"))
+    return document(WIDTH, top + 12, title, [*head, *_axis(scale, AXIS, top), *lanes])
+
+
 def _ranks(run: ShownRun, drawing: _Drawing, max_lanes: int) -> Iterator[_Part]:
     """Yield the lanes of each rank under its name, of as many ranks as there is room for, one at least."""
     result = run.result

@@ -17,9 +17,13 @@ from .options import (
     JsonOption,
     NoCacheOption,
     NoVerifyOption,
+    PlotOption,
+    PngOption,
     SchedulerOption,
     SensitivityOption,
     SetOption,
+    Shows,
+    ShowsOption,
     StrictOption,
     SvgOption,
     SweptOption,
@@ -78,6 +82,8 @@ def advise(
     full: Annotated[bool, typer.Option("--full", help="Print all schedules, bound, ties, losses, reasons.")] = False,
     trace: TraceOption = None,
     svg: SvgOption = None,
+    png: PngOption = None,
+    draw: ShowsOption = Shows.TIMELINE,
     settings: SetOption = None,
     strict: StrictOption = False,
     json: JsonOption = False,
@@ -95,7 +101,7 @@ def advise(
     advice = AdviceOptions(
         top, verify, bespoke, workers=workers, within_s=limit_s, threshold=threshold, sensitivity=sensitivity
     )
-    pictures = Pictures(trace, svg)
+    pictures = Pictures(trace, svg, png, draw)
     options = AdviseOptions(advice, how, full, over, seeds, pictures, strict=strict, as_json=json)
     raise typer.Exit(advise_file(ScenarioInput(file, settings_of(settings), workload), options))
 
@@ -112,17 +118,18 @@ def sweep(
     csv: Annotated[bool, typer.Option("--csv", help="Print the points as CSV and nothing else.")] = False,
     workers: WorkersOption = DEFAULT_WORKERS,
     scheduler: SchedulerOption = None,
+    plot: PlotOption = None,
     no_cache: NoCacheOption = False,
 ) -> None:
     """Advise on a grid of sizes, and say where schedules change."""
     from ...advisor import AdviceOptions
-    from ..commands.answers.sweep import SweepRequest, sweep_file
+    from ..commands.answers.sweep import SweepForm, SweepRequest, sweep_file
 
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
     advice = AdviceOptions(top, not no_verify, bespoke, workers=workers)
     request = SweepRequest(file, settings_of(settings), workload, advice, tolerance / 100, scheduler)
-    raise typer.Exit(sweep_file(request, as_json=json, as_csv=csv))
+    raise typer.Exit(sweep_file(request, SweepForm(json, csv, plot)))
 
 
 def report(

@@ -2,6 +2,8 @@
 
 import os
 import re
+from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -42,7 +44,40 @@ TraceOption = Annotated[
     Path | None,
     typer.Option("--trace", metavar="OUT", help="Write the run as a trace for Perfetto; OUT.json or OUT.json.gz."),
 ]
-SvgOption = Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Draw the timeline to this SVG file.")]
+
+
+def with_png(path: Path | None) -> Path | None:
+    """Return the file of a picture; PNG needs an extra."""
+    if path is not None and path.suffix.lower() == ".png" and find_spec("resvg_py") is None:
+        message = "PNG needs resvg_py, which is not installed: pip install 'magus-gpu[png]', or write OUT.svg"
+        raise typer.BadParameter(message)
+    return path
+
+
+def png_file(path: Path | None) -> Path | None:
+    """Return the file of ``--png``, OUT.png."""
+    if path is not None and path.suffix.lower() != ".png":
+        raise typer.BadParameter(f"'{path}' is not the name of a PNG file: OUT.png")
+    return with_png(path)
+
+
+class Shows(StrEnum):
+    """What a drawing of a run shows."""
+
+    TIMELINE = "timeline"
+    WATERFALL = "waterfall"
+    LOADS = "loads"
+
+
+SvgOption = Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Draw the run to this file, OUT.svg.")]
+PngOption = Annotated[
+    Path | None, typer.Option("--png", metavar="OUT", callback=png_file, help="Draw it to this file, OUT.png.")
+]
+ShowsOption = Annotated[Shows, typer.Option("--draw", help="What is drawn.")]
+PlotOption = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="OUT", callback=with_png, help="Draw the gain over one or two params: .svg, .png."),
+]
 NoCacheOption = Annotated[
     bool, typer.Option("--no-cache", envvar="MAGUS_NO_CACHE", callback=keep_results, help="Use no results on disk.")
 ]

@@ -12,8 +12,8 @@ from magus.compiler.ir import Pattern
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore import run_of
 from magus.simcore.figures.result import Waterfall
-from magus.tui.drawing.svg import sweep_svg, waterfall_svg
-from magus.tui.drawing.timeline_svg import timeline_svg
+from magus.tui.drawing.svg import compared_svg, map_svg, sweep_svg, waterfall_svg
+from magus.tui.drawing.timeline_svg import loads_svg, timeline_svg
 from tests.helpers import paths
 from tests.helpers.scenarios.graph_runs import ONE_LAYER, graph_run
 from tests.helpers.scenarios.simulated import persistent_run, runs
@@ -21,6 +21,7 @@ from tests.helpers.some import some
 from tests.helpers.tui import fakes
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
+DRAW = (timeline_svg, loads_svg)
 SVG = "{http://www.w3.org/2000/svg}"
 SHAPES = (f"{SVG}rect", f"{SVG}text", f"{SVG}path")
 COLOUR = re.compile(r"#[0-9a-f]{6}")
@@ -31,7 +32,7 @@ workload up on s { x = tensor bf16[1024, 1024] shard rows; w = tensor bf16[1024,
 
 
 def timelines() -> Iterator[str]:
-    yield from (timeline_svg(run_of(*each)) for each in (*runs(Pattern.GEMM_RS, 4), persistent_run()))
+    yield from (draw(run_of(*each)) for each in (*runs(Pattern.GEMM_RS, 4), persistent_run()) for draw in DRAW)
 
 
 def layers() -> Iterator[str]:
@@ -46,6 +47,15 @@ def sweeps() -> Iterator[str]:
     scenario = compile_text(PAIR).scenario().case
     answers = [fakes.advice(scenario, verdict) for verdict in (Verdict.SERIAL, Verdict.OVERLAP)]
     yield sweep_svg([SweepPoint((("M", str(rows)),), advice) for rows, advice in enumerate(answers, 1)], "M")
+    points = [
+        SweepPoint((("M", str(rows)), ("N", str(cols))), advice)
+        for rows in (64, 128)
+        for cols, advice in enumerate(answers, 1)
+    ]
+    drawing = map_svg(points, "M", "N")
+    assert drawing.count("fill-opacity") == len(points) and ">M ↓" in drawing
+    yield drawing
+    yield compared_svg(answers)
 
 
 def pictures() -> Iterator[str]:

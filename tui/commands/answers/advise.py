@@ -17,7 +17,7 @@ from ...text.progress import progress_line
 from ...text.render import advice_text, brief_text
 from ..inputs import ScenarioInput
 from ..interrupts import interruptible
-from ..out.pictures import NO_PICTURES, Pictures
+from ..out.pictures import NO_PICTURES, Pictures, Shows
 from ..running import exit_code_if_strict, run_command
 from ..simulate_options import seeds_of
 from .sweep import axis_over
@@ -45,8 +45,9 @@ class AdviseOptions:
     def about_one(self) -> str:
         """An option that is about one workload, empty without one."""
         wanted = {"--how": self.how, "--threshold": self.advice.threshold, "--sensitivity": self.advice.sensitivity}
-        wanted["--seeds"] = self.num_seeds > 0
-        return next((name for name, given in wanted.items() if given), next(iter(self.pictures.wanted), ""))
+        wanted["--seeds"], wanted["--trace"] = self.num_seeds > 0, self.pictures.trace is not None
+        wanted["--draw"] = self.pictures.shows is not Shows.TIMELINE
+        return next((name for name, given in wanted.items() if given), "")
 
 
 def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
@@ -118,6 +119,11 @@ def advise_all(source: ScenarioInput, scenarios: Sequence[Scenario], options: "A
                 found.append(answer)
     if not found:
         raise Cancelled
+    known = [answer.advice for answer in found if answer.advice is not None]
+    if known and options.pictures.wanted:
+        from ...drawing.svg import compared_svg
+
+        options.pictures.save_drawing(compared_svg(known), "these workloads")
     if options.as_json:
         print_json(several_document(found))
     else:

@@ -17,6 +17,8 @@ from ....compiler import CompileError
 from ....compiler.ir import Cancelled, JsonObject, Progress, Scenario, Schedule, Settings, ShouldStop
 from ....compiler.pipeline import compile_text
 from ....compiler.resolve.values.params import is_swept, points_of
+from ....compiler.text.writing import check_writable
+from ...drawing.svg import swept_svg
 from ...exit_codes import Exit
 from ...text.door import print_json, put, put_text, say
 from ...text.progress import progress_line
@@ -24,15 +26,17 @@ from ...text.sweep import sweep_text
 from ..console import show
 from ..inputs import ScenarioInput, is_stdin, source_of
 from ..interrupts import interruptible
+from ..out.pictures import Pictures
 from ..running import run_command
 
 
 @dataclass(frozen=True, slots=True)
 class SweepForm:
-    """As JSON, as CSV, or for people."""
+    """As JSON, as CSV, or for people; and as a picture in the file ``plot``."""
 
     as_json: bool
     as_csv: bool
+    plot: Path | None = None
 
 
 def put_sweep(sweep: Sweep, num_points: int, form: SweepForm, varied: tuple[str, ...], *, some_failed: bool) -> Exit:
@@ -121,14 +125,24 @@ class SweepRequest:
         return tuple(name for name, text in self.settings if is_swept(text))
 
 
-def sweep_file(request: SweepRequest, *, as_json: bool, as_csv: bool) -> Exit:
+def sweep_file(request: SweepRequest, form: SweepForm) -> Exit:
     """Print the advice for every point."""
 
     def action() -> Exit:
+        if form.plot is not None:
+            if len(request.varied) not in (1, 2):
+                say(f"magus: --plot draws one param or two that vary, not {len(request.varied)}: --set M=64..4096")
+                return Exit.USAGE
+            check_writable(form.plot)
         subjects, failed = subjects_of(request)
         sweep = sweep_of(request, subjects)
         varied = request.varied or tuple(name for name, _ in subjects[0][0])
-        return put_sweep(sweep, len(subjects), SweepForm(as_json, as_csv), varied, some_failed=failed)
+        drawn = Exit.DONE
+        if form.plot is not None and sweep.points:
+            as_png = form.plot.suffix.lower() == ".png"
+            pictures = Pictures(png=form.plot) if as_png else Pictures(svg=form.plot)
+            drawn = pictures.save_drawing(swept_svg(sweep.points, varied), "the sweep")
+        return max(drawn, put_sweep(sweep, len(subjects), form, varied, some_failed=failed))
 
     return run_command(action)
 

@@ -1,4 +1,4 @@
-"""``--trace`` and ``--svg``: a run as a trace for Perfetto, or as a drawing."""
+"""``--trace``, ``--svg`` and ``--png``: a run as a trace for Perfetto, or as a drawing."""
 
 import gzip
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from ....simcore import ShownRun
 from ...drawing.drawn_runs import drawn_run
 from ...exit_codes import Exit
 from ...text.door import say
+from ...verbs.options import Shows
 from ..console import report_errors, save
 
 RANK = "{rank}"
@@ -25,11 +26,13 @@ class Pictures:
 
     trace: Path | None = None
     svg: Path | None = None
+    png: Path | None = None
+    shows: Shows = Shows.TIMELINE
 
     @property
     def wanted(self) -> tuple[str, ...]:
         """The options that were given."""
-        given = {"--trace": self.trace, "--svg": self.svg}
+        given = {"--trace": self.trace, "--svg": self.svg, "--png": self.png}
         return tuple(name for name, path in given.items() if path is not None)
 
     def check(self) -> None:
@@ -40,7 +43,7 @@ class Pictures:
         OSError
             If one cannot be written as things are now.
         """
-        for path in (self.trace, self.svg):
+        for path in (self.trace, self.svg, self.png):
             if path is not None:
                 check_writable(_of_rank(path, 0))
 
@@ -49,10 +52,32 @@ class Pictures:
         codes = [Exit.DONE]
         if self.trace is not None:
             codes.append(_save_trace(self.trace, run))
-        if self.svg is not None:
-            from ...drawing.timeline_svg import timeline_svg  # most runs are not drawn
+        if self.svg is not None or self.png is not None:
+            codes.append(self._save_drawing(run))
+        return max(codes)
 
-            codes.append(save(self.svg, timeline_svg(run), f"{self.svg}: the timeline as a drawing"))
+    def _save_drawing(self, run: ShownRun) -> Exit:
+        from ...drawing.svg import waterfall_svg  # most runs are not drawn
+        from ...drawing.timeline_svg import loads_svg, timeline_svg
+
+        if self.shows is Shows.WATERFALL:
+            losses = run.result.waterfall
+            if losses is None:
+                say("magus: nothing is drawn: this run has no losses; simulate it for itself, with what it is in lines")
+                return Exit.INPUT
+            return self.save_drawing(waterfall_svg(losses), "the losses")
+        if self.shows is Shows.LOADS:
+            return self.save_drawing(loads_svg(run), "the use of memory and links")
+        return self.save_drawing(timeline_svg(run), "the timeline")
+
+    def save_drawing(self, drawing: str, about: str) -> Exit:
+        """Write a drawing to the files that were asked for, and say so."""
+        from ...drawing.svg import png_of
+
+        codes = [Exit.DONE]
+        for path, content in ((self.svg, drawing), (self.png, drawing if self.png is None else png_of(drawing))):
+            if path is not None:
+                codes.append(save(path, content, f"{path}: {about} as a drawing"))
         return max(codes)
 
     def save_advice(self, advice: Advice) -> Exit:

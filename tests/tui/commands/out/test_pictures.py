@@ -83,3 +83,52 @@ def test_a_picture_is_of_one_workload(file: Path, tmp_path: Path) -> None:
 
     assert done.exit_code == 2 and "--trace is about one workload; --workload says which: up, more" in done.stderr
     assert not (tmp_path / "out.json").exists()
+
+
+PNG = b"\x89PNG\r\n"
+
+
+@pytest.mark.parametrize("what", ["timeline", "waterfall", "loads"])
+def test_each_picture_is_a_png_too(file: Path, tmp_path: Path, what: str) -> None:
+    pytest.importorskip("resvg_py")
+    out = tmp_path / "run.png"
+
+    done = magus("simulate", file, *SCHEDULE, "--draw", what, "--png", out)
+
+    assert done.exit_code == 0 and f"{out}: " in done.stderr
+    assert out.read_bytes().startswith(PNG) and len(out.read_bytes()) > 5000
+
+
+def test_a_sweep_is_a_curve_over_one_param_and_a_map_over_two(file: Path, tmp_path: Path) -> None:
+    file.write_text("param M = 512\nparam N = 256\n" + TEXT.replace("[512, 512]", "[M, 512]").replace("256", "N"))
+    words = ("sweep", file, "--no-verify", "--bespoke", "0", "--set", "M=512,1024")
+    curve, chart = tmp_path / "curve.svg", tmp_path / "map.svg"
+
+    assert magus(*words, "--plot", curve).exit_code == 0
+    assert magus(*words, "--set", "N=128,256", "--plot", chart).exit_code == 0
+    assert ElementTree.parse(curve).getroot().get("aria-label") == "Gain by M"
+    assert ElementTree.parse(chart).getroot().get("aria-label") == "Gain by M and N"
+    none = magus("sweep", file, "--no-verify", "--plot", tmp_path / "none.svg")
+    assert none.exit_code == 2 and "draws one param or two that vary, not 0" in none.stderr
+
+
+def test_png_without_its_extra_says_how_to_get_it(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("magus.tui.verbs.options.find_spec", lambda name: None)
+
+    done = magus("simulate", file, *SCHEDULE, "--png", tmp_path / "run.png")
+
+    assert done.exit_code == 2 and "magus-gpu[png]" in done.stderr and not list(tmp_path.glob("*.png"))
+
+
+def test_workloads_of_a_file_are_compared_in_a_picture(file: Path, tmp_path: Path) -> None:
+    other = (
+        TEXT.split("\n", 1)[1]
+        .replace("system s", "system r")
+        .replace("full_mesh", "ring")
+        .replace("up on s", "two on r")
+    )
+    file.write_text(TEXT + other)
+
+    assert magus("advise", file, "--no-verify", "--bespoke", "0", "--svg", tmp_path / "both.svg").exit_code == 0
+    drawing = (tmp_path / "both.svg").read_text()
+    assert ">4 x MI300X, ring<" in drawing and ">4 x MI300X, full_mesh<" in drawing
