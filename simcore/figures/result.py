@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
 
 import numpy as np
 
-from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, Network, OpPlan
+from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, JsonObject, Network, OpPlan
+from ...compiler.text.records import Tabular
 from ..program.program import FloatArray, Int64Array, RunOutcome
 from .critical_path import CriticalOp
 
@@ -129,15 +131,37 @@ class Interval:
         """Duration."""
         return self.end_ticks - self.start_ticks
 
+    def document(self) -> JsonObject:
+        """Return the step as JSON, times in us."""
+        begin, end = self.start_ticks / TICKS_PER_US, self.end_ticks / TICKS_PER_US
+        place = {"rank": self.rank, "lane": self.lane, "name": self.name, "kind": self.kind.value}
+        return {**place, "start_us": begin, "end_us": end, "us": end - begin}
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Timeline(Tabular):
     """Intervals of the first ``period`` ranks, which the others repeat; ``of_rank`` returns those of any rank."""
 
     num_ranks: int
     makespan_ticks: int
     intervals: tuple[Interval, ...]
     period: int
+
+    ROWS: ClassVar[str] = "intervals"
+
+    @property
+    def summary(self) -> str:
+        """The time, and the number of steps."""
+        steps = f"{len(self.intervals):,} steps of {self.period} of {self.num_ranks} ranks"
+        return f"{self.makespan_ticks / TICKS_PER_US:.1f} us, {steps}"
+
+    def document(self) -> JsonObject:
+        """Return the timeline as JSON, times in us."""
+        return {
+            "ranks": self.num_ranks,
+            "makespan_us": self.makespan_ticks / TICKS_PER_US,
+            "intervals": [each.document() for each in self.intervals],
+        }
 
     def of_rank(self, rank: int) -> tuple[Interval, ...]:
         """Intervals of one rank, under the number of the one that it repeats."""
@@ -241,8 +265,8 @@ class OpResult:
         return self.end_ticks - self.begin_ticks
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+@dataclass(frozen=True, slots=True, repr=False)
+class Result(Tabular):
     """One simulated plan; of several parts ``schedule`` has the name, engines, SMs and memory, and no steps.
 
     ``compute_ticks`` and ``comm_ticks`` are busy times of kernels and of transfers (union of intervals, worst rank).
@@ -288,6 +312,33 @@ class Result:
     num_simulated: int = 1
     period_ticks: int | None = None
     is_estimate: bool = False
+
+    ROWS: ClassVar[str] = "times"
+
+    @property
+    def summary(self) -> str:
+        """What was simulated, how long it takes, and how much communication is hidden."""
+        hidden = self.overlap_efficiency
+        said = "" if hidden is None else f", {hidden:.0%} of the communication hidden"
+        time = f"{self.total_ticks / TICKS_PER_US:.1f} us"
+        done = time if self.outcome is RunOutcome.DONE else f"{self.outcome.value} after {time}"
+        return f"{self.scenario} by {self.schedule.expression}: {done}{said}"
+
+    def document(self) -> JsonObject:
+        """Return times, losses and the timeline as JSON, under the names of ``magus simulate --json``; times in us."""
+        losses = () if self.waterfall is None else self.waterfall.rows
+        named = (("kernels", self.compute_ticks), ("transfers", self.comm_ticks), ("exposed", self.exposed_ticks))
+        rows = (*named, *((f"loss: {name}", ticks) for name, ticks in losses[1:-1]), ("makespan", self.makespan_ticks))
+        return {
+            "scenario": self.scenario,
+            "schedule": self.schedule.expression,
+            "granularity": self.granularity,
+            "outcome": self.outcome.value,
+            "makespan_us": self.makespan_us,
+            "overlap_efficiency": self.overlap_efficiency,
+            "times": [{"what": name, "us": ticks / TICKS_PER_US} for name, ticks in rows],
+            "intervals": self.timeline.document()["intervals"],
+        }
 
     def op(self, name: str) -> OpResult:
         """Return the result of the op of that name.

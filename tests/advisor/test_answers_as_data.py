@@ -7,7 +7,9 @@ import pytest
 
 from magus.advisor import Advice
 from magus.advisor.policy.table import PolicyTable
+from magus.compiler.ir import Pattern
 from tests.helpers.paths import ROOT
+from tests.helpers.scenarios.simulated import runs
 
 NOTEBOOK = ROOT / "examples" / "notebooks" / "advice.ipynb"
 
@@ -38,3 +40,16 @@ def test_so_is_a_policy_table(names: dict[str, Any]) -> None:
     assert len(repr(table)) < 200 and len(table.to_pandas()) == len(table.rules) > 0
     pytest.importorskip("polars")
     assert list(table.to_polars()["schedule"]) == [rule.schedule for rule in table.rules]
+
+
+def test_so_is_a_result_and_its_timeline() -> None:
+    _, result = next(iter(runs(Pattern.GEMM_RS, 4)))
+    timeline = result.timeline
+
+    for each in (result, timeline):
+        assert len(repr(each)) < 200 and f"{result.makespan_us:.1f} us" in repr(each)
+        assert json.loads(json.dumps(each.to_dict()))["makespan_us"] == result.makespan_us
+    assert result.schedule.expression in repr(result)
+    assert {row["what"]: row["us"] for row in result.rows()}["makespan"] == result.makespan_us
+    assert [row["name"] for row in timeline.rows()] == [each.name for each in timeline.intervals]
+    assert timeline._repr_html_().count("<tr>") == min(len(timeline.intervals), 60) + 1

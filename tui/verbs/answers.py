@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..drawing import Shows
 from ..exit_codes import Exit
 from ..text.door import has_screen, say, splash
 from .options import (
@@ -22,7 +23,6 @@ from .options import (
     SchedulerOption,
     SensitivityOption,
     SetOption,
-    Shows,
     ShowsOption,
     StrictOption,
     SvgOption,

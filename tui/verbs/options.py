@@ -2,12 +2,13 @@
 
 import os
 import re
-from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ..drawing import Shows
 
 DEFAULT_WORKERS = min(4, os.cpu_count() or 1)
 MAX_SEED = (1 << 31) - 1
@@ -59,14 +60,6 @@ def png_file(path: Path | None) -> Path | None:
     if path is not None and path.suffix.lower() != ".png":
         raise typer.BadParameter(f"'{path}' is not the name of a PNG file: OUT.png")
     return with_png(path)
-
-
-class Shows(StrEnum):
-    """What a drawing of a run shows."""
-
-    TIMELINE = "timeline"
-    WATERFALL = "waterfall"
-    LOADS = "loads"
 
 
 SvgOption = Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Draw the run to this file, OUT.svg.")]

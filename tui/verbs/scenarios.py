@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..drawing import Shows
 from .options import (
     DEFAULT_WORKERS,
     FileArgument,
@@ -15,7 +16,6 @@ from .options import (
     PngOption,
     ScheduleOption,
     SetOption,
-    Shows,
     ShowsOption,
     StrictOption,
     SvgOption,

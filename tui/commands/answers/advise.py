@@ -9,6 +9,7 @@ from ....advisor import AdviceOptions, Advisor, NoFeasibleSchedule
 from ....advisor.answer.export import advice_document
 from ....compiler.ir import Cancelled, Progress, Scenario, ShouldStop
 from ....compiler.planning.build import ScheduleError
+from ...drawing import Shows
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
 from ...text.next_steps import next_steps
@@ -17,7 +18,7 @@ from ...text.progress import progress_line
 from ...text.render import advice_text, brief_text
 from ..inputs import ScenarioInput
 from ..interrupts import interruptible
-from ..out.pictures import NO_PICTURES, Pictures, Shows
+from ..out.pictures import NO_PICTURES, Pictures
 from ..running import exit_code_if_strict, run_command
 from ..simulate_options import seeds_of
 from .sweep import axis_over

@@ -7,10 +7,10 @@ from pathlib import Path
 from ....advisor.candidates.advice import Advice
 from ....compiler.text.writing import check_writable, write_whole
 from ....simcore import ShownRun
+from ...drawing import Shows
 from ...drawing.drawn_runs import drawn_run
 from ...exit_codes import Exit
 from ...text.door import say
-from ...verbs.options import Shows
 from ..console import report_errors, save
 
 RANK = "{rank}"
