@@ -250,7 +250,8 @@ class OfferSearch:
         requested = [each.name for each in self.scenario.explore.implementations]
         one_node = system.fabric.node_size in (None, 0, system.num_ranks)
         known = (each for each in shipped_implementations(system) if each.name == TE)
-        return one_node and (not requested or TE in requested) and any(system.gpu.name in each.gpus for each in known)
+        by_tp = one_node and not weights_gathered(self.scenario)  # those gathers are of data parallel ranks
+        return by_tp and (not requested or TE in requested) and any(system.gpu.name in each.gpus for each in known)
 
     def _name(self, name: str) -> str:
         """A name that no schedule of the file has."""

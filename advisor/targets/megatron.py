@@ -3,10 +3,15 @@
 ``ring_exchange`` moves shards round the ranks, each behind the GEMM of another: ``shard_p2p``. ``pipeline`` cuts the
 rows of GEMM+RS: ``uniform_fused_1d``. Keys that a rule does not decide keep the defaults of Transformer Engine, which
 ends with an error at a key that it does not know, and passes over a layer that it does not know.
+
+Of several ops it is the best table that its methods and flags allow (``layers/transformer_engine.py``), not a part of
+the recommended schedule.
 """
 
 from ...compiler.ir import Pattern
-from ..policy.table import PolicyRule, PolicyTable
+from ..implementations.offers import Offer, OpSetting, Order
+from ..layers.transformer_engine import NAME, RING
+from ..policy.table import PolicyRule, PolicyTable, SweepPoint
 from .base import (
     Option,
     Options,
@@ -17,9 +22,10 @@ from .base import (
     heading,
     main_rules,
     refused,
+    settings_text,
     sizes_text,
 )
-from .te_table import te_table_text
+from .settings import nearest_of
 
 # Bulk overlap (of gradients of weights) is of a GEMM and a collective that need nothing of each other.
 LAYERS = {
@@ -32,7 +38,7 @@ Settings = dict[str, str | int | bool]
 
 def _write(table: PolicyTable, options: Options) -> str:
     if table.is_several:
-        return te_table_text(table, options)
+        return _several(table, options)
     rules, layer = main_rules(table), options["layer"]
     pattern = Pattern(rules[0].pattern)
     if layer not in LAYERS.get(pattern, ()):
@@ -79,6 +85,73 @@ def _other_schedule(message: str, pattern: Pattern) -> Refused:
 
 def _yaml(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+OFF = "leave out --tp-comm-overlap"
+
+
+def _several(table: PolicyTable, options: Options) -> str:
+    """The file of a table of several ops.
+
+    Raises
+    ------
+    Refused
+        If points want different tables, or none pays.
+    """
+    offers = [(point, *_offer(point)) for point in table.points]
+    first = offers[0][2]
+    for point, _, order in offers:
+        if order.table.settings != first.table.settings or order.table.flags != first.table.flags:
+            both = f"{settings_text(point)} wants another than {settings_text(offers[0][0])}"
+            raise refused(f"a layer has one table, and {both}", "sweep the rows of this run alone")
+    if options["te"] == "1" and any(setting.method == RING for setting in first.table.settings):
+        raise refused(
+            "ring_exchange is simulated by copy engines, which Transformer Engine 1 does not use", "--with te=2"
+        )
+    why = (
+        *(_why(point, offer) for point, offer, _ in offers),
+        f"not known, and left out: {first.unknown}",
+        f"flags: {' '.join(first.table.flags)} --tp-comm-overlap-cfg FILE",
+        "environment: CUDA_DEVICE_MAX_CONNECTIONS=1, where GPUs are older than Blackwell",
+    )
+    blocks = {setting.layer: _block(setting) for setting in first.table.settings}
+    return f"{heading(table, 'megatron')}{comments(*why)}{''.join(blocks.values())}"
+
+
+def _why(point: SweepPoint, offer: Offer) -> str:
+    gain, offers = offer.promise.speedup, point.advice.offers
+    library = "" if offers is None else f" over {offers.library}"
+    return f"{settings_text(point)}: {gain:.2f}x{library}; the recommended schedule {point.advice.speedup:.2f}x"
+
+
+def _offer(point: SweepPoint) -> tuple[Offer, Order]:
+    """The table for one point.
+
+    Raises
+    ------
+    Refused
+        If there is none, or nothing pays.
+    """
+    advice, offer = point.advice, point.advice.offer(NAME)
+    where = settings_text(point)
+    if offer is None or offer.order is None:
+        message = f"{where}: no table of Transformer Engine is known for {advice.scenario.name}"
+        nearest = nearest_of("megatron", point)
+        raise refused(message, nearest or "it overlaps AG+GEMM and GEMM+RS on one node of H100, H200 or B200")
+    if not offer.promise.pays or not offer.order.table.settings:
+        raise refused(f"{where}: no overlap of Transformer Engine pays", OFF)
+    return offer, offer.order
+
+
+def _block(setting: OpSetting) -> str:
+    keys = {"method": setting.method}
+    if setting.copy_engine:
+        keys["use_ce"] = "true"
+    if setting.num_sm:
+        keys["num_sm"] = str(setting.num_sm)
+    if setting.num_splits:
+        keys["num_splits"] = str(setting.num_splits)
+    return f"{setting.layer}:\n" + "".join(f"  {key}: {value}\n" for key, value in keys.items())
 
 
 MEGATRON = Target(

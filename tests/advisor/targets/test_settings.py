@@ -129,7 +129,7 @@ def test_two_batches_are_for_experts_that_are_sent_rows() -> None:
     times = {"two_batch_overlap": 800.0}
 
     assert settings_of(text_of("sglang", table_of((layer_of(EXPERTS), times)))) == [
-        "--enable-two-batch-overlap --tbo-token-distribution-threshold 0.48"
+        "--moe-a2a-backend deepep --enable-two-batch-overlap --tbo-token-distribution-threshold 0.48"
     ]
     with pytest.raises(Refused, match="nothing that SGLang can switch on pays here"):
         text_of("sglang", table_of((layer_of(BY_TP.format(tokens=4096)), times)))
