@@ -92,7 +92,7 @@ class Variability:
         return self.skew is not None or self.jitter is not None or self.straggler is not None
 
 
-OF_LAYERS = ("transformer_engine",)
+OF_LAYERS = ("transformer_engine", "xla")
 """Implementations of which it is known what they switch on for a whole layer, by their names in the library."""
 
 
