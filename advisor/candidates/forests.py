@@ -2,14 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from ...compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates import forest
+from ..solver.forest import MOST_RANKS as SOLVED_RANKS
 from ..solver.forest import packings
 
-PIECES = (1, 4, 16, 64)
-"""Chunks of a shard that are tried first; then half and twice as many as were best."""
+PIECES = (1, 3, 8, 24, 64)
+"""Chunks of a shard that are tried first; then around what was best."""
+AROUND = ((1, 2), (3, 4), (3, 2), (2, 1))
+"""Parts of that number that are tried then."""
 BESIDE = (4, 8, 16)
 """The same beside a kernel, where kernels of half a shard are tried first, then of half and twice as much."""
 SUMS = 16
@@ -17,8 +21,10 @@ SUMS = 16
 LEAST_CHUNK_BYTES = 64 << 10
 LEAST_BYTES = 1 << 20
 """Below this the protocol of copies by SMs decides, and no route."""
-MOST_STEPS = 20_000
+MOST_STEPS = 25_000
 """Of all ranks together, which each simulation lowers."""
+MOST_RANKS = 64
+"""Of a torus. Beyond those of the solver a plan is simulated for seconds, so that few are tried."""
 
 Trees = tuple[tuple[int, ...], ...]
 
@@ -35,15 +41,54 @@ def forests(scenario: OpCase) -> Iterator[OpChoice]:
     excluded = explore.values("schedules") or (engines and all(each.kind is not EngineKind.DMA for each in engines))
     if not fits or excluded or scenario.network.symmetric or scenario.gpu.dma.engines < 1:
         return
-    for trees in packings(scenario.system.fabric, scenario.num_ranks, reverse=shape.pattern.reduces):
-        for pieces in BESIDE if shape.pattern.overlaps else PIECES:
-            yield from _of(scenario, trees, pieces, pieces // 2 if shape.pattern.overlaps else 1)
+    few = scenario.num_ranks > SOLVED_RANKS
+    for trees in trees_of(scenario):
+        least = len(trees) // scenario.num_ranks  # fewer chunks are the same plan
+        counts = PIECES[:1] if few else BESIDE if shape.pattern.overlaps else PIECES
+        for pieces in dict.fromkeys(max(least, each) for each in counts):
+            yield from _of(scenario, trees, pieces, max(1, pieces // 2) if shape.pattern.overlaps else 1)
+
+
+def trees_of(scenario: OpCase) -> Sequence[Trees]:
+    """The sets of trees to try: on a torus of equal sides, or of many ranks, its own, else those of the solver."""
+    grid = tuple(side for side in scenario.system.fabric.topology.grid(scenario.system.fabric) if side > 1)
+    few = scenario.num_ranks <= SOLVED_RANKS
+    if grid and min(grid) > 2 and (len(set(grid)) == 1 or not few):
+        return _buckets(grid) if scenario.num_ranks <= MOST_RANKS else ()
+    return packings(scenario.system.fabric, scenario.num_ranks, reverse=scenario.shape.pattern.reduces)
+
+
+def _buckets(grid: tuple[int, ...]) -> Sequence[Trees]:
+    """Trees of the bucket algorithm: along one dimension after the other, beginning with each, either way round.
+
+    With all 2 d trees of each root all links carry as much at any time, if all sides are equal. With one or two,
+    roots side by side begin with different dimensions, which loads links nearly evenly: fewer copies, each larger.
+    """
+    places = list(product(*map(range, grid)))
+    numbers, dimensions = {place: number for number, place in enumerate(places)}, len(grid)
+
+    def tree(root: tuple[int, ...], first: int, sign: int) -> tuple[int, ...]:
+        above, reached = {root: root}, [root]
+        for dimension in (*range(first, dimensions), *range(first)):
+            ahead = grid[dimension] // 2  # with an even side the rank across the ring is reached one way alone
+            for start, (way, hops) in product(tuple(reached), ((sign, ahead), (-sign, grid[dimension] - 1 - ahead))):
+                for _ in range(hops):
+                    at = (start[dimension] + way) % grid[dimension]
+                    above[(*start[:dimension], at, *start[dimension + 1 :])] = start
+                    start = (*start[:dimension], at, *start[dimension + 1 :])
+                    reached.append(start)
+        return numbers[root], 1, *(numbers[above[place]] for place in places)
+
+    whole = tuple(tree(root, first, sign) for root in places for first in range(dimensions) for sign in (1, -1))
+    two = tuple(tree(root, sum(root) % dimensions, sign) for root in places for sign in (1, -1))
+    one = tuple(tree(root, sum(root) % dimensions, (-1) ** (sum(root) // dimensions)) for root in places)
+    return one, two, whole
 
 
 def neighbours_of(scenario: OpCase, best: OpChoice) -> Iterator[OpChoice]:
     """Yield ``best`` with half and twice as many chunks, and with kernels of half and twice as many rows."""
     pieces, waves = best.chunks // scenario.num_ranks, best.waves
-    others = [(pieces // 2, 1), (pieces * 2, 1)]
+    others = [(each, 1) for each in dict.fromkeys(pieces * part // whole for part, whole in AROUND)]
     if scenario.shape.pattern.overlaps:
         others = [(pieces // 2, waves // 2), (pieces * 2, waves * 2), (pieces, waves // 2), (pieces, waves * 2)]
     for other in others:
@@ -56,12 +101,15 @@ def _of(scenario: OpCase, trees: Trees, pieces: int, waves: int) -> Iterator[OpC
     pattern, moved = scenario.shape.pattern, scenario.shape.moved
     assert moved is not None, "a collective moves a tensor"
     n, engines = scenario.num_ranks, scenario.gpu.dma.engines
-    small = moved.num_bytes // n < pieces * LEAST_CHUNK_BYTES and pieces > 1
-    if small or max(len(trees), n * pieces) * (n - 1) > MOST_STEPS:
+    cut = max(pieces, len(trees) // n)
+    if (cut > 1 and moved.num_bytes // n < cut * LEAST_CHUNK_BYTES) or max(len(trees), n * pieces) * (
+        n - 1
+    ) > MOST_STEPS:
         return
     links = _most_links(trees, pattern.reduces)
-    lanes = min(2 * links if 2 * links <= engines + 2 else links, engines)
-    for count in (lanes,) if pattern.overlaps else dict.fromkeys((lanes, 0)):
+    each = next((each for each in (3, 2) if each * links <= engines + 2), 1)
+    lanes = min(each * links, engines)
+    for count in (lanes,) if pattern.overlaps else (0,) if n > SOLVED_RANKS else dict.fromkeys((lanes, 0)):
         engine = EngineChoice(EngineKind.DMA, count or engines)
         sums = SUMS if pattern.sums else 1
         choice = OpChoice(forest.TEMPLATE.name, pieces * n, engine, waves=waves, sums=sums, lanes=count, trees=trees)

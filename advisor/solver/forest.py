@@ -25,8 +25,10 @@ __all__ = ["MOST_RANKS", "packings"]
 
 GAP, MOST_ROUNDS, SEED = 0.002, 60, 1
 MOST_RANKS = 16
-SLACKS = (0.003, 0.05)
+SLACKS = (0.003, 0.05, 0.1)
 """How much longer than the least time a packing of few levels may take."""
+LEVEL_ROUNDS = 12
+"""How often trees of fewer levels are added for the prices of the second program."""
 LEAST_SHARE = 0.03
 """Trees of a smaller share of a shard are left out: their chunks would be too small."""
 WEIGHTS = 1000
@@ -161,7 +163,7 @@ class _Packer:
         self.duals = smooth if smooth is not None else self.duals
 
     def add_shallow_trees(self, rounds: int = 12) -> None:
-        """Add trees of few levels around the prices of the links, from which the second program chooses."""
+        """Add trees of few levels around the prices of the links, from which the second program begins."""
         links = self.graph.loads.shape[1]
         for number in range(rounds):
             noise = np.array([self.random.uniform(0.3, 1.7) for _ in range(links)])
@@ -175,44 +177,90 @@ class _Packer:
 
     def of_few_levels(self, slack: float) -> list[tuple[Column, float]]:
         """Return trees with their shares, of the least sum of levels, that take ``slack`` more than the least time."""
+        program = _FewLevels(self, slack)
+        for _ in range(LEVEL_ROUNDS):
+            if not program.solve():
+                return []
+            if not program.add_trees():
+                break
+        while program.solve():
+            taken = [(value, number) for number, value in enumerate(program.shares()) if value > 1e-9]
+            largest = {program.columns[number][0]: number for _, number in sorted(taken)}
+            small = [number for value, number in taken if value < LEAST_SHARE and number not in largest.values()]
+            if not small:
+                return [(program.columns[number], value) for value, number in taken]
+            program.leave_out(small)
+        return []
+
+
+class _FewLevels:
+    """The second program: of trees that take little more than the least time those of the least sum of levels."""
+
+    def __init__(self, packer: _Packer, slack: float) -> None:
         from ortools.linear_solver import pywraplp
 
-        solver, columns = pywraplp.Solver.CreateSolver("GLOP"), list(self.columns)
-        whole = [solver.Constraint(1, 1) for _ in range(self.graph.num_ranks)]
-        rows = [solver.Constraint(-solver.infinity(), 1 + slack) for _ in range(self.graph.loads.shape[1])]
-        over = solver.NumVar(0, solver.infinity(), "")
-        solver.Objective().SetMinimization()
-        solver.Objective().SetCoefficient(over, 1000)
-        for row in rows:
+        self.packer, self.columns = packer, list[Column]()
+        self.solver, self._shares = pywraplp.Solver.CreateSolver("GLOP"), list[Any]()
+        self.whole = [self.solver.Constraint(1, 1) for _ in range(packer.graph.num_ranks)]
+        links = range(packer.graph.loads.shape[1])
+        self.rows = [self.solver.Constraint(-self.solver.infinity(), 1 + slack) for _ in links]
+        over = self.solver.NumVar(0, self.solver.infinity(), "")
+        self.solver.Objective().SetMinimization()
+        self.solver.Objective().SetCoefficient(over, 1000)
+        for row in self.rows:
             row.SetCoefficient(over, -1)
-        shares = []
-        for column, loads in self.columns.items():
-            share = solver.NumVar(0, 1, "")
-            shares.append(share)
-            whole[column[0]].SetCoefficient(share, 1)
-            solver.Objective().SetCoefficient(share, _levels(*column))
+        self._take_new()
+
+    def _take_new(self) -> None:
+        """Take the columns that the packer has and this program has not."""
+        for column in list(self.packer.columns)[len(self.columns) :]:
+            share, loads = self.solver.NumVar(0, 1, ""), self.packer.columns[column]
+            self.columns.append(column)
+            self._shares.append(share)
+            self.whole[column[0]].SetCoefficient(share, 1)
+            self.solver.Objective().SetCoefficient(share, _levels(*column))
             for link in np.flatnonzero(loads):
-                rows[link].SetCoefficient(share, float(loads[link]) / self.least)
-        while True:
-            checkpoint()
-            if not _is_solved(solver):
-                return []
-            taken = [(column, share, share.solution_value()) for column, share in zip(columns, shares, strict=True)]
-            small = [share for _, share, value in taken if 1e-9 < value < LEAST_SHARE]
-            if not small:
-                return [(column, value) for column, _, value in taken if value > 1e-9]
-            for share in small:
-                share.SetUb(0)
+                self.rows[link].SetCoefficient(share, float(loads[link]) / self.packer.least)
+
+    def solve(self) -> bool:
+        """Whether there is a solution."""
+        checkpoint()
+        return _is_solved(self.solver)
+
+    def shares(self) -> list[float]:
+        """The share of each column."""
+        return [share.solution_value() for share in self._shares]
+
+    def leave_out(self, numbers: Iterable[int]) -> None:
+        """Take none of these columns."""
+        for number in numbers:
+            self._shares[number].SetUb(0)
+
+    def add_trees(self) -> bool:
+        """Add trees that the prices of this program ask for; whether there are any."""
+        graph, packer = self.packer.graph, self.packer
+        prices = np.maximum([-row.dual_value() for row in self.rows], 0) / packer.least
+        costs, known = graph.loads @ prices + 1e-9 * packer.times, len(packer.columns)
+        for root in range(graph.num_ranks):
+            trees = [_level_tree(graph, root, costs), _cheapest_tree(graph, root, costs)]
+            trees += [_shortest_tree(graph, root, costs + hop) for hop in (0.1, 1.0)]
+            for parents in trees:
+                cost = costs[graph.edges_of(root, parents)].sum() + _levels(root, parents)
+                if cost < self.whole[root].dual_value() - 1e-6:
+                    packer.add(root, parents)
+        self._take_new()
+        return len(packer.columns) > known
 
 
 def _is_solved(solver: Any) -> bool:
-    """Solve a program; once more from the beginning where the last basis leads nowhere."""
+    """Solve a program; once more from the beginning, by the dual simplex, where the last basis leads nowhere."""
     from ortools.linear_solver import pywraplp
 
     if solver.Solve() == solver.OPTIMAL:
         return True
     anew = pywraplp.MPSolverParameters()
     anew.SetIntegerParam(anew.INCREMENTALITY, anew.INCREMENTALITY_OFF)
+    anew.SetIntegerParam(anew.LP_ALGORITHM, anew.DUAL)
     return bool(solver.Solve(anew) == solver.OPTIMAL)
 
 
@@ -233,6 +281,23 @@ def _shortest_tree(graph: _Graph, root: int, costs: Floats) -> Parents:
             for target, edge in graph.onward[rank]:
                 if parents[target] < 0:
                     heappush(waiting, (away + weights[edge], target, rank))
+    return tuple(parents)
+
+
+def _level_tree(graph: _Graph, root: int, costs: Floats) -> Parents:
+    """The cheapest tree of the fewest levels from ``root``: each rank is below the cheapest of those a level nearer."""
+    weights, parents, level = costs.tolist(), [root] * graph.num_ranks, [root]
+    seen = {root}
+    while level:
+        best = dict[int, tuple[float, int]]()
+        for rank in level:
+            for target, edge in graph.onward[rank]:
+                if target not in seen:
+                    best[target] = min(best.get(target, (np.inf, 0)), (weights[edge], rank))
+        for target, (_, rank) in best.items():
+            parents[target] = rank
+        level = list(best)
+        seen |= best.keys()
     return tuple(parents)
 
 

@@ -15,8 +15,8 @@ crosses it: if trees load all links alike, those are their rates. Packings of tr
 (Edmonds; ForestColl, arXiv 2402.06787).
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
@@ -250,7 +250,7 @@ def _merged(blocks: Sequence[Region]) -> tuple[Region, ...]:
 
 
 def _puts_down(problem: TemplateInput, rank: int, copies: Sequence[Copy]) -> Iterator[Step]:
-    lanes = _Lanes(problem, {to for chunk, to in copies if chunk.parents[to] == rank})
+    lanes = _Lanes(problem, (to for chunk, to in copies if chunk.parents[to] == rank))
     for chunk, to in copies:
         if chunk.parents[to] != rank:
             continue
@@ -268,7 +268,7 @@ def _sums_up(
 
     ``made`` has the kernel that makes the rank's own part of each chunk.
     """
-    lanes = _Lanes(problem, {chunk.parents[rank] for chunk, to in copies if to == rank})
+    lanes = _Lanes(problem, (chunk.parents[rank] for chunk, to in copies if to == rank))
     seen = defaultdict[TreeChunk, int](int)
     for chunk, to in reversed(copies):
         here = (made[chunk],) if made and rank in (to, chunk.root) else ()
@@ -302,19 +302,28 @@ def _peer(problem: TemplateInput, rank: int, other: int) -> int:
 
 
 class _Lanes:
-    """Engines for the copies of a rank: with lanes each link has as many of its own, which take turns."""
+    """Engines for the copies of a rank, of which each link has as many of its own, which take turns.
 
-    def __init__(self, problem: TemplateInput, targets: set[int]) -> None:
-        self.lanes, self.each = problem.lanes, max(1, problem.lanes // max(1, len(targets)))
-        self.place = {target: place for place, target in enumerate(sorted(targets))}
-        self.sent = defaultdict[int, int](int)
+    ``targets`` are the ranks of all copies. Lanes that are over go to the links with the most copies.
+    """
+
+    def __init__(self, problem: TemplateInput, targets: Iterable[int]) -> None:
+        copies = Counter(targets)
+        each, over = divmod(problem.lanes, max(1, len(copies)))
+        busiest = sorted(copies, key=lambda target: (-copies[target], target))[:over]
+        self.lanes, self.sent, first = problem.lanes, Counter[int](), 0
+        self.of = dict[int, range]()
+        for target in sorted(copies):
+            count = max(1, each + (target in busiest))
+            self.of[target], first = range(first, first + count), first + count
 
     def next(self, target: int) -> int | None:
         """The engine of the next copy to a rank, None for the first that is free."""
         if not self.lanes:
             return None
-        turn, self.sent[target] = self.sent[target] % self.each, self.sent[target] + 1
-        return (self.place[target] * self.each + turn) % self.lanes
+        lane = self.of[target][self.sent[target] % len(self.of[target])] % self.lanes
+        self.sent[target] += 1
+        return lane
 
 
 TEMPLATE = Template(

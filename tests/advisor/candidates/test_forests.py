@@ -1,26 +1,30 @@
 """Trees derived from a network compete with the named algorithms where ranks do not all see the same."""
 
+from collections import Counter
 from dataclasses import replace
+from math import prod
 
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
-from magus.advisor.candidates.forests import LEAST_BYTES, forests, neighbours_of
+from magus.advisor.candidates.forests import LEAST_BYTES, forests, neighbours_of, trees_of
 from magus.compiler import compile_text
-from magus.compiler.ir import Scenario
+from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, Scenario
 from magus.compiler.planning.build import build_op_plan
+from magus.runtime import carry_out
 from magus.simcore import simulate_op
+from tests.helpers.plans.alone import alone
 
 CLIQUES = "[[0, 2], [0, 4], [2, 4], [1, 3], [1, 5], [3, 5], [0, 1]]"
 
 
 def scenario_of(
-    collective: str, rows: int = 1536, explore: str = "", fabric: str = f"edges(xgmi={CLIQUES})"
+    collective: str, rows: int = 1536, explore: str = "", fabric: str = f"edges(xgmi={CLIQUES})", ranks: int = 6
 ) -> Scenario:
     layout = " shard rows" if collective == "all_gather" else ""
     return compile_text(f"""use "amd/mi300x"
-system box {{ gpus 6 x MI300X; fabric {fabric} }}
-workload one on box {{ x = tensor bf16[{rows}, 1024]{layout}; y = {collective}(x) }}
+system box {{ gpus {ranks} x MI300X; fabric {fabric} }}
+workload one on box {{ x = tensor bf16[{rows // ranks * ranks}, 1024]{layout}; y = {collective}(x) }}
 {explore}""").scenario()
 
 
@@ -52,6 +56,22 @@ workload one on box {{ x = tensor bf16[12288, 1024] shard rows; w = tensor bf16[
     built = [build_op_plan(case, one) for one in (best, replace(best, trees=()))]
     times = [simulate_op(case, plan, unit_bytes=4096).total_ticks for plan in built]
     assert times[0] < times[1], "trees load the bridge less than a direct exchange"
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (4, 1, 4), (3, 3, 3)])
+def test_all_trees_of_a_torus_load_its_links_alike(shape: tuple[int, ...]) -> None:
+    ranks, dimensions = prod(shape), sum(side > 1 for side in shape)
+    case = scenario_of("all_gather", ranks=ranks, fabric=f"torus(xgmi, shape={list(shape)})").case
+    one, two, whole = trees_of(case)
+
+    assert [len(one), len(two), len(whole)] == [ranks, 2 * ranks, 2 * dimensions * ranks]
+    loads = Counter(
+        (above, rank) for root, _, *above_of in whole for rank, above in enumerate(above_of) if rank != root
+    )
+    assert set(loads.values()) == {ranks - 1} and len(loads) == 2 * dimensions * ranks
+    for trees in (one, two, whole):
+        plan = build_op_plan(case, OpChoice("forest", ranks, EngineChoice(EngineKind.DMA, 4), trees=trees))
+        assert carry_out(*alone(case, plan), range(1)).exact
 
 
 def test_they_are_tried_where_they_may_pay() -> None:
