@@ -10,8 +10,7 @@ from ..ir import Adds, IndexRange, Kernels, OpCase, OpChoice, Step, TileGroup, T
 from ..planning.build import reject_execution
 from ..planning.staging import template_input
 from ..templates import BASELINE
-from ..templates.base import TemplateInput
-from ..templates.chained import chained
+from ..templates.base import TemplateInput, chained
 from ..templates.serial import kernel as whole_kernel
 from .check import OutlineRejection, outline_rejections
 from .outline import Axis, Outline, Sums

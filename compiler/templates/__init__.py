@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import bespoke, forest, hetero, pipelined, serial, shard_p2p, uniform
+from . import bespoke, forest, hetero, pipelined, serial, uniform
 from .base import Cut, Template, TemplateInput
 from .collective import LONE_TEMPLATES
 
 ALL_TEMPLATES: tuple[Template, ...] = (
     serial.SERIAL,
-    shard_p2p.TEMPLATE,
+    hetero.SHARDS,
     uniform.ROWS,
     hetero.FUSED,
     hetero.UNFUSED,

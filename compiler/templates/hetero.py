@@ -1,13 +1,15 @@
-"""hetero_fused_1d and hetero_unfused_1d: the own shard is one kernel that needs no transfer.
+"""shard_p2p, hetero_fused_1d and hetero_unfused_1d: the own shard is one kernel that needs no transfer.
 
 Where the kernel follows the collective it hides the first transfers, where it comes first those of the last parts
-(FiCCO, arXiv 2512.10236). Both need rows of a shard that divide by p, and a kernel whose rows do without each other
-(not attention behind an all_to_all). Per rank there are p (n - 1) transfers, twice as many for GEMM+AR.
+(FiCCO, arXiv 2512.10236). None is for attention behind an all_to_all, where a query needs the keys of all rows.
 
-- fused: a kernel a step, over the slices of all other ranks: p + 1 kernels.
-- unfused: every slice is its own kernel, p (n - 1) + 1 in all, on several streams; finest start, smallest kernels. With
-  one stream the small kernels leave most SMs idle, so the number of streams decides whether this pays; there has to be
-  one where kernels add to one output (attention behind an all_gather).
+- shards: one whole shard to one peer at a time, each computed when it is there (the classic ring-like pipeline). Per
+  rank n kernels and n - 1 transfers, all in lane 0; twice as many for GEMM+AR.
+- fused: a kernel a step, over the slices of all other ranks: p + 1 kernels and p (n - 1) transfers, twice as many for
+  GEMM+AR. It needs rows of a shard that divide by p.
+- unfused: as fused, but every slice is its own kernel, p (n - 1) + 1 in all, on several streams; finest start, smallest
+  kernels. With one stream the small kernels leave most SMs idle, so the number of streams decides whether this pays;
+  there has to be one where kernels add to one output (attention behind an all_gather).
 """
 
 from collections.abc import Iterator
@@ -112,4 +114,51 @@ UNFUSED = Template(
     knobs=("streams", "order", "depth"),
     any_engine=True,
     words=("own rows first, then {slices} of others' rows", "{slices} of others' rows, own rows last"),
+)
+
+
+def build_shards(problem: TemplateInput) -> Iterator[Step]:
+    """Own shard first where shards are gathered, last where they are sent."""
+    yield from _scatter_shards(problem) if problem.pattern.produces else _gather_shards(problem)
+
+
+def _gather_shards(problem: TemplateInput) -> Iterator[Step]:
+    own, fetches = problem.gathered(0), problem.fetches("x")
+    if own.rows.size:
+        yield TileGroup("g0", (own,), problem.all_inner)
+    before: tuple[str, ...] = ()
+    for fetch in fetches:
+        if fetch.moves:
+            yield replace(fetch.transfer, after=before, lane=0)
+            before = (fetch.transfer.name,)
+    for fetch in (each for each in fetches if each.arrives):
+        name, arrived = f"g{fetch.transfer.peer}", (fetch.transfer.signal,)
+        yield TileGroup(name, (fetch.tiles,), problem.all_inner, arrived, accumulate=problem.adds_ranks)
+
+
+def _scatter_shards(problem: TemplateInput) -> Iterator[Step]:
+    before: tuple[str, ...] = ()
+    for peer in problem.served:
+        tiles = problem.gathered(peer)
+        if tiles.rows.size:
+            yield TileGroup(f"g{peer}", (tiles,), problem.all_inner)
+            yield put(f"x{peer}", problem.block(peer, tiles.rows), peer, (f"g{peer}", *before), lane=0)
+            before = (f"x{peer}",)
+    own = problem.gathered(0)
+    if own.rows.size:
+        yield TileGroup("g0", (own,), problem.all_inner)
+    arrived = tuple(signal_of(f"x{peer}") for peer in problem.peers)
+    yield from summed(problem, "0", problem.block(0), ("g0", *arrived), lane=0)
+
+
+SHARDS = Template(
+    "shard_p2p",
+    Cut.SHARD,
+    True,
+    1,
+    OVERLAPPED_PATTERNS,
+    build_shards,
+    knobs=("order",),
+    any_engine=True,
+    words=("own rows first, then a shard at a time", "a shard at a time, own rows last"),
 )

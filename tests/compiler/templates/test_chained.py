@@ -22,7 +22,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.planning.staging import staging_bytes
-from magus.compiler.templates.chained import chained
+from magus.compiler.templates.base import chained
 from magus.compiler.verify.check import check_plan
 from magus.simcore.kernels.dispatch import compute_shape
 from magus.simcore.kernels.gemm import group_shape
