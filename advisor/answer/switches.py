@@ -35,21 +35,33 @@ class LayerSizes:
 
 def sizes_of(scenario: Scenario) -> LayerSizes:
     """Return the sizes of a layer."""
-    moved = [op.shape.moved for op in scenario.workload.ops if op.name in weights_gathered(scenario)]
-    rows = [case.shape.gemm.m for case in scenario.cases if case.shape.gemm is not None]
-    tokens = max(rows, default=0)
-    elements = sum(each.rows * each.cols for each in moved if each is not None)
-    return LayerSizes(
-        tokens, tokens // scenario.num_ranks, elements, sum(each.num_bytes for each in moved if each is not None)
-    )
+    gathers = weights_gathered(scenario)
+    moved = [op.shape.moved for op in scenario.workload.ops if op.name in gathers and op.shape.moved is not None]
+    rows = max((case.shape.gemm.m for case in scenario.cases if case.shape.gemm is not None), default=0)
+    own = rows // scenario.num_ranks if is_tensor_parallel(scenario) else rows
+    elements = sum(each.rows * each.cols for each in moved)
+    return LayerSizes(own * scenario.num_ranks, own, elements, sum(each.num_bytes for each in moved))
+
+
+_SHARED_PRODUCTS = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
+
+
+def is_tensor_parallel(scenario: Scenario) -> bool:
+    """Whether GPUs share products, and not only the weights of them."""
+    return not weights_gathered(scenario) and any(case.shape.pattern in _SHARED_PRODUCTS for case in scenario.cases)
 
 
 def weights_gathered(scenario: Scenario) -> frozenset[str]:
-    """Return the ops that gather what is declared, such as weights of which each rank holds a part."""
+    """Return the ops that gather weights, of which each rank holds a part: what products take as their right operand.
+
+    What a backward pass gathers again of activations, products of gradients take as their left one.
+    """
+    ops = scenario.workload.ops
+    taken = {op.reads[-1].made_by for op in ops if op.shape.gemm is not None and op.reads}
     return frozenset(
         op.name
-        for op in scenario.workload.ops
-        if op.shape.pattern is Pattern.ALL_GATHER and not any(read.made_by for read in op.reads)
+        for op in ops
+        if op.shape.pattern is Pattern.ALL_GATHER and op.name in taken and not any(read.made_by for read in op.reads)
     )
 
 

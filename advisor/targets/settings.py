@@ -14,19 +14,18 @@ from ...compiler.ir import GemmShape, OpCase, Pattern, Scenario
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.resolve.schedules.implementation import shipped_implementations
-from ..answer.switches import Switched, best_first, sizes_of, switched, weights_gathered
+from ..answer.switches import Switched, best_first, is_tensor_parallel, sizes_of, switched, weights_gathered
 from ..implementations.predict import simulated_us
 from ..policy.table import PolicyTable, SweepPoint
 from .base import Options, Target, comments, heading, refused, settings_text
 
 MIB = 1 << 20
-_SHARED_PRODUCTS = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 
 
 def needs_met(scenario: Scenario) -> frozenset[Need]:
     """Return what switches may need of a layer: how it is shared follows from its collectives."""
     shared = bool(weights_gathered(scenario))
-    by_tp = not shared and any(case.shape.pattern in _SHARED_PRODUCTS for case in scenario.cases)
+    by_tp = is_tensor_parallel(scenario)
     by_ep = any(case.shape.routing is not None for case in scenario.cases)
     met = {Need.TP: by_tp, Need.EP: by_ep, Need.DP: shared or (by_ep and not by_tp), Need.SHARED: shared}
     return frozenset({Need.TRAIN, Need.SERVE, *(need for need, is_met in met.items() if is_met)})

@@ -9,6 +9,7 @@ import pytest
 
 from magus.advisor import Advisor, ModelQuestion, RequestError, ask, model_question, shipped_model
 from magus.advisor.answer.export import offers_document
+from magus.advisor.answer.switches import sizes_of
 from magus.advisor.policy.table import SweepPoint, table_of
 from magus.advisor.questions.ask import QUICK
 from magus.advisor.targets.settings import TORCHTITAN
@@ -120,6 +121,23 @@ def test_what_cannot_be_asked_is_told(question: dict[str, Any], code: Code, fiel
         ask(model_question(**asked))
 
     assert (caught.value.code, caught.value.field) == (code, field) and caught.value.hint
+
+
+@pytest.mark.parametrize(("tp", "dp", "ep"), [(4, 1, 1), (1, 4, 4)])
+def test_sizes_of_a_layer_are_those_of_the_question(tp: int, dp: int, ep: int) -> None:
+    question = ModelQuestion(shipped_model("qwen3-30b-a3b"), "h100", "vllm", 1024, tp=tp, dp=dp, ep=ep)
+    sizes = sizes_of(question.scenario())
+
+    assert (sizes.tokens, sizes.own_tokens) == (1024, 256)
+    assert sizes.fill("TOKENS, OWN_TOKENS", 64) == "64, 256"
+
+
+def test_what_has_no_measured_costs_is_named_in_the_layer() -> None:
+    by_tp = model_question("llama-3.2-1b", "h100", "maxtext", train=True, seq_len=1024)
+    by_data = replace(by_tp, tp=1, dp=8)
+
+    named = [[each.name for each in one.scenario().explore.implementations] for one in (by_tp, by_data)]
+    assert named == [["xla"], []]
 
 
 def test_only_what_fits_the_question_is_offered() -> None:

@@ -178,4 +178,5 @@ def test_calls_of_nccl_are_configured_each_for_itself() -> None:
 
 def test_weights_that_are_gathered_are_those_that_are_declared() -> None:
     assert weights_gathered(layer_of(SHARED)) == {"wa", "va"}
+    assert not weights_gathered(backward())  # gathers activations again
     assert not weights_gathered(layer_of(BY_TP.format(tokens=4096)))
