@@ -33,6 +33,7 @@ LAYERS = (
 )
 MOE = (
     "moe/deepseek_v3",
+    "moe/deepseek_v3_two_batches",
     "moe/experts_v4_pro",
     "moe/glm_4_5",
     "moe/gpt_oss_120b",

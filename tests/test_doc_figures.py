@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from magus.examples import PAPERS
+from magus.examples import MOE, PAPERS
 from tests.helpers.figures import (
     DOCS,
     FIGURE_FILES,
+    PRINTED,
     as_written,
     figures_in_prose,
     pattern_of,
@@ -18,14 +19,14 @@ from tests.helpers.figures import (
 )
 
 pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
-SLOW_PAPERS = ("papers/astra_sim", "papers/eidola", "papers/ficco", "papers/syncopate")
+SLOW = ("papers/astra_sim", "papers/eidola", "papers/ficco", "papers/syncopate", *MOE)
 
 
 @pytest.mark.quick(2)
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW_PAPERS else name for name in PAPERS]
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in PRINTED]
 )
-def test_the_page_of_papers_shows_what_is_printed(name: str) -> None:
+def test_a_page_shows_what_is_printed(name: str) -> None:
     assert shown_in_page(name) == printed(name)
     assert "0 failed" in shown_in_page(name)
 

@@ -1,7 +1,8 @@
 """Figures of the documents that simulations give. ``python -m tests.helpers.figures`` writes them anew.
 
-docs/papers.md ends with what ``magus test`` prints of each paper. Other pages state figures in sentences: a file of
-tests/golden/figures, named after the page, shows each, and its published text is the sentence with ``{}`` in its place.
+docs/papers.md ends with what ``magus test`` prints of each paper, docs/moe.md with that of two examples. Other pages
+state figures in sentences: a file of tests/golden/figures, named after the page, shows each, and its published text is
+the sentence with ``{}`` in its place.
 """
 
 import re
@@ -17,23 +18,25 @@ from tests.helpers.paths import GOLDEN, ROOT
 
 DOCS = ROOT / "docs"
 PAPERS_PAGE = DOCS / "papers.md"
+PRINTED = {**dict.fromkeys(PAPERS, "papers"), "moe/experts_v4_pro": "moe", "moe/deepseek_v3_two_batches": "moe"}
+"""The pages that end with what is printed of examples, by example."""
 FIGURE_FILES = sorted((GOLDEN / "figures").iterdir())
 _BEGIN = "`python -m tests.helpers.figures` writes this section; a test compares it with what is printed.\n"
 _IN_PROSE = re.compile(r"`(\d[\d,.]*)( us| %| MiB)?`")
 
 
-def printed(paper: str) -> str:
-    """Text that ``magus test`` prints of one paper, such as ``papers/ficco``."""
+def printed(example: str) -> str:
+    """Text that ``magus test`` prints of one example, such as ``papers/ficco``."""
     with chdir(ROOT), wrapped_to(80):
-        done = magus("test", f"examples/{paper}.mgs", "--workers", "1")
+        done = magus("test", f"examples/{example}.mgs", "--workers", "1")
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
-def shown_in_page(paper: str) -> str:
-    """The same text as docs/papers.md has it; empty if it has none."""
-    pattern = rf"^### `{paper}\.mgs`\n\n```text\n(.*?)```$"
-    found = re.search(pattern, PAPERS_PAGE.read_text(), re.MULTILINE | re.DOTALL)
+def shown_in_page(example: str) -> str:
+    """The same text as its page has it; empty if it has none."""
+    pattern = rf"^### `{example}\.mgs`\n\n```text\n(.*?)```$"
+    found = re.search(pattern, (DOCS / f"{PRINTED[example]}.md").read_text(), re.MULTILINE | re.DOTALL)
     return found.group(1) if found else ""
 
 
@@ -66,9 +69,12 @@ def as_written(number: float, written: str) -> str:
 
 def write() -> None:
     """Write the printed text of all papers, and every figure, into their pages."""
-    prose, begin, _ = PAPERS_PAGE.read_text().partition(_BEGIN)
-    blocks = (f"\n### `{paper}.mgs`\n\n```text\n{printed(paper)}```\n" for paper in PAPERS)
-    PAPERS_PAGE.write_text(prose + begin + "".join(blocks))
+    for name in dict.fromkeys(PRINTED.values()):
+        page = DOCS / f"{name}.md"
+        prose, begin, _ = page.read_text().partition(_BEGIN)
+        examples = [each for each in PRINTED if PRINTED[each] == name]
+        blocks = (f"\n### `{each}.mgs`\n\n```text\n{printed(each)}```\n" for each in examples)
+        page.write_text(prose + begin + "".join(blocks))
     for file in FIGURE_FILES:
         page = DOCS / f"{file.stem}.md"
         text = page.read_text()
