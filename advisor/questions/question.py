@@ -16,7 +16,7 @@ from ...compiler.request.request import RequestError, shipped_gpu
 STAGE = 8
 """Layers of a stage of a pipeline that trains: those of large models fit no single GPU."""
 USUAL_PREFILL, USUAL_KEYS, MOST_COUNT = 8192, 4096, 1 << 20
-NAMED = ("xla",)
+NAMED = {"xla"}
 """Implementations without measured costs, which are simulated only where a file names them."""
 
 
@@ -123,9 +123,10 @@ class ModelQuestion:
             dense, experts = min(STAGE, model.dense_layers), min(STAGE, model.expert_layers)
             model = replace(model, layers=self.layers, dense_layers=dense, expert_layers=experts)
         text = unchecked_layer_text(model, shared, str(tokens or self.tokens))
-        named = [each.offer for each in self.switches if each.offer in NAMED]
-        explored = (f"explore {name} {{ implementations {', '.join(named)} }}\n" for name in self.workloads)
-        return text + "".join(explored if named else ())
+        for offer in {each.offer for each in self.switches} & NAMED:
+            text = text.replace("use ", f'use "implementations/{offer}"\nuse ', 1)
+            text += "".join(f"explore {name} {{ implementations {offer} }}\n" for name in self.workloads)
+        return text
 
     def scenario(
         self,

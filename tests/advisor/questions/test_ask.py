@@ -28,13 +28,13 @@ WORDS = ("ask", "--model", SMALL[0], "--gpu", SMALL[1], "--for", SMALL[2], "--tp
 
 def test_one_answer_by_every_way() -> None:
     pytest.importorskip("starlette", reason="the extra serve is not installed")
-    from magus.tui.service.app import application
+    from magus.tui.service.app import Limits, application
     from magus.tui.service.openapi import ASK_PATH, openapi_document
     from tests.helpers.service import call
 
     python = json.loads(json.dumps(ask(model_question(*SMALL, tp=4, prefill=512)).document()))
     body = json.dumps({"model": SMALL[0], "gpu": SMALL[1], "for": SMALL[2], "tp": 4, "prefill": 512}).encode()
-    status, served, _ = asyncio.run(call(application(Advisor.load()), body, path=ASK_PATH))
+    status, served, _ = asyncio.run(call(application(Advisor.load(), Limits(600.0)), body, path=ASK_PATH))
 
     assert status == 200 and served == python == document(*WORDS)
     required = openapi_document()["components"]["schemas"]["AskAnswer"]["required"]
