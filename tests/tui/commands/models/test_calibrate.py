@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 from pathlib import Path
 
 import pytest
@@ -41,8 +40,8 @@ def test_calibrate_reports_and_writes_a_profile_that_checks(measured: Path, tmp_
     done = magus("calibrate", "--data", measured, "--gpu", "h100", "--write", file)
 
     assert done.exit_code == 0 and f"written to {file}" in done.stderr
-    assert "H100, constants fitted to measured times" in done.stdout
-    assert re.search(r"kept: [^!]*rings, [^!]*attention, [^!]*no rows", done.stdout)
+    text = " ".join(done.stdout.split())
+    assert text.startswith("H100, constants fitted to measured times") and "rings, all_to_all, NVLS, SM copy," in text
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert magus("check", file).exit_code == 0 and magus("fmt", "--check", file).exit_code == 0
     assert "gpu H100 extends nvidia.H100 {" in file.read_text()
