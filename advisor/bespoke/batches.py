@@ -21,9 +21,9 @@ from ...compiler.ir import (
     inner_size,
     tile_cols,
 )
-from ...compiler.planning.build import compute_sms
+from ...compiler.planning.build import compute_sms, reject_choice
 from ...compiler.planning.staging import template_input
-from ...compiler.templates.bespoke import Part, block_rows, shortened, spelled
+from ...compiler.templates.bespoke import Part, block_rows, cuts_tiles, shortened, spelled, whole_tiles
 from ...compiler.templates.cuts import shortened_cuts, spelled_cuts
 from ...simcore.kernels.dispatch import compute_work
 from ..estimate.fluid import FluidFabric
@@ -93,6 +93,16 @@ def with_batches(choice: OpChoice, batches: Iterable[RowBatch]) -> OpChoice:
         slices=shortened_cuts(tuple(batch.slices for batch in kept)),
         columns=shortened_cuts(tuple(batch.columns for batch in kept)),
     )
+
+
+def in_whole_tiles(scenario: OpCase, choice: OpChoice) -> OpChoice | None:
+    """Return the bespoke choice next to ``choice`` that cuts no tile; None if it cuts none, or none is near."""
+    if not choice.parts or not cuts_tiles(choice.parts, choice.chunks):
+        return None
+    batches = zip(whole_tiles(choice.parts, choice.chunks), batches_of(choice), strict=True)
+    whole = with_batches(choice, (replace(batch, rows=rows) for rows, batch in batches))
+    is_one = len(whole.parts) == 1 and not is_cut(whole)  # which is serial
+    return None if is_one or reject_choice(scenario, whole) is not None else whole
 
 
 def only_own(rows: int, num_ranks: int) -> Part:

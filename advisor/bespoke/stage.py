@@ -22,12 +22,14 @@ from ...compiler.templates.bespoke import PATTERNS, Part
 from ..candidates.candidate import Candidate, ScheduleOrigin, SearchProvenance
 from ..candidates.shortlist import NUM_OFFERED, shortlist_unit
 from ..estimate.makespan import estimate_ticks
-from ..work.workers import Failure, Workers
-from .batches import Batches, RowBatch, batches_of, only_own, shares, whole_rows, with_batches
+from ..work.workers import Failure, SimulationJob, Workers
+from .batches import Batches, RowBatch, batches_of, in_whole_tiles, only_own, shares, whole_rows, with_batches
 from .neighbours import PlanEstimator
 from .result import PlanSimulator, Proposals, Proposer, SearchBudget, SearchOptions, SearchResult, SimulatedPlan
 from .search import Search
 
+NUM_WHOLE = 2
+"""Plans, the fastest first, beside which one in whole tiles is simulated."""
 MIN_REPORTED_LOSS = 0.005
 """Least share of the time that a feature must save to be reported."""
 
@@ -220,7 +222,26 @@ def bespoke_candidates(
     # Plans that differ only in streams or engines are one offer: the fastest of them.
     fastest = {_structure(plan.choice): plan for plan in reversed(better)}
     offered = [plan for plan in better if fastest[_structure(plan.choice)] is plan][:NUM_OFFERED]
+    offered += _in_whole_tiles(scenario, offered[:NUM_WHOLE], result.plans, pool)
     return [_candidate(scenario, result, plan) for plan in offered], result.failures
+
+
+def _in_whole_tiles(
+    scenario: OpCase, offered: Sequence[SimulatedPlan], known: Sequence[SimulatedPlan], pool: Workers
+) -> list[SimulatedPlan]:
+    """Return the plans next to those ``offered`` that cut no tile, simulated: what that costs decides between them."""
+    choices = [(plan, in_whole_tiles(scenario, plan.choice)) for plan in offered]
+    near = {choice: plan for plan, choice in choices if choice is not None}
+    found = {plan.choice: plan for plan in known if plan.choice in near}
+    new = {choice: build_op_plan(scenario, choice) for choice in near if choice not in found}
+    jobs = [SimulationJob(scenario, schedule, near[choice].unit_bytes) for choice, schedule in new.items()]
+    for choice, job, result in zip(new, jobs, pool.run(jobs), strict=True):
+        if result is not None:
+            plan = near[choice]
+            found[choice] = replace(plan, choice=choice, schedule=job.schedule, ticks=result.makespan_ticks)
+    limit, had = scenario.explore.staging_limit_bytes, {plan.choice for plan in offered}
+    fits = (plan for plan in found.values() if limit is None or plan.schedule.staging_bytes <= limit)
+    return [plan for plan in fits if plan.choice not in had]
 
 
 def _structure(choice: OpChoice) -> tuple[str, str, Batches]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ...compiler.ir import TICKS_PER_US, EngineKind, ExecutionOptions, HandOff, OpChoice, OpPlan, Schedule
+from ...compiler.templates.bespoke import cuts_tiles
 from ...simcore import Result
 
 # Share of time by which a more complex schedule must be faster, however fine the profile resolves.
@@ -134,9 +135,19 @@ class Candidate:
 
     @property
     def complexity(self) -> tuple[int, bool]:
-        """How much it asks of who carries it out: nothing overlaps, a template, searched, bespoke; unusual options."""
+        """How much it asks of who carries it out: nothing overlaps, a template, searched, bespoke.
+
+        Of equal kind those ask more that have unusual options, and bespoke ones that compute tiles in two parts.
+        """
         rank = _COMPLEXITY.get(self.origin, 1)
-        return rank, self.origin is not ScheduleOrigin.BESPOKE and not self.has_usual_options
+        if self.origin is ScheduleOrigin.BESPOKE:
+            return rank, self.cuts_tiles
+        return rank, not self.has_usual_options
+
+    @property
+    def cuts_tiles(self) -> bool:
+        """Whether a part of it begins within a tile of the kernels."""
+        return self.choice is not None and cuts_tiles(self.choice.parts, self.choice.chunks)
 
     @property
     def has_usual_options(self) -> bool:

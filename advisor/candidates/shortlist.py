@@ -362,14 +362,15 @@ def answered_by_runs(candidates: Sequence[Candidate]) -> list[Candidate]:
 def without_beaten(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates without bespoke ones that no run shows to be faster than every other schedule.
 
-    At most ``NUM_OFFERED`` of those that are faster are kept. If at most the baseline was simulated, or nothing but
-    bespoke schedules, all are.
+    At most ``NUM_OFFERED`` of those that are faster are kept, and the fastest that cuts no tile. If at most the
+    baseline was simulated, or nothing but bespoke schedules, all are.
     """
     others = [one.best_us for one in candidates if one.provenance is None and one.simulated_ticks is not None]
     if not others or not answered_by_runs(candidates):
         return list(candidates)
     faster = [one for one in candidates if one.provenance and one.simulated_ticks and one.best_us < min(others)]
-    kept = {one.expression for one in by_time(faster)[:NUM_OFFERED]}
+    whole = [one for one in by_time(faster) if not one.cuts_tiles]
+    kept = {one.expression for one in (*by_time(faster)[:NUM_OFFERED], *whole[:1])}
     return [one for one in candidates if one.provenance is None or one.expression in kept]
 
 

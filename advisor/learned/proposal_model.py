@@ -30,7 +30,7 @@ from ...compiler.planning.build import build_op_plan, build_schedules, reject_ch
 from ...compiler.planning.knobs.engine import max_copy_sms
 from ...compiler.templates import BASELINE, BY_NAME
 from ..bespoke import Proposer
-from ..bespoke.batches import Lengths, lengths_of
+from ..bespoke.batches import Lengths, in_whole_tiles, lengths_of
 from ..bespoke.neighbours import PlanEstimator, is_explored, neighbour, single_knob_changes
 from ..candidates.candidate import Candidate, ScheduleOrigin, SearchProvenance
 from ..candidates.predicted import origin_of
@@ -323,6 +323,10 @@ def proposed_candidates(
         better = polished(scenario, proposals[0], changes, late=late)
         proposals = tuple({each.choice: each for each in (better, *proposals)}.values())
         evaluations += changes
+    whole = None if not proposals or late() else in_whole_tiles(scenario, proposals[0].choice)
+    if whole is not None and whole not in {each.choice for each in proposals} and is_explored(scenario.explore, whole):
+        proposals = (*proposals, *estimated(scenario, (whole,)))
+        evaluations += 1
     return _candidates(scenario, proposals, evaluations, model.errors)
 
 

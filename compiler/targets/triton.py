@@ -8,7 +8,7 @@ from importlib.resources import files
 from math import gcd
 
 from ... import __version__
-from ..ir import OpCase, OpPlan, Pattern
+from ..ir import OpCase, OpPlan, Pattern, Rejection
 from ..planfile.write import op_plan_document
 from ..planning.build import ScheduleError
 from ..text.diagnostics import printable
@@ -52,6 +52,18 @@ The kernel was rewritten: its tiles come from the tables. BUFFERS has the shapes
 an int32 tensor of len(FLAGS[rank]), zero before the first call and not reset; for other blocks begin again with zeros
 and epoch 1.
 """
+
+
+def unwritable(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
+    """Why no file says what the plan does, None if one does."""
+    unfit = reject_triton(scenario, schedule)
+    if unfit is not None:
+        return unfit
+    try:
+        gemm_programs(scenario, schedule)
+    except NotExpressed as error:
+        return not_expressed(str(error))
+    return None
 
 
 def triton_text(

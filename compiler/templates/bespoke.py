@@ -125,6 +125,25 @@ def parts_in_words(parts: Parts) -> str:
     return f"{theirs}, own rows in {which}" if own else theirs
 
 
+TILE = 128
+"""Rows of a tile of usual kernels of GEMMs: with edges of parts at multiples of it no tile is computed in two parts."""
+
+
+def cuts_tiles(parts: Parts, num_ranks: int) -> bool:
+    """Whether a part begins or ends within a tile of a block, but where the block ends."""
+    blocks = zip(*spelled(parts, num_ranks), strict=True)
+    edges = (list(accumulate(block)) for block in blocks)
+    return any(edge % TILE and edge < block[-1] for block in edges for edge in block)
+
+
+def whole_tiles(parts: Parts, num_ranks: int) -> Parts:
+    """Return ``parts`` with each edge within a block at the nearest end of a tile; some may have no rows then."""
+    blocks = (list(accumulate(block)) for block in zip(*spelled(parts, num_ranks), strict=True))
+    edges = ([min(end[-1], edge if edge == end[-1] else round(edge / TILE) * TILE) for edge in end] for end in blocks)
+    rows = ([after - before for before, after in pairwise((0, *block))] for block in edges)
+    return tuple(zip(*rows, strict=True))
+
+
 def _rejection(message: str, hint: str) -> Rejection:
     return Rejection(Code.MGS514, message, hint)
 

@@ -15,6 +15,7 @@ from ...compiler.ir import Implementation, Plan
 from ...compiler.planning.build import expression_of
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.implementation import shipped_implementations
+from ...compiler.targets.triton import unwritable
 from ...runtime.report import reject_run
 from .door import bullet, columns
 from .ops import block_of_schedule
@@ -63,6 +64,10 @@ def _steps(advice: Advice, source: tuple[str, ...], how: bool) -> Iterator[NextS
             "write the plan", _magus("plan", *source, "--schedule", schedule, "--format", "json", "-o", PLAN)
         )
         schedule = PLAN
+    unfit = unwritable(scenario, chosen.schedule) if scenario.shape.gemm and not chosen.is_serial else None
+    if unfit is not None:
+        what = f"write its kernel by hand: magus plan --format triton cannot ({unfit.message})"
+        yield NextStep(what, _magus("plan", *source, "--schedule", schedule, "--format", "steps"), by_command=False)
     plan = Plan.of_one(scenario.name, scenario.shape, chosen.schedule)
     if reject_run(scenario.system, plan) is None:
         yield NextStep("check it with real data", _magus("run", *source, "--schedule", schedule))
