@@ -10,8 +10,10 @@ the best within some slack, the packing of the fewest levels: deep trees delay t
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from heapq import heappop, heappush
+from itertools import permutations
 from math import gcd
 from random import Random
 from typing import Any
@@ -41,6 +43,14 @@ Column = tuple[int, Parents]
 """A root and a tree."""
 
 
+class Flow(Enum):
+    """What goes along the trees: data from the root, to the root, or to the root and down again."""
+
+    DOWN = "all_gather"
+    UP = "reduce_scatter"
+    BOTH = "all_reduce"
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class _Graph:
     """Edges between ranks; ``loads`` [edges, links] is how long a byte on an edge holds each link, in us per MB.
@@ -59,36 +69,36 @@ class _Graph:
         return [self.place[above, rank] for rank, above in enumerate(parents) if rank != root]
 
 
-def _graph(fabric: Fabric, num_ranks: int, reverse: bool) -> _Graph:
-    """The edges between ranks; ``reverse`` for data that goes up the trees."""
+def _graph(fabric: Fabric, num_ranks: int, flow: Flow) -> _Graph:
+    """The edges between ranks for what goes along the trees."""
     network = network_of(fabric, num_ranks)
     numbers = {edge.ends: number for number, edge in enumerate(network.edges)}
-    ends, rows = list[tuple[int, int]](), list[Floats]()
-    for source in range(num_ranks):
-        for target in range(num_ranks):
-            path = network.path(source, target)
-            if source != target and all(node >= num_ranks for node in path[1:-1]):
-                row = np.zeros(len(numbers))
-                for edge in network.route(source, target):
-                    row[numbers[edge.ends]] = 1e12 / edge.bytes_per_s
-                ends.append((target, source) if reverse else (source, target))
-                rows.append(row)
+    one_way = dict[tuple[int, int], Floats]()
+    for source, target in permutations(range(num_ranks), 2):
+        if all(node >= num_ranks for node in network.path(source, target)[1:-1]):
+            row = one_way[source, target] = np.zeros(len(numbers))
+            for edge in network.route(source, target):
+                row[numbers[edge.ends]] = 1e12 / edge.bytes_per_s
+    if flow is Flow.BOTH:
+        one_way = {(a, b): row + one_way[b, a] for (a, b), row in one_way.items() if (b, a) in one_way}
+    ends = [(b, a) if flow is Flow.UP else (a, b) for a, b in one_way]
+    rows = list(one_way.values())
     onward = (
         tuple((target, at) for at, (source, target) in enumerate(ends) if source == rank) for rank in range(num_ranks)
     )
-    return _Graph(num_ranks, tuple(ends), np.array(rows), {each: at for at, each in enumerate(ends)}, tuple(onward))
+    place = {each: at for at, each in enumerate(ends)}
+    return _Graph(num_ranks, tuple(ends), np.array(rows), place, tuple(onward))
 
 
 @lru_cache(maxsize=8)
-def packings(fabric: Fabric, num_ranks: int, *, reverse: bool = False) -> tuple[tuple[tuple[int, ...], ...], ...]:
+def packings(fabric: Fabric, num_ranks: int, flow: Flow = Flow.DOWN) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Return the trees of a few packings, as ``forest`` takes them, the least time first.
 
-    ``reverse`` is for data that goes from the ranks to the root, as in a reduce_scatter. Beyond ``MOST_RANKS`` ranks
-    there are none.
+    Beyond ``MOST_RANKS`` ranks there are none.
     """
     if not 2 < num_ranks <= MOST_RANKS:
         return ()
-    packer = _Packer(_graph(fabric, num_ranks, reverse))
+    packer = _Packer(_graph(fabric, num_ranks, flow))
     packer.pack()
     packer.add_shallow_trees()
     found = (packer.of_few_levels(slack) for slack in SLACKS)
@@ -185,7 +195,7 @@ class _Packer:
                 break
         while program.solve():
             taken = [(value, number) for number, value in enumerate(program.shares()) if value > 1e-9]
-            largest = {program.columns[number][0]: number for _, number in sorted(taken)}
+            largest = {program.columns[at][0]: at for _, at in sorted(taken)}
             small = [number for value, number in taken if value < LEAST_SHARE and number not in largest.values()]
             if not small:
                 return [(program.columns[number], value) for value, number in taken]
