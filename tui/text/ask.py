@@ -44,7 +44,11 @@ def _asked(answer: ModelAnswer) -> str:
 
 def _layers(answer: ModelAnswer) -> str:
     question = answer.question
-    return "all layers" if question.layers == question.model.layers else f"{question.layers} of them"
+    return (
+        "all layers"
+        if question.layers == question.model.layers
+        else f"{question.layers} of {question.model.layers} layers"
+    )
 
 
 def _switches(answer: ModelAnswer) -> Iterator[str]:
