@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .questions.computing import keep_results
     from .questions.question import ModelQuestion, model_question
     from .solver import NoFeasibleSchedule, enumerate_space
+    from .work.on_dask import BackendError
 
 __all__ = [
     "Advice",
@@ -29,6 +30,7 @@ __all__ = [
     "Request",
     "RequestError",
     "AnswerSource",
+    "BackendError",
     "enumerate_space",
     "keep_results",
     "lower_bound",
@@ -51,6 +53,7 @@ _HOMES = {
     "Request": "..compiler.request.request",
     "RequestError": "..compiler.request.request",
     "AnswerSource": ".candidates.advice",
+    "BackendError": ".work.on_dask",
     "enumerate_space": ".solver",
     "keep_results": ".questions.computing",
     "lower_bound": ".bounds.lower_bound",

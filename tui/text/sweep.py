@@ -55,7 +55,8 @@ def _policy(policy: PolicyTable) -> Iterator[str]:
 
 
 def _rule(rule: PolicyRule) -> str:
-    multiples = f", multiples of {rule.multiple_of:,}" if rule.multiple_of > 1 else ""
+    padded = "padded to " if rule.pad == rule.multiple_of - 1 else ""
+    multiples = f", {padded}multiples of {rule.multiple_of:,}" if rule.multiple_of > 1 else ""
     low, high = rule.gain
     gain = f"{low:.2f}x" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f}x to {high:.2f}x"
     loss = (
