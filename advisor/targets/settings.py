@@ -93,8 +93,8 @@ def _sure(each: Switched) -> str:
     return f" ({interval[0]:.2f}x to {interval[1]:.2f}x)"
 
 
-def _lines(name: str, table: PolicyTable, written: Sequence[_Written]) -> str:
-    """The comments of a file: who wrote it, and why.
+def _lines(name: str, table: PolicyTable, written: Sequence[_Written], target: str = "") -> str:
+    """The comments of a file: who wrote it, as ``target`` or by the name of the framework, and why.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def _lines(name: str, table: PolicyTable, written: Sequence[_Written]) -> str:
         raise refused(f"nothing that {framework.title} can switch on pays here", hint)
     why = [f"{each.first.switch.what}: {'; '.join(each.gains)}" for each in written]
     costs = [f"costs: {each.first.switch.costs}" for each in written]
-    return heading(table, name) + comments(f"{framework.title} {framework.version}", *why, *costs)
+    return heading(table, target or name) + comments(f"{framework.title} {framework.version}", *why, *costs)
 
 
 def _all_of(switches: Sequence[FrameworkSwitch]) -> str:
@@ -138,7 +138,7 @@ def _write_xla(table: PolicyTable, options: Options) -> str:
         flags.append(f"--xla_gpu_threshold_for_windowed_einsum_mib={threshold}")
     if any("latency_hiding" in flag for flag in flags):
         flags.append("--xla_gpu_experimental_parallel_collective_overlap_limit=1")  # one at a time, as simulated
-    return _lines("maxtext", table, written).replace("--to maxtext", "--to xla") + f"XLA_FLAGS='{' '.join(flags)}'\n"
+    return _lines("maxtext", table, written, "xla") + f"XLA_FLAGS='{' '.join(flags)}'\n"
 
 
 def _einsum_threshold(points: Sequence[SweepPoint]) -> int | None:

@@ -93,6 +93,7 @@ def test_deepspeed_and_xla_have_the_weights_of_a_layer_as_threshold() -> None:
         "overlap_comm": True,
         "stage3_prefetch_bucket_size": elements,
     }
+    assert text_of("xla", table).splitlines()[0].endswith("magus export --to xla")
     (flags,) = settings_of(text_of("xla", table))
     assert flags.startswith("XLA_FLAGS='--xla_gpu_enable_latency_hiding_scheduler=true ")
     assert f"--xla_gpu_all_gather_combine_threshold_bytes={2 * elements} " in flags
