@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ...compiler.ir import (
+    EngineKind,
     HandOff,
-    Op,
     OpChoice,
     OpMode,
     Pattern,
@@ -17,7 +17,7 @@ from ...compiler.ir import (
     even_groups,
 )
 from ...compiler.planning.build import expression_of
-from ...compiler.planning.knobs.engine import usual_engine
+from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.planning.plan import build_plan
 from ...compiler.resolve.schedules.explore import BATCHES, GROUPS
@@ -290,11 +290,11 @@ class OfferSearch:
             return
         apart = tuple(
             replace(mode, body=None, separate=mode.body)
-            if self._op(mode).is_pair and isinstance(mode.body, OpChoice)
+            if scenario.workload.op(mode.op).is_pair and isinstance(mode.body, OpChoice)
             else mode
             for mode in library.choice.modes
         )
-        engine = usual_engine(scenario.system, self._op(apart[0]).shape)
+        engine = default_engine(scenario.system)
         copied = tuple(
             replace(mode, body=replace(mode.body, engine=engine))
             if mode.op in gathers and isinstance(mode.body, OpChoice)
@@ -305,7 +305,7 @@ class OfferSearch:
             (AHEAD, "weights gathered a layer ahead, as FSDP2 does", apart, ""),
             (AHEAD_BY_ENGINES, "weights gathered a layer ahead by copy engines", copied, "the costs of its calls"),
         )
-        for name, what, modes, unknown in ways:
+        for name, what, modes, unknown in ways if engine.kind is EngineKind.DMA else ways[:1]:
             choice = Schedule(self._name(name), modes, handoff=HandOff.WHOLE, prefetch=1)
             ticks = self.runs.ticks(choice)
             if ticks is not None:
@@ -314,21 +314,16 @@ class OfferSearch:
     def _without_costs(self) -> Iterator[Order]:
         """What the file names, other than Transformer Engine, whose costs are not known: each pair by its method."""
         library, _ = by_library(self.scenario)
-        modes = {} if library is None else {mode.op: mode for mode in library.choice.modes}
         for each in self.scenario.explore.implementations:
+            modes = {} if library is None else {mode.op: mode for mode in library.choice.modes}
             own = [(case, each.method_of(case.shape)) for case in self.scenario.moving]
-            methods = {case.name: method.choice for case, method in own if method and method.missing}
-            done = {name: OpMode(name, choice) for name, choice in methods.items()}
+            done = {case.name: method.choice for case, method in own if method and method.missing}
             if not done or each.name == TE or self.scenario.gpu.name not in each.gpus:
                 continue
-            choice = Schedule(self._name(each.name), tuple({**modes, **done}.values()), handoff=HandOff.WHOLE)
+            modes |= {name: OpMode(name, body) for name, body in done.items()}
+            choice = Schedule(self._name(each.name), tuple(modes.values()), handoff=HandOff.WHOLE)
             ticks = self.runs.ticks(choice)
             if ticks is not None:
-                settings = tuple(OpSetting(name, name, expression_of(choice)) for name, choice in methods.items())
-                table = LayerTable(choice, settings)
-                yield Order(
-                    each.name, f"each pair as {each.name} does it", table, ticks, unknown="the costs of its calls"
-                )
-
-    def _op(self, mode: OpMode) -> Op:
-        return self.scenario.workload.op(mode.op)
+                settings = tuple(OpSetting(name, name, expression_of(body)) for name, body in done.items())
+                what, table = f"each pair as {each.name} does it", LayerTable(choice, settings)
+                yield Order(each.name, what, table, ticks, unknown="the costs of its calls")
