@@ -190,3 +190,44 @@ def test_the_document_has_the_settings() -> None:
 
     assert {"layer", "op", "method", "num_sm", "num_splits", "copy_engine"} == set(engine["settings"][0])
     assert engine["flags"][0] == "--tp-comm-overlap" and engine["outside"]
+
+
+WEIGHTS = """
+use "nvidia/h100"
+system s { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+workload layer on s {
+  x = tensor bf16[4096, 1024] shard rows
+  w = tensor bf16[1024, 1024] shard flat
+  wa = all_gather(w)
+  y = add(x, gemm(x, wa))
+  repeat 4 y as x
+}
+explore layer { engine dma(3) }
+"""
+PRODUCTS = """
+use "nvidia/h100"
+use "implementations/xla"
+system s { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+workload layer on s {
+  x = tensor bf16[2048, 1024] shard rows
+  wu = tensor bf16[1024, 1024] shard cols
+  wd = tensor bf16[1024, 1024] shard rows
+  y = add(x, reduce_scatter(gemm(gelu(gemm(all_gather(x), wu)), wd)))
+}
+explore layer { implementations xla; engine dma(3) }
+"""
+
+
+def test_weights_are_gathered_ahead_by_the_library_and_by_engines() -> None:
+    offers = known(advice_on(WEIGHTS).offers)
+
+    ahead, by_engines = (offers.named(name) for name in ("weights_ahead", "weights_ahead_by_engines"))
+    assert ahead is not None and by_engines is not None and by_engines.us < ahead.us
+    assert known(ahead.order).table.choice.prefetch == 1 and offers.named("transformer_engine") is None
+
+
+def test_rings_of_xla_are_simulated_where_a_file_names_them() -> None:
+    offer = known(advice_on(PRODUCTS).offer("xla"))
+
+    assert {setting.method for setting in known(offer.order).table.settings} == {"shard_p2p(engine=sm(16))"}
+    assert "costs of its calls" in offer.promise.outside and len(offer.ops) == 2
