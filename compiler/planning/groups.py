@@ -124,7 +124,11 @@ class _Groups:
                 message = f"each rank has {experts} experts behind {name}, which do not make up {said}"
                 yield Rejection(Code.MGS304, message, f"groups 1 to {experts}, or of experts with that sum")
             if len(set(routing.dealt)) > 1 or routing.law != UNIFORM or routing.replicas:
-                message = f"experts behind {name} have {min(routing.dealt)} to {max(routing.dealt)} rows"
+                dealt = min(routing.dealt), max(routing.dealt)
+                how = f"by {routing.law.name}" if routing.law != UNIFORM else "to replicas too"
+                message = f"rows go to the experts behind {name} {how}"
+                if dealt[0] < dealt[1]:
+                    message = f"experts behind {name} have {dealt[0]} to {dealt[1]} rows"
                 yield Rejection(Code.MGS304, message, "in groups rows are routed uniformly, as many to each expert")
             if name in made:
                 message = f"{made[name]} has the rows of experts, and all of them are what the next layer takes"

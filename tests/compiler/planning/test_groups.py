@@ -151,6 +151,10 @@ def test_what_is_refused(block: str, message: str) -> None:
     [
         ("y = norm(x)", "MGS209 error: moe has no dispatch, whose experts could be in groups"),
         (
+            "t = dispatch(x, experts=32, top=2, routing=stride)\n  y = grouped_gemm(t, w1)",
+            "MGS304 error: rows go to the experts behind t by stride",
+        ),
+        (
             "t = dispatch(x, experts=32, top=2)\n  y = norm(gemm(t, v))",
             "MGS520 error: y_gemm is GEMM of rows of experts, which is not computed by groups",
         ),
