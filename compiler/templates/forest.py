@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from ..codes import Code
 from ..collectives import signal_of
@@ -116,29 +117,54 @@ def _share(steps: int, weight: int, whole: int) -> int:
     return (2 * steps * weight + whole) // (2 * whole)
 
 
-Copy = tuple[TreeChunk, int]
-"""A chunk, and the rank to which it is put by its parent there."""
+class Copy(NamedTuple):
+    """A chunk that its parent there puts to ``rank``, or on the way ``up`` what ``rank`` puts to its parent."""
+
+    chunk: TreeChunk
+    rank: int
+    up: bool = False
+
+    @property
+    def link(self) -> tuple[int, int]:
+        """From which rank to which."""
+        above = self.chunk.parents[self.rank]
+        return (self.rank, above) if self.up else (above, self.rank)
+
+    def followers(self) -> list["Copy"]:
+        """The copies that wait for this one, among others."""
+        chunk, above = self.chunk, self.chunk.parents[self.rank]
+        if self.up and above != chunk.root:
+            return [Copy(chunk, above, up=True)]
+        return [Copy(chunk, child) for child in chunk.children(above if self.up else self.rank)]
 
 
 @lru_cache(maxsize=8)
 def ordered_copies(
-    trees: tuple[Tree, ...], shards: tuple[int, ...], pieces: int, step: int = 1
+    trees: tuple[Tree, ...], shards: tuple[int, ...], pieces: int, step: int = 1, kind: Pattern = Pattern.ALL_GATHER
 ) -> tuple[tuple[Copy, float], ...]:
-    """All copies of an all_gather, each with when it ends as a part of all, in the order in which they begin.
+    """All copies of a collective in the order in which they begin, each with a time in parts of the busiest link's.
 
-    Of those that wait for a link the one with most to do below it goes first. Chunks have multiples of ``step`` rows.
+    That is when a copy down a tree ends, and when one up a tree begins. Of those that wait for a link the one with most
+    to do behind it goes first. Chunks have multiples of ``step`` rows. A reduce_scatter is an all_gather backwards; in
+    an all_reduce chunks go down while others still go up.
     """
     chunks = _chunks(trees, shards, pieces, step)
-    copies = [(chunk, rank) for chunk in chunks for rank in _below(chunk, chunk.root)]
-    crossing = defaultdict[tuple[int, int], int](int)
-    for chunk, rank in copies:
-        crossing[chunk.parents[rank], rank] += chunk.rows.size
-    lasts = {copy: copy[0].rows.size / crossing[copy[0].parents[copy[1]], copy[1]] for copy in copies}
+    copies = [Copy(chunk, rank) for chunk in chunks for rank in _below(chunk, chunk.root)]
+    if kind is Pattern.ALL_REDUCE:
+        copies = [*(copy._replace(up=True) for copy in reversed(copies)), *copies]
+    crossing = Counter[tuple[int, int]]()
+    for copy in copies:
+        crossing[copy.link] += copy.chunk.rows.size
+    lasts = {copy: copy.chunk.rows.size / crossing[copy.link] for copy in copies}
     behind = dict[Copy, float]()
-    for chunk, rank in reversed(copies):
-        below = max((behind[chunk, child] for child in chunk.children(rank)), default=0.0)
-        behind[chunk, rank] = lasts[chunk, rank] + HOP + below
-    return tuple(_scheduled(copies, lasts, behind))
+    for copy in reversed(copies):
+        then = max((behind[other] for other in copy.followers() if other in lasts), default=0.0)
+        behind[copy] = lasts[copy] + HOP + then
+    timed = tuple(_scheduled(copies, lasts, behind))
+    if kind is not Pattern.REDUCE_SCATTER:
+        return tuple((copy, end - lasts[copy] if copy.up else end) for copy, end in timed)
+    last = max(end for _, end in timed)
+    return tuple((copy._replace(up=True), last - end) for copy, end in reversed(timed))
 
 
 def _below(chunk: TreeChunk, rank: int) -> Iterator[int]:
@@ -151,51 +177,53 @@ def _below(chunk: TreeChunk, rank: int) -> Iterator[int]:
 def _scheduled(
     copies: Sequence[Copy], lasts: dict[Copy, float], behind: dict[Copy, float]
 ) -> Iterator[tuple[Copy, float]]:
-    """The copies and their ends as a list schedule begins them: one at a time on a link, each behind its arrival."""
-    queues, places = defaultdict[tuple[int, int], list[tuple[float, int]]](list), {c: i for i, c in enumerate(copies)}
-    events = [(0.0, places[copy]) for copy in copies if copy[0].parents[copy[1]] == copy[0].root]
+    """The copies and their ends as a list schedule begins them: one at a time on a link, each behind all it needs."""
+    places = {copy: place for place, copy in enumerate(copies)}
+    queues, free = (
+        defaultdict[tuple[int, int], list[tuple[float, int]]](list),
+        defaultdict[tuple[int, int], float](float),
+    )
+    awaited = Counter(other for copy in copies for other in copy.followers())
+    events = [(0.0, place) for copy, place in places.items() if not awaited[copy]]
     heapify(events)
-    free = defaultdict[tuple[int, int], float](float)
     while events:
         now = events[0][0]
         woken = set[tuple[int, int]]()
         while events and events[0][0] <= now:
             place = heappop(events)[1]
-            if place >= 0:
-                chunk, rank = copies[place]
-                heappush(queues[chunk.parents[rank], rank], (-behind[copies[place]], place))
-                woken.add((chunk.parents[rank], rank))
-            else:
+            if place < 0:  # a link is free
                 woken |= {link for link, waiting in queues.items() if waiting}
+            elif awaited[copies[place]] < 2:
+                heappush(queues[copies[place].link], (-behind[copies[place]], place))
+                woken.add(copies[place].link)
+            else:
+                awaited[copies[place]] -= 1
         for link in sorted(woken):
             if queues[link] and free[link] <= now:
-                chunk, rank = copy = copies[heappop(queues[link])[1]]
+                copy = copies[heappop(queues[link])[1]]
                 free[link] = now + lasts[copy]
                 yield copy, free[link]
                 heappush(events, (free[link], -1))
-                for child in chunk.children(rank):
-                    heappush(events, (free[link], places[chunk, child]))
+                for other in copy.followers():
+                    heappush(events, (free[link], places[other]))
 
 
 def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
     """The steps of one rank."""
-    n = problem.num_ranks
+    n, kind, produces = problem.num_ranks, collective_in(problem.pattern), problem.pattern.produces
+    assert kind is not None, "the patterns of this template move something"
     shards = tuple(problem.loads[each][each] if problem.loads else problem.shard_rows for each in range(n))
     step = _step(shards, problem.pieces) if problem.pattern.overlaps else 1
-    timed = ordered_copies(problem.trees or _direct(n), shards, problem.pieces, step)
+    timed = ordered_copies(problem.trees or _direct(n), shards, problem.pieces, step, kind)
     copies, made = [copy for copy, _ in timed], dict[TreeChunk, str]()
     if problem.pattern.overlaps:
-        arriving = sorted((end, place) for place, ((_, to), end) in enumerate(timed) if to == rank)
-        groups = _groups(problem, [copies[place][0] for _, place in arriving])
-        if problem.pattern.produces:
-            own = [chunk for chunk, _ in copies if chunk.root == rank]
+        mine = sorted((at, place) for place, (copy, at) in enumerate(timed) if (copy.rank, copy.up) == (rank, produces))
+        groups = _groups(problem, [copies[place].chunk for _, place in mine])
+        if produces:
+            own = dict.fromkeys(copy.chunk for copy in copies if copy.chunk.root == rank)
             made = {chunk: name for name, chunks in (*groups, ("own", own)) for chunk in chunks}
         yield from _kernels(problem, rank, groups)
-    kind = collective_in(problem.pattern)
-    if kind is not Pattern.ALL_GATHER:
-        yield from dealt(_sums_up(problem, rank, copies, made), problem.sums)
-    if kind is not Pattern.REDUCE_SCATTER:
-        yield from _puts_down(problem, rank, copies)
+    yield from dealt(_moves(problem, rank, copies, made), problem.sums)
 
 
 def _step(shards: Sequence[int], pieces: int) -> int:
@@ -208,22 +236,20 @@ Groups = list[tuple[str, list[TreeChunk]]]
 """Names of kernels, and the chunks whose rows each takes or makes."""
 
 
-def _groups(problem: TemplateInput, arriving: Sequence[TreeChunk]) -> Groups:
+def _groups(problem: TemplateInput, chunks: Sequence[TreeChunk]) -> Groups:
     """Kernels in their order, each of chunks that follow each other, of as many rows as ``waves`` equal chunks have.
 
     A smaller kernel is next to communication that nothing hides: the last of what arrives, the first of what leaves.
     """
     enough, groups = problem.waves * problem.shard_rows // problem.pieces, list[list[TreeChunk]]()
-    rows = enough
-    for chunk in arriving:
+    rows, way = enough, -1 if problem.pattern.produces else 1
+    for chunk in chunks[::way]:
         if rows >= enough:
             groups.append([])
             rows = 0
         groups[-1].append(chunk)
         rows += chunk.rows.size
-    if problem.pattern.produces:
-        groups.reverse()
-    return [(f"g{number}", chunks) for number, chunks in enumerate(groups)]
+    return [(f"g{number}", chunks) for number, chunks in enumerate(groups[::way])]
 
 
 def _kernels(problem: TemplateInput, rank: int, groups: Groups) -> Iterator[TileGroup]:
@@ -249,41 +275,30 @@ def _merged(blocks: Sequence[Region]) -> tuple[Region, ...]:
     return tuple(found)
 
 
-def _puts_down(problem: TemplateInput, rank: int, copies: Sequence[Copy]) -> Iterator[Step]:
-    lanes = _Lanes(problem, (to for chunk, to in copies if chunk.parents[to] == rank))
-    for chunk, to in copies:
-        if chunk.parents[to] != rank:
-            continue
-        if rank != chunk.root:
-            after: tuple[str, ...] = (signal_of(chunk.name("d", rank)),)
-        else:
-            after = (chunk.name("r", rank),) if problem.pattern.sums else ()
-        yield put(chunk.name("d", to), _region(problem, chunk, rank), _peer(problem, rank, to), after, lanes.next(to))
-
-
-def _sums_up(
-    problem: TemplateInput, rank: int, copies: Sequence[Copy], made: Mapping[TreeChunk, str]
-) -> Iterator[Step]:
-    """Sums of what comes from below with the rank's own, and their copies to the parent; at a root sums alone.
+def _moves(problem: TemplateInput, rank: int, copies: Sequence[Copy], made: Mapping[TreeChunk, str]) -> Iterator[Step]:
+    """What a rank puts down and up, and on the way up its sums of what comes from below with its own.
 
     ``made`` has the kernel that makes the rank's own part of each chunk.
     """
-    lanes = _Lanes(problem, (chunk.parents[rank] for chunk, to in copies if to == rank))
-    seen = defaultdict[TreeChunk, int](int)
-    for chunk, to in reversed(copies):
-        here = (made[chunk],) if made and rank in (to, chunk.root) else ()
-        if chunk.parents[to] == rank == chunk.root:
+    lanes, seen = _Lanes(problem, (copy.link[1] for copy in copies if copy.link[0] == rank)), Counter[TreeChunk]()
+    for chunk, at, up in copies:
+        above, below = chunk.parents[at], chunk.children(rank)
+        here = (made[chunk],) if made and rank in (at, chunk.root) else ()
+        if not up and above == rank:
+            brought = signal_of(chunk.name("d", rank)) if rank != chunk.root else chunk.name("r", rank)
+            after = (brought,) if rank != chunk.root or problem.pattern.sums else ()
+            yield put(
+                chunk.name("d", at), _region(problem, chunk, rank), _peer(problem, rank, at), after, lanes.next(at)
+            )
+        elif up and above == rank == chunk.root:
             seen[chunk] += 1
-            if seen[chunk] == len(chunk.children(rank)):
+            if seen[chunk] == len(below):
                 yield _sum(problem, chunk, rank, here)
-        if to != rank:
-            continue
-        above, below = chunk.parents[rank], chunk.children(rank)
-        if below:
-            yield _sum(problem, chunk, rank, here)
-        after = (chunk.name("r", rank),) if below else here
-        peer = _peer(problem, rank, above)
-        yield put(chunk.name("u", rank), _region(problem, chunk, rank), peer, after, lanes.next(above))
+        elif up and at == rank:
+            if below:
+                yield _sum(problem, chunk, rank, here)
+            after, peer = (chunk.name("r", rank),) if below else here, _peer(problem, rank, above)
+            yield put(chunk.name("u", rank), _region(problem, chunk, rank), peer, after, lanes.next(above))
 
 
 def _sum(problem: TemplateInput, chunk: TreeChunk, rank: int, here: tuple[str, ...]) -> Reduction:

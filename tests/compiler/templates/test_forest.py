@@ -79,7 +79,7 @@ def test_kernels_take_rows_of_any_rank(collective: str, tactics: ExecutionOption
 
 def test_kernels_follow_the_order_in_which_rows_arrive() -> None:
     plan = build_op_plan(case_of("AG+GEMM"), choice_of(*TREES))
-    timed = sorted((end, chunk.name("d", 0)) for (chunk, to), end in ordered_copies(TREES, (23,) * 4, 3) if to == 0)
+    timed = sorted((end, chunk.name("d", 0)) for (chunk, to, _), end in ordered_copies(TREES, (23,) * 4, 3) if to == 0)
     waits = [name for step in plan.steps_of(0) if isinstance(step, TileGroup) for name in step.after]
 
     assert waits == [signal_of(name) for _, name in timed]
@@ -88,9 +88,9 @@ def test_kernels_follow_the_order_in_which_rows_arrive() -> None:
 def test_chunks_beside_a_kernel_have_whole_tiles() -> None:
     copies = ordered_copies(TREES, (400,) * 4, 3, step=64)
 
-    edges = {edge for (chunk, _), _ in copies for edge in (chunk.rows.start, chunk.rows.stop)}
+    edges = {edge for (chunk, _, _), _ in copies for edge in (chunk.rows.start, chunk.rows.stop)}
     assert edges - {400} and not any(edge % 64 for edge in edges - {400})
-    assert sum(chunk.rows.size for (chunk, to), _ in copies if to == 3) == 3 * 400
+    assert sum(chunk.rows.size for (chunk, to, _), _ in copies if to == 3) == 3 * 400
 
 
 def test_rows_of_ranks_that_add_up_are_refused() -> None:
@@ -110,7 +110,7 @@ def test_sums_are_made_where_a_tree_branches() -> None:
 
 
 def test_a_chunk_leaves_a_rank_behind_its_arrival() -> None:
-    copies = [copy for copy, _ in ordered_copies(TREES, (23,) * 4, 3)]
+    copies = [(copy.chunk, copy.rank) for copy, _ in ordered_copies(TREES, (23,) * 4, 3)]
     places = {(chunk, rank): place for place, (chunk, rank) in enumerate(copies)}
 
     below = [(chunk, rank) for chunk, rank in copies if chunk.parents[rank] != chunk.root]
