@@ -86,6 +86,7 @@ def test_the_text_has_a_dozen_lines_of_eighty_columns() -> None:
     assert any(line.startswith("How sure: ") for line in lines)
 
 
+@pytest.mark.slow
 def test_what_is_switched_on_gains_over_today() -> None:
     answer = ask(model_question("llama-3.1-70b", "h100", "vllm", prefill=8192))
     first = answer.first
