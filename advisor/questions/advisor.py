@@ -66,8 +66,8 @@ class RecentAnswers(Generic[AnswerT]):
             self._answers.pop(next(iter(tuple(self._answers))), None)
 
 
-SHARED, MIDDLES, SHARE_OF_MIDDLES, NEAREST = 32, 8, 20, 4
-"""Requests that share at least; of these so many, or one in twenty, are answered as alone, and some for each other."""
+SHARED, MIDDLES, SHARE_OF_MIDDLES, NEAREST = 32, 8, 30, 4
+"""Requests that share at least; of these so many, or one in thirty, are answered as alone, and some for each other."""
 
 Question = Request | LayerRequest | Scenario
 """A scenario of the compiler, or what makes one: sizes and names, or a layer of a model."""
@@ -224,7 +224,7 @@ class Advisor:
         ----------
         share
             Whether requests for a GEMM and its collective that differ in m, n and k alone share what is proposed: one
-            in twenty is answered as alone, the others get what is best for the nearest of these, fitted to their sizes.
+            in thirty is answered as alone, the others get what is best for the nearest of these, fitted to their sizes.
             Without simulations (``verify=False``), of ``SHARED`` requests or more; such answers are not kept.
         """
         scenarios = {each: _scenario(each, _read_at(each)) for each in questions if isinstance(each, Request)}
