@@ -33,12 +33,17 @@ LAYERS = (
 )
 MOE = (
     "moe/deepseek_v3",
+    "moe/deepseek_v3_train",
     "moe/deepseek_v3_two_batches",
     "moe/experts_v4_pro",
     "moe/glm_4_5",
+    "moe/glm_4_5_train",
     "moe/gpt_oss_120b",
+    "moe/gpt_oss_120b_train",
     "moe/kimi_k2",
+    "moe/kimi_k2_train",
     "moe/qwen3_235b",
+    "moe/qwen3_235b_train",
 )
 TEMPLATES = (
     "templates/all_gather_gemm",
