@@ -302,7 +302,7 @@ def _wrapped(text: str, indent: str) -> list[str]:
         if len(lines[-1]) + 1 + len(piece) <= WIDTH:
             lines[-1] += f" {piece}"
         else:
-            lines.append(hanging + piece)
+            lines += _wrapped(hanging + piece, hanging)  # a long list at its own commas
     return lines
 
 

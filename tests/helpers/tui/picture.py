@@ -32,6 +32,7 @@ PICTURES = (
     Picture("tui_compare.svg", ("space", "j", "j", "space", "5"), (120, 40)),
     Picture("tui_fabric.svg", ("6",), (120, 40)),
     Picture("tui_sweep.svg", ("8",), (120, 40)),
+    Picture("synthesis.svg", ("6",), (120, 40), "templates/networks"),
     Picture("tui_layer.svg", (), (160, 52), "layers/llama70b_backward"),
 )
 
