@@ -86,3 +86,12 @@ def test_only_a_schedule_says_something_of_one_batch() -> None:
     for text in ("workload w on s { x[0] = norm(y) }\n", "schedule s for w { f(x) = serial() }\n"):
         with pytest.raises(CompileError, match=r"MGS107.*'=' cannot stand here"):
             format_text(text)
+
+
+def test_a_long_list_breaks_at_its_own_commas() -> None:
+    trees = ", ".join(f"[{root}, 1, {', '.join(str(root) for _ in range(8))}]" for root in range(8))
+    text = f"schedule one for w = forest(chunks=8, engine=dma(8), trees=[{trees}])\n"
+    printed = format_text(text)
+
+    assert max(map(len, printed.splitlines())) <= 120 and printed.count("\n") > 3
+    assert "".join(printed.split()) == "".join(text.split()) and format_text(printed) == printed
