@@ -21,6 +21,10 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.templates.forest import ordered_copies
 from magus.runtime import carry_out
+from magus.simcore.cores.engine import Core, run
+from tests.helpers.oracle.agreement import differences
+from tests.helpers.oracle.lowering import lower_op
+from tests.helpers.oracle.oracle import Oracle
 from tests.helpers.plans.alone import alone
 
 BOX = """
@@ -142,3 +146,14 @@ def test_other_templates_have_no_trees() -> None:
     rejection = reject_choice(case_of("all_gather"), choice)
 
     assert rejection is not None and rejection.message == "direct has no trees"
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES | BESIDE)
+def test_all_cores_agree_with_the_oracle(collective: str) -> None:
+    case = case_of(collective)
+    sums = 4 if case.shape.pattern.sums else 1
+    plan = build_op_plan(case, replace(choice_of(*TREES, lanes=6), sums=sums))
+    program = lower_op(case, plan, unit_bytes=4096, fold=False).program
+
+    oracle = Oracle(program).run()
+    assert [differences(program, run(program, core=core), oracle) for core in Core] == [[]] * len(Core)
