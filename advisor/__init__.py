@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..compiler.from_model.request import LayerRequest, model_of
-    from ..compiler.from_model.shipped import shipped_model
+    from ..compiler.from_model.request import LayerRequest, model_of, shipped_model
     from ..compiler.request.request import Request, RequestError
     from .answer.stages import AdviceOptions
     from .bounds.lower_bound import lower_bound
@@ -62,7 +61,7 @@ _HOMES = {
     "ask": ".questions.ask",
     "model_question": ".questions.question",
     "recommend_workload": ".layers.recommend",
-    "shipped_model": "..compiler.from_model.shipped",
+    "shipped_model": "..compiler.from_model.request",
 }
 
 

@@ -8,7 +8,7 @@ from ...compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates import forest
 from ..solver.forest import MOST_RANKS as SOLVED_RANKS
-from ..solver.forest import Flow, packings
+from ..solver.forest import TreeFlow, packings
 
 PIECES = (1, 3, 8, 24, 64)
 """Chunks of a shard that are tried first; then around what was best."""
@@ -56,7 +56,7 @@ def trees_of(scenario: OpCase) -> Sequence[Trees]:
     if grid and min(grid) > 2 and (len(set(grid)) == 1 or not few):
         return _buckets(grid) if scenario.num_ranks <= MOST_RANKS else ()
     pattern = scenario.shape.pattern
-    flow = Flow.UP if pattern.reduces else Flow.BOTH if pattern.sums else Flow.DOWN
+    flow = TreeFlow.UP if pattern.reduces else TreeFlow.BOTH if pattern.sums else TreeFlow.DOWN
     return packings(scenario.system.fabric, scenario.num_ranks, flow)
 
 

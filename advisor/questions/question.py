@@ -7,8 +7,7 @@ from ...compiler.codes import Code
 from ...compiler.from_model.config import ModelConfig
 from ...compiler.from_model.frameworks import Framework, FrameworkSwitch, Need, framework_named, frameworks
 from ...compiler.from_model.layer import compiled, unchecked_layer_text
-from ...compiler.from_model.request import model_of
-from ...compiler.from_model.shipped import shipped_model
+from ...compiler.from_model.request import model_of, shipped_model
 from ...compiler.from_model.whole_layer import BACK, LAYER, Experts, Parallelism, parallelism_for
 from ...compiler.ir import Scenario
 from ...compiler.request.request import RequestError, shipped_gpu

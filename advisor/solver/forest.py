@@ -43,7 +43,7 @@ Column = tuple[int, Parents]
 """A root and a tree."""
 
 
-class Flow(Enum):
+class TreeFlow(Enum):
     """What goes along the trees: data from the root, to the root, or to the root and down again."""
 
     DOWN = "all_gather"
@@ -69,7 +69,7 @@ class _Graph:
         return [self.place[above, rank] for rank, above in enumerate(parents) if rank != root]
 
 
-def _graph(fabric: Fabric, num_ranks: int, flow: Flow) -> _Graph:
+def _graph(fabric: Fabric, num_ranks: int, flow: TreeFlow) -> _Graph:
     """The edges between ranks for what goes along the trees."""
     network = network_of(fabric, num_ranks)
     numbers = {edge.ends: number for number, edge in enumerate(network.edges)}
@@ -79,9 +79,9 @@ def _graph(fabric: Fabric, num_ranks: int, flow: Flow) -> _Graph:
             row = one_way[source, target] = np.zeros(len(numbers))
             for edge in network.route(source, target):
                 row[numbers[edge.ends]] = 1e12 / edge.bytes_per_s
-    if flow is Flow.BOTH:
+    if flow is TreeFlow.BOTH:
         one_way = {(a, b): row + one_way[b, a] for (a, b), row in one_way.items() if (b, a) in one_way}
-    ends = [(b, a) if flow is Flow.UP else (a, b) for a, b in one_way]
+    ends = [(b, a) if flow is TreeFlow.UP else (a, b) for a, b in one_way]
     rows = list(one_way.values())
     onward = (
         tuple((target, at) for at, (source, target) in enumerate(ends) if source == rank) for rank in range(num_ranks)
@@ -91,7 +91,7 @@ def _graph(fabric: Fabric, num_ranks: int, flow: Flow) -> _Graph:
 
 
 @lru_cache(maxsize=8)
-def packings(fabric: Fabric, num_ranks: int, flow: Flow = Flow.DOWN) -> tuple[tuple[tuple[int, ...], ...], ...]:
+def packings(fabric: Fabric, num_ranks: int, flow: TreeFlow = TreeFlow.DOWN) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Return the trees of a few packings, as ``forest`` takes them, the least time first.
 
     Beyond ``MOST_RANKS`` ranks there are none.

@@ -1,12 +1,16 @@
-"""The question of a program about a whole layer: a model, how it is sharded, and how many tokens. No ``.mgs`` text."""
+"""The question of a program about a layer: a model, which may ship, how it is sharded, how many tokens. No text."""
 
 import json
 import os
 import re
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cache, lru_cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from ..codes import Code
 from ..ir import Scenario
@@ -167,3 +171,36 @@ def _explore(request: LayerRequest) -> str:
 def _first(error: CompileError) -> tuple[Code, str, str]:
     first = error.first
     return first.code, first.message, first.hint
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads(files(__package__).joinpath("models.toml").read_text(encoding="utf-8"))
+
+
+def model_names() -> tuple[str, ...]:
+    """The models that ship."""
+    return tuple(_table()["models"])
+
+
+def stated_parameters(name: str) -> float:
+    """The parameters that the card of a shipped model states."""
+    return float(_table()["models"][name]["billions"]) * 1e9
+
+
+def shipped_model(name: str) -> ModelConfig:
+    """Return the sizes of a model that ships.
+
+    Raises
+    ------
+    RequestError
+        If there is none of that name.
+    """
+    table = _table()
+    shape = table["models"].get(name.lower())
+    if shape is None:
+        near = get_close_matches(name.lower(), model_names(), 3, 0.4)
+        hint = f"nearest are {', '.join(near)}" if near else "for instance llama-3.1-70b, qwen3-235b, deepseek-v3"
+        raise RequestError(Code.MGS203, "model", f"'{name[:60]}' is no model that ships", f"{hint}; or a config.json")
+    config = {key: value for key, value in shape.items() if key != "billions"}
+    return replace(model_of(table["defaults"] | config), name=name.lower())

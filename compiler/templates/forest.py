@@ -117,7 +117,7 @@ def _share(steps: int, weight: int, whole: int) -> int:
     return (2 * steps * weight + whole) // (2 * whole)
 
 
-class Copy(NamedTuple):
+class TreeCopy(NamedTuple):
     """A chunk that its parent there puts to ``rank``, or on the way ``up`` what ``rank`` puts to its parent."""
 
     chunk: TreeChunk
@@ -130,18 +130,18 @@ class Copy(NamedTuple):
         above = self.chunk.parents[self.rank]
         return (self.rank, above) if self.up else (above, self.rank)
 
-    def followers(self) -> list["Copy"]:
+    def followers(self) -> list["TreeCopy"]:
         """The copies that wait for this one, among others."""
         chunk, above = self.chunk, self.chunk.parents[self.rank]
         if self.up and above != chunk.root:
-            return [Copy(chunk, above, up=True)]
-        return [Copy(chunk, child) for child in chunk.children(above if self.up else self.rank)]
+            return [TreeCopy(chunk, above, up=True)]
+        return [TreeCopy(chunk, child) for child in chunk.children(above if self.up else self.rank)]
 
 
 @lru_cache(maxsize=8)
 def ordered_copies(
     trees: tuple[Tree, ...], shards: tuple[int, ...], pieces: int, step: int = 1, kind: Pattern = Pattern.ALL_GATHER
-) -> tuple[tuple[Copy, float], ...]:
+) -> tuple[tuple[TreeCopy, float], ...]:
     """All copies of a collective in the order in which they begin, each with a time in parts of the busiest link's.
 
     That is when a copy down a tree ends, and when one up a tree begins. Of those that wait for a link the one with most
@@ -149,14 +149,14 @@ def ordered_copies(
     an all_reduce chunks go down while others still go up.
     """
     chunks = _chunks(trees, shards, pieces, step)
-    copies = [Copy(chunk, rank) for chunk in chunks for rank in _below(chunk, chunk.root)]
+    copies = [TreeCopy(chunk, rank) for chunk in chunks for rank in _below(chunk, chunk.root)]
     if kind is Pattern.ALL_REDUCE:
         copies = [*(copy._replace(up=True) for copy in reversed(copies)), *copies]
     crossing = Counter[tuple[int, int]]()
     for copy in copies:
         crossing[copy.link] += copy.chunk.rows.size
     lasts = {copy: copy.chunk.rows.size / crossing[copy.link] for copy in copies}
-    behind = dict[Copy, float]()
+    behind = dict[TreeCopy, float]()
     for copy in reversed(copies):
         then = max((behind[other] for other in copy.followers() if other in lasts), default=0.0)
         behind[copy] = lasts[copy] + HOP + then
@@ -175,8 +175,8 @@ def _below(chunk: TreeChunk, rank: int) -> Iterator[int]:
 
 
 def _scheduled(
-    copies: Sequence[Copy], lasts: dict[Copy, float], behind: dict[Copy, float]
-) -> Iterator[tuple[Copy, float]]:
+    copies: Sequence[TreeCopy], lasts: dict[TreeCopy, float], behind: dict[TreeCopy, float]
+) -> Iterator[tuple[TreeCopy, float]]:
     """The copies and their ends as a list schedule begins them: one at a time on a link, each behind all it needs."""
     places = {copy: place for place, copy in enumerate(copies)}
     queues, free = (
@@ -275,7 +275,9 @@ def _merged(blocks: Sequence[Region]) -> tuple[Region, ...]:
     return tuple(found)
 
 
-def _moves(problem: TemplateInput, rank: int, copies: Sequence[Copy], made: Mapping[TreeChunk, str]) -> Iterator[Step]:
+def _moves(
+    problem: TemplateInput, rank: int, copies: Sequence[TreeCopy], made: Mapping[TreeChunk, str]
+) -> Iterator[Step]:
     """What a rank puts down and up, and on the way up its sums of what comes from below with its own.
 
     ``made`` has the kernel that makes the rank's own part of each chunk.

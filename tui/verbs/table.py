@@ -3,17 +3,55 @@
 A new command is a function in a module of this package and a line here, with the first line of its help.
 """
 
+import io
+import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
+from typing import Any
 
 import click
 import typer
 import typer.core
+from typer.core import TyperGroup
 
-from ..commands.usage import Commands
+from ..exit_codes import Exit
+from ..text.door import say, turn_off
+
+
+class Commands(TyperGroup):
+    """The commands of Magus; usage errors are escaped before printing, since they repeat what was typed."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command that ``args`` name and, unless ``standalone_mode`` is False, end the program."""
+        run = partial(super().main, args, prog_name, complete_var, False, windows_expand_args, **extra)
+        if not standalone_mode:
+            return run()
+        try:
+            sys.exit(run() or Exit.DONE)
+        except typer.Abort:
+            sys.exit(Exit.INTERRUPTED)
+        except OSError as error:  # commands report their own: here the output could not be printed
+            turn_off(sys.stdout)
+            say(f"magus: {error.filename or 'stdout'}: {error.strerror or error}")
+            sys.exit(Exit.INPUT)
+        except Exception as error:
+            if not hasattr(error, "show") or not hasattr(error, "exit_code"):
+                raise
+            text = io.StringIO()
+            error.show(text)
+            say(text.getvalue().removesuffix("\n"))
+            sys.exit(error.exit_code)
 
 
 @dataclass(frozen=True, slots=True)

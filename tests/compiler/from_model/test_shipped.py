@@ -4,7 +4,7 @@ import pytest
 
 from magus.compiler.codes import Code
 from magus.compiler.from_model.frameworks import FactsError, Framework, Need, framework_named, frameworks, read_facts
-from magus.compiler.from_model.shipped import model_names, shipped_model, stated_parameters
+from magus.compiler.from_model.request import model_names, shipped_model, stated_parameters
 from magus.compiler.request.request import RequestError
 
 
