@@ -20,15 +20,28 @@ from ..ir import Step, TileGroup
 from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, put, summed
 
 
+def _own(problem: TemplateInput) -> Iterator[Step]:
+    """The kernel of the own shard, if that has rows."""
+    own = problem.gathered(0)
+    if own.rows.size:
+        yield TileGroup("own", (own,), problem.all_inner)
+
+
+def _sums(problem: TemplateInput, stream: int) -> Iterator[Step]:
+    """The sums of the own block, piece by piece, where parts are summed."""
+    for step in range(problem.pieces):
+        arrived = tuple(signal_of(f"x{step}_{peer}") for peer in problem.peers)
+        mine = problem.block(0, problem.row_piece(step))
+        yield from summed(problem, f"{step}", mine, ("own", *arrived), stream=stream)
+
+
 def build_fused(problem: TemplateInput) -> Iterator[Step]:
     """Own shard first (what is gathered) or last (what is sent), and one kernel a step over all others' slices."""
     yield from _scatter_fused(problem) if problem.pattern.produces else _gather_fused(problem)
 
 
 def _gather_fused(problem: TemplateInput) -> Iterator[Step]:
-    own = problem.gathered(0)
-    if own.rows.size:
-        yield TileGroup("own", (own,), problem.all_inner)
+    yield from _own(problem)
     for step in range(problem.pieces):
         fetches = problem.fetches(f"x{step}_", step, after=problem.freed_by(step))
         yield from (fetch.transfer for fetch in fetches if fetch.moves)
@@ -44,13 +57,8 @@ def _scatter_fused(problem: TemplateInput) -> Iterator[Step]:
         if blocks:
             yield TileGroup(f"g{step}", blocks, problem.all_inner)
         yield from problem.sends(f"x{step}_", (f"g{step}",), step)
-    own = problem.gathered(0)
-    if own.rows.size:
-        yield TileGroup("own", (own,), problem.all_inner)
-    for step in range(problem.pieces):
-        arrived = tuple(signal_of(f"x{step}_{peer}") for peer in problem.peers)
-        mine = problem.block(0, problem.row_piece(step))
-        yield from summed(problem, f"{step}", mine, ("own", *arrived), stream=1)
+    yield from _own(problem)
+    yield from _sums(problem, stream=1)
 
 
 FUSED = Template(
@@ -72,9 +80,7 @@ def build_unfused(problem: TemplateInput) -> Iterator[Step]:
 
 
 def _gather_unfused(problem: TemplateInput) -> Iterator[Step]:
-    own = problem.gathered(0)
-    if own.rows.size:
-        yield TileGroup("own", (own,), problem.all_inner)
+    yield from _own(problem)
     fetches = [(step, fetch) for step in range(problem.pieces) for fetch in problem.fetches(f"x{step}_", step)]
     for index, (step, fetch) in enumerate(fetches):
         if fetch.moves:
@@ -94,13 +100,8 @@ def _scatter_unfused(problem: TemplateInput) -> Iterator[Step]:
                 yield TileGroup(group, (tiles,), problem.all_inner, (), index % problem.streams)
                 yield put(f"x{step}_{peer}", problem.block(peer, tiles.rows), peer, (group,))
                 index += 1
-    own = problem.gathered(0)
-    if own.rows.size:
-        yield TileGroup("own", (own,), problem.all_inner)
-    for step in range(problem.pieces):
-        arrived = tuple(signal_of(f"x{step}_{peer}") for peer in problem.peers)
-        mine = problem.block(0, problem.row_piece(step))
-        yield from summed(problem, f"{step}", mine, ("own", *arrived), stream=problem.streams)
+    yield from _own(problem)
+    yield from _sums(problem, stream=problem.streams)
 
 
 UNFUSED = Template(
