@@ -51,15 +51,14 @@ def brief_text(advice: Advice, *, how: bool = False, todo: Sequence[NextStep] = 
     others = [mark for mark in advice.marks if mark not in advice.notes]
     for mark in [*marks, *others[:1]]:
         lines += bullet("!", mark)
-    if others[1:]:
-        lines += bullet("!", f"{len(others) - 1} more such marks with --full")
     if how:
         lines += ["", *_how_lines(advice)]
     asked = list(_asked_besides(advice))
     lines += ["", *asked] if asked else []
     lines += ["", "Why:", *(line for reason in advice.reasons[:MOST_REASONS] for line in bullet("-", reason))]
     lines += ["", "Next:", *next_lines(todo[:MOST_STEPS])]
-    lines.append("  # magus advise --full: all schedules, the bound, ties, losses, reasons")
+    more = f"{len(others) - 1} more marks, " if others[1:] else ""
+    lines.append(f"  # magus advise --full: {more}schedules, bound, ties, losses, reasons")
     return "\n".join(lines)
 
 
