@@ -11,6 +11,7 @@ from magus.compiler.ir import Pattern
 from tests.helpers.paths import ROOT
 from tests.helpers.scenarios.simulated import runs
 
+pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
 NOTEBOOK = ROOT / "examples" / "notebooks" / "advice.ipynb"
 
 

@@ -95,6 +95,7 @@ def test_values_of_other_sizes_and_windows_are_compared(
     assert scenario is not None and only.predicted_us == attention_us(scenario.gpu, shape)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA, reason="needs the measured tables")
 def test_held_out_rows_of_the_fitted_kernels_are_near() -> None:
     rows = [each for each in attention_comparisons(Path(DATA)) if isinstance(each, TableComparison)]

@@ -125,6 +125,7 @@ def test_what_is_left_out_of_fused_layers_is_reported(tmp_path: Path, row: str, 
     assert isinstance(text, str) and reason in text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")
 def test_the_stated_error_of_fused_layers_is_that_of_ranks_that_were_not_fitted_to() -> None:
     rows = [each for each in fused_layer_comparisons(Path(DATA)) if isinstance(each, TableComparison)]

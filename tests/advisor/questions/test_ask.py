@@ -11,14 +11,15 @@ from magus.advisor import Advisor, ModelQuestion, RequestError, ask, model_quest
 from magus.advisor.answer.export import offers_document
 from magus.advisor.answer.switches import sizes_of
 from magus.advisor.policy.table import SweepPoint, table_of
-from magus.advisor.questions.ask import QUICK
+from magus.advisor.questions.ask import QUICK, ModelAnswer
 from magus.advisor.targets.settings import TORCHTITAN
 from magus.compiler.codes import Code
 from magus.compiler.from_model.frameworks import Need
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
+from magus.tui.text.ask import ask_text
 from magus.tui.text.render import implementation_lines
-from tests.helpers.commands import document, magus
+from tests.helpers.commands import document
 
 pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
 
@@ -26,13 +27,19 @@ SMALL = ("llama-3.2-1b", "h100", "vllm")
 WORDS = ("ask", "--model", SMALL[0], "--gpu", SMALL[1], "--for", SMALL[2], "--tp", "4", "--prefill", "512")
 
 
-def test_one_answer_by_every_way() -> None:
+@pytest.fixture(scope="module")
+def answer() -> ModelAnswer:
+    """The answer in Python."""
+    return ask(model_question(*SMALL, tp=4, prefill=512))
+
+
+def test_one_answer_by_every_way(answer: ModelAnswer) -> None:
     pytest.importorskip("starlette", reason="the extra serve is not installed")
     from magus.tui.service.app import Limits, application
     from magus.tui.service.openapi import ASK_PATH, openapi_document
     from tests.helpers.service import call
 
-    python = json.loads(json.dumps(ask(model_question(*SMALL, tp=4, prefill=512)).document()))
+    python = json.loads(json.dumps(answer.document()))
     body = json.dumps({"model": SMALL[0], "gpu": SMALL[1], "for": SMALL[2], "tp": 4, "prefill": 512}).encode()
     status, served, _ = asyncio.run(call(application(Advisor.load(), Limits(600.0)), body, path=ASK_PATH))
 
@@ -76,11 +83,9 @@ def test_one_decision_by_question_service_list_table_and_file() -> None:
     assert answer.today_us == pytest.approx(today) and first.promise.speedup == pytest.approx(today / after)
 
 
-def test_the_text_has_a_dozen_lines_of_eighty_columns() -> None:
-    done = magus(*WORDS)
-
-    lines = done.stdout.splitlines()
-    assert done.exit_code == 0 and 5 <= len([line for line in lines if line]) <= 12
+def test_the_text_has_a_dozen_lines_of_eighty_columns(answer: ModelAnswer) -> None:
+    lines = ask_text(answer).splitlines()
+    assert 5 <= len([line for line in lines if line]) <= 12
     assert max(map(len, lines)) <= 80 or any("compilation-config" in line for line in lines)
     assert lines[0].startswith("llama-3.2-1b (16 layers) on 4 x H100, TP4: prefill of 512 tokens")
     assert any(line.startswith("How sure: ") for line in lines)
