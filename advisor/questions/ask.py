@@ -162,14 +162,19 @@ def _by_rows(question: ModelQuestion, switch: FrameworkSwitch, today: float) -> 
         return None
     answer, least = Switched(switch, now, sizes_of(question.scenario())), None
     for tokens in _sizes(question.tokens) if answer.pays else ():
-        before = offers_of(question.scenario(tokens=tokens))
-        if before is None or before.library_us is None:
-            break
-        gain = _gain_by_rows(question, switch, tokens, before.fastest_us(question.facts.all_reduce))
+        gain = now if tokens == question.tokens else _gain_at(question, switch, tokens)
         if gain is None or not gain.pays:
             break
         least = tokens
     return replace(answer, pays_from=least)
+
+
+def _gain_at(question: ModelQuestion, switch: FrameworkSwitch, tokens: int) -> Promise | None:
+    """The same with other ``tokens``, over what runs there; None where nothing is known of that."""
+    before = offers_of(question.scenario(tokens=tokens))
+    if before is None or before.library_us is None:
+        return None
+    return _gain_by_rows(question, switch, tokens, before.fastest_us(question.facts.all_reduce))
 
 
 def _sizes(tokens: int) -> Iterator[int]:
