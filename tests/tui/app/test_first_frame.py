@@ -1,12 +1,15 @@
 """The frame that is drawn before the workbench is imported: its keys, and what takes its place."""
 
+import sys
 from collections.abc import Callable, Iterator
+from importlib.util import resolve_name
 from pathlib import Path
 from threading import Event
 
 import pytest
 
 from magus import examples
+from magus.compiler.ir import never
 from magus.tui.app import first_frame, lifecycle
 from magus.tui.app.app import MagusApp
 from magus.tui.app.first_frame import HEAVY, READING, FirstFrame, import_rest
@@ -135,6 +138,12 @@ def test_a_stop_is_heard_between_two_imports(monkeypatch: pytest.MonkeyPatch) ->
     import_rest(lambda: len(requested) == 2)
 
     assert requested == list(HEAVY[:2])
+
+
+def test_each_step_is_a_module() -> None:
+    import_rest(never)
+
+    assert all(resolve_name(name, "magus.tui.app") in sys.modules for name in HEAVY)
 
 
 def test_each_pane_of_the_list_is_its_view() -> None:
