@@ -101,7 +101,7 @@ class ModelQuestion:
 
     @property
     def _switches(self) -> Iterator[tuple[FrameworkSwitch, bool]]:
-        """Switches for what is asked, and whether they are for this GPU and this type."""
+        """The switches that apply to the question, each with whether it is for this GPU and this type."""
         gpu, dtype = shipped_gpu(self.gpu).name, self.model.dtype.value
         return ((each, each.fits(gpu, dtype)) for each in self.facts.switches if self.can_do.issuperset(each.needs))
 
@@ -122,7 +122,7 @@ class ModelQuestion:
             dense, experts = min(STAGE, model.dense_layers), min(STAGE, model.expert_layers)
             model = replace(model, layers=self.layers, dense_layers=dense, expert_layers=experts)
         text = unchecked_layer_text(model, shared, str(tokens or self.tokens))
-        for offer in {each.offer for each in self.switches} & NAMED:
+        for offer in sorted({each.offer for each in self.switches} & NAMED):
             text = text.replace("use ", f'use "implementations/{offer}"\nuse ', 1)
             text += "".join(f"explore {name} {{ implementations {offer} }}\n" for name in self.workloads)
         return text

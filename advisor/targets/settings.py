@@ -36,10 +36,11 @@ def switched_at(name: str, point: SweepPoint) -> tuple[Switched, ...]:
     framework, scenario = framework_named(name), point.advice.scenario
     shapes = [case.shape for case in scenario.cases]
     dtypes = {each.dtype.value for shape in shapes for each in (shape.gemm, shape.moved) if each is not None}
+    met = needs_met(scenario)
     fitting = (
         each
         for each in framework.switches
-        if needs_met(scenario).issuperset(each.needs) and all(each.fits(scenario.gpu.name, dtype) for dtype in dtypes)
+        if met.issuperset(each.needs) and all(each.fits(scenario.gpu.name, dtype) for dtype in dtypes)
     )
     found = (switched(framework, each, [point.advice]) for each in fitting)
     return best_first(each for each in found if each is not None)

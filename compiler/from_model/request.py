@@ -174,18 +174,18 @@ def _first(error: CompileError) -> tuple[Code, str, str]:
 
 
 @cache
-def _table() -> dict[str, Any]:
+def _shipped() -> dict[str, Any]:
     return tomllib.loads(files(__package__).joinpath("models.toml").read_text(encoding="utf-8"))
 
 
 def model_names() -> tuple[str, ...]:
     """The models that ship."""
-    return tuple(_table()["models"])
+    return tuple(_shipped()["models"])
 
 
 def stated_parameters(name: str) -> float:
     """The parameters that the card of a shipped model states."""
-    return float(_table()["models"][name]["billions"]) * 1e9
+    return float(_shipped()["models"][name]["billions"]) * 1e9
 
 
 def shipped_model(name: str) -> ModelConfig:
@@ -196,7 +196,7 @@ def shipped_model(name: str) -> ModelConfig:
     RequestError
         If there is none of that name.
     """
-    table = _table()
+    table = _shipped()
     shape = table["models"].get(name.lower())
     if shape is None:
         near = get_close_matches(name.lower(), model_names(), 3, 0.4)

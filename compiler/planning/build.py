@@ -103,7 +103,8 @@ def words_of(choice: OpChoice, pattern: Pattern, num_ranks: int) -> str:
     'own rows first, then 24 + 40 of each other rank, by 3 copy engines'
     """
     template, pieces = BY_NAME[choice.template], choice.chunks // num_ranks
-    what = parts_in_words(choice.parts) or template.words[pattern.produces].format(
+    what = template.words[pattern.produces].format(
+        parts=parts_in_words(choice.parts),
         rounds=_counted(pieces, "rounds"),
         slices=_counted(pieces * (num_ranks - 1), "slices"),
         algorithm=choice.algorithm or template.default_algorithm,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 
+from ..codes import Code
 from ..collectives import signal_of
 from ..ir import (
     Pattern,
@@ -12,6 +13,7 @@ from ..ir import (
     Rect,
     Reduction,
     Region,
+    Rejection,
     Step,
     TileGroup,
     Transfer,
@@ -28,6 +30,7 @@ __all__ = [
     "Template",
     "dealt",
     "put",
+    "reject_lists",
     "signal_of",
     "spread",
     "summed",
@@ -66,7 +69,7 @@ class Template:
     ``knobs`` are the words of the knobs that not every template has (``planning/knobs``). Where
     ``rows_from_all_ranks``, each kernel has the same rows of all ranks. With ``any_engine`` the steps are the same
     whether copy engines or SMs copy. ``words`` say what it does where the kernel follows the collective and where it
-    comes first, with ``{rounds}``, ``{slices}`` and ``{algorithm}``; a template without them is named.
+    comes first, with ``{parts}``, ``{rounds}``, ``{slices}`` and ``{algorithm}``; a template without them is named.
     """
 
     name: str
@@ -134,6 +137,11 @@ def in_streams(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 OVERLAPPED_PATTERNS = tuple(pattern for pattern in Pattern if pattern.overlaps)
+
+
+def reject_lists(message: str, hint: str) -> Rejection:
+    """Why the lists of a choice, such as parts or trees, cannot be built."""
+    return Rejection(Code.MGS514, message, hint)
 
 
 def spread(

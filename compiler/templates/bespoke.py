@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from ..codes import Code
 from ..collectives import signal_of
 from ..ir import Adds, IndexRange, Kernels, Pattern, Reduction, Region, Rejection, Step, TileGroup, Transfer
-from .base import Cut, Template, TemplateInput, put, spread
+from .base import Cut, Template, TemplateInput, put, reject_lists, spread
 from .cuts import pieces_of
 
 MAX_PARTS = 64
@@ -78,17 +77,17 @@ def reject_parts(problem: TemplateInput) -> Rejection | None:
     """Why the parts of ``problem`` are no partition of the blocks, None if they cover every block once."""
     whole, n = block_rows(problem), problem.num_ranks
     if len(problem.parts) > MAX_PARTS:
-        return _rejection(f"there are {len(problem.parts)} parts", f"at most {MAX_PARTS}")
+        return reject_lists(f"there are {len(problem.parts)} parts", f"at most {MAX_PARTS}")
     for part in problem.parts:
         if len(part) not in (2, n):
             hint = f"[own, each peer] or [own, peer 1, ... peer {n - 1}]"
-            return _rejection(f"a part says the rows of {n} blocks, {_shown(part)} says {len(part)}", hint)
+            return reject_lists(f"a part says the rows of {n} blocks, {_shown(part)} says {len(part)}", hint)
         if min(part) < 0 or not any(part):
-            return _rejection(f"part {_shown(part)} has no rows", "rows are not negative, and a part has some")
+            return reject_lists(f"part {_shown(part)} has no rows", "rows are not negative, and a part has some")
     for peer, rows in enumerate(map(sum, zip(*spelled(problem.parts, n), strict=True))):
         if rows != whole[peer]:
             which = f"of the block for peer {peer}" if peer else "of the own block"
-            return _rejection(
+            return reject_lists(
                 f"the parts have {rows} rows {which}, which has {whole[peer]}", "together they are all rows, once"
             )
     return None
@@ -142,10 +141,6 @@ def whole_tiles(parts: Parts, num_ranks: int) -> Parts:
     edges = ([min(end[-1], edge if edge == end[-1] else round(edge / TILE) * TILE) for edge in end] for end in blocks)
     rows = ([after - before for before, after in pairwise((0, *block))] for block in edges)
     return tuple(zip(*rows, strict=True))
-
-
-def _rejection(message: str, hint: str) -> Rejection:
-    return Rejection(Code.MGS514, message, hint)
 
 
 def _shown(part: Part) -> str:
@@ -268,4 +263,5 @@ TEMPLATE = Template(
     default_streams=2,
     explored=False,
     knobs=("parts", "slices", "columns", "streams", "lanes"),
+    words=("{parts}",) * 2,
 )

@@ -7,9 +7,8 @@ the first. Where the kernel comes first a copy takes one band away.
 
 from itertools import accumulate, pairwise, zip_longest
 
-from ..codes import Code
 from ..ir import IndexRange, Rejection
-from .base import TemplateInput
+from .base import TemplateInput, reject_lists
 
 MAX_KERNELS = 64
 """The most kernels that all parts together may be cut into."""
@@ -38,13 +37,13 @@ def reject_cuts(problem: TemplateInput) -> Rejection | None:
     """Why the slices and columns of ``problem`` are illegal, None if they divide their dimensions."""
     heads = problem.cutting.head > 1
     if heads and problem.pattern.consumes and problem.columns:
-        return _rejection("the heads of attention are columns of what arrives", "say slices and not columns")
+        return reject_lists("the heads of attention are columns of what arrives", "say slices and not columns")
     for name, cuts, whole, step in (
         ("slices", problem.slices, problem.inner, problem.cutting.column_step),
         ("columns", problem.columns, problem.output_cols, problem.cutting.column_step if heads else 1),
     ):
         if cuts and len(cuts) != len(problem.parts):
-            return _rejection(
+            return reject_lists(
                 f"{name} are said of {len(cuts)} parts, there are {len(problem.parts)}", "a list for each part"
             )
         for sizes in filter(None, cuts):
@@ -55,20 +54,16 @@ def reject_cuts(problem: TemplateInput) -> Rejection | None:
         max(1, len(s)) * max(1, len(c)) for s, c in zip_longest(problem.slices, problem.columns, fillvalue=())
     )
     if kernels > MAX_KERNELS:
-        return _rejection(f"the parts are cut into {kernels} kernels", f"at most {MAX_KERNELS}")
+        return reject_lists(f"the parts are cut into {kernels} kernels", f"at most {MAX_KERNELS}")
     return None
 
 
 def _reject_sizes(name: str, sizes: tuple[int, ...], whole: int, step: int) -> Rejection | None:
     these = f"{name} {list(sizes)}"
     if len(sizes) == 1:
-        return _rejection(f"{these} are one piece", "[] leaves a part whole")
+        return reject_lists(f"{these} are one piece", "[] leaves a part whole")
     if min(sizes) < 1 or sum(sizes) != whole:
-        return _rejection(f"{these} do not make up {whole}", "together they are all of it, once, and none is empty")
+        return reject_lists(f"{these} do not make up {whole}", "together they are all of it, once, and none is empty")
     if any(size % step for size in sizes):
-        return _rejection(f"{these} are not multiples of {step}", f"for instance [{step}, {whole - step}]")
+        return reject_lists(f"{these} are not multiples of {step}", f"for instance [{step}, {whole - step}]")
     return None
-
-
-def _rejection(message: str, hint: str) -> Rejection:
-    return Rejection(Code.MGS514, message, hint)

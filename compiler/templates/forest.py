@@ -22,10 +22,9 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from ..codes import Code
 from ..collectives import signal_of
 from ..ir import IndexRange, Pattern, Reduction, Region, Rejection, Step, TileGroup
-from .base import Cut, Template, TemplateInput, dealt, put
+from .base import Cut, Template, TemplateInput, dealt, put, reject_lists
 from .collective import collective_in
 
 ALONE = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
@@ -62,18 +61,18 @@ def reject_trees(problem: TemplateInput) -> Rejection | None:
     """Why the trees of ``problem`` are none, None if those of each root span all ranks."""
     n, example = problem.num_ranks, "trees=[[root, weight, parent of rank 0, parent of rank 1, ...], ...]"
     if len(problem.trees) > MAX_TREES:
-        return _rejection(f"there are {len(problem.trees)} trees", f"at most {MAX_TREES}")
+        return reject_lists(f"there are {len(problem.trees)} trees", f"at most {MAX_TREES}")
     for tree in problem.trees:
         shown = f"tree {list(tree)}"
         if len(tree) != n + 2:
-            return _rejection(f"{shown} has {len(tree)} numbers, for {n} ranks it needs {n + 2}", example)
+            return reject_lists(f"{shown} has {len(tree)} numbers, for {n} ranks it needs {n + 2}", example)
         root, weight, *parents = tree
         if weight < 1 or max(root, *parents) >= n or parents[root] != root:
-            return _rejection(f"{shown} names no rank, has no weight, or its root has a parent", example)
+            return reject_lists(f"{shown} names no rank, has no weight, or its root has a parent", example)
         if any(not _reaches(parents, rank, root) for rank in range(n)):
-            return _rejection(f"{shown} does not lead from rank {root} to all ranks", example)
+            return reject_lists(f"{shown} does not lead from rank {root} to all ranks", example)
     if problem.trees and {tree[0] for tree in problem.trees} != set(range(n)):
-        return _rejection("each rank needs a tree for its rows", example)
+        return reject_lists("each rank needs a tree for its rows", example)
     return None
 
 
@@ -81,10 +80,6 @@ def _reaches(parents: Sequence[int], rank: int, root: int) -> bool:
     for _ in parents:
         rank = parents[rank]
     return rank == root
-
-
-def _rejection(message: str, hint: str) -> Rejection:
-    return Rejection(Code.MGS514, message, hint)
 
 
 def _direct(num_ranks: int) -> tuple[Tree, ...]:

@@ -18,7 +18,6 @@ from ....compiler.ir import Cancelled, JsonObject, Progress, Scenario, Schedule,
 from ....compiler.pipeline import compile_text
 from ....compiler.resolve.values.params import is_swept, points_of
 from ....compiler.text.writing import check_writable
-from ...drawing.svg import swept_svg
 from ...exit_codes import Exit
 from ...text.door import print_json, put, put_text, say
 from ...text.progress import progress_line
@@ -139,6 +138,8 @@ def sweep_file(request: SweepRequest, form: SweepForm) -> Exit:
         varied = request.varied or tuple(name for name, _ in subjects[0][0])
         drawn = Exit.DONE
         if form.plot is not None and sweep.points:
+            from ...drawing.svg import swept_svg  # most sweeps are not drawn
+
             as_png = form.plot.suffix.lower() == ".png"
             pictures = Pictures(png=form.plot) if as_png else Pictures(svg=form.plot)
             drawn = pictures.save_drawing(swept_svg(sweep.points, varied), "the sweep")
