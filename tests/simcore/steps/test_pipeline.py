@@ -1,0 +1,183 @@
+"""Pipelines: exact against an executor of messages, periodic, and as long as the literature says."""
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magus.compiler.ir.step import Pipeline, PipelineKind
+from magus.simcore.steps.orders import Orders, Task, Work, orders_of, rank_of, rejected
+from magus.simcore.steps.pipeline import ChunkTicks, PipelineError, PipelineRun, _run, run_pipeline
+
+KINDS = list(PipelineKind)
+
+
+def by_messages(ranks: int, chunks: int, microbatches: int, ticks: Sequence[ChunkTicks], send: int) -> tuple[int, ...]:
+    """When each rank has ended, by an executor of its own: a rank takes what a message has brought, in its turn.
+
+    A rank may hold so many microbatches, and computes backward whatever it may not go forward with: that is the order
+    of one forward, one backward. With several chunks it is the list of Megatron-LM.
+    """
+    turns = [deque(_turns(rank, ranks, chunks, microbatches)) for rank in range(ranks)]
+    inbox = [{("F", 0, number) for number in range(microbatches)} if rank == 0 else set() for rank in range(ranks)]
+    free, events = [0] * ranks, [(0, rank, ("", 0, 0)) for rank in range(ranks)]
+    heapq.heapify(events)
+    last = ranks * chunks - 1
+    while events:
+        now, rank, message = heapq.heappop(events)
+        inbox[rank].add(message)
+        if now < free[rank] or not turns[rank] or turns[rank][0] not in inbox[rank]:
+            continue
+        kind, chunk, number = turns[rank].popleft()
+        first, final = kind == "F" and number == 0, kind == "B" and number == microbatches - 1
+        own = ticks[chunk]
+        if kind == "F":
+            took = own.first_forward if first and own.first_forward is not None else own.forward
+        else:
+            took = own.last_backward if final and own.last_backward is not None else own.inputs + own.weights
+        free[rank] = now + took
+        heapq.heappush(events, (free[rank], rank, ("", 0, 0)))
+        turns_back = kind == "F" and chunk == last
+        sent = ("B", last, number) if turns_back else (kind, chunk + (1 if kind == "F" else -1), number)
+        if sent[1] >= 0:
+            later = free[rank] + (send if sent[1] % ranks != rank else 0)
+            heapq.heappush(events, (later, sent[1] % ranks, sent))
+    assert not any(turns), "all has been computed"
+    return tuple(free)
+
+
+def _turns(rank: int, ranks: int, chunks: int, microbatches: int) -> list[tuple[str, int, int]]:
+    if chunks == 1:
+        turns, held, forward, backward = [], 0, 0, 0
+        while backward < microbatches:
+            if held < ranks - rank and forward < microbatches:
+                turns.append(("F", rank, forward))
+                forward, held = forward + 1, held + 1
+            else:
+                turns.append(("B", rank, backward))
+                backward, held = backward + 1, held - 1
+        return turns
+    rounds = [range(at, at + ranks) for at in range(0, microbatches, ranks)]
+    ahead = [("F", chunk * ranks + rank, each) for some in rounds for chunk in range(chunks) for each in some]
+    behind = [
+        ("B", chunk * ranks + rank, each) for some in rounds for chunk in reversed(range(chunks)) for each in some
+    ]
+    warm = len(ahead) if microbatches == ranks else min(2 * (ranks - 1 - rank) + (chunks - 1) * ranks, len(ahead))
+    turns = ahead[:warm]
+    for number, each in enumerate(behind):
+        turns += [*ahead[warm + number : warm + number + 1], each]
+    return turns
+
+
+@st.composite
+def drawn(draw: st.DrawFn) -> tuple[Pipeline, list[ChunkTicks], int, int]:
+    """A pipeline of one forward, one backward, with or without chunks, whose stages differ."""
+    ranks, chunks = draw(st.integers(1, 6)), draw(st.integers(1, 4))
+    chunks = chunks if ranks > 1 else 1
+    microbatches = draw(st.integers(1, 4)) * ranks if chunks > 1 else draw(st.integers(1, 14))
+    some = st.integers(1, 1000)
+    others = st.none() | some
+    ticks = [
+        ChunkTicks(draw(some), draw(some), draw(some), None, draw(others), draw(others)) for _ in range(ranks * chunks)
+    ]
+    kind = PipelineKind.INTERLEAVED if chunks > 1 else PipelineKind.ONE_F_ONE_B
+    return Pipeline(kind, chunks), ticks, microbatches, draw(st.integers(0, 300))
+
+
+@given(drawn())
+def test_a_pipeline_takes_the_ticks_that_messages_take(case: tuple[Pipeline, list[ChunkTicks], int, int]) -> None:
+    """Every rank ends at the tick at which an executor of messages has it end."""
+    pipeline, ticks, microbatches, send = case
+    ranks = len(ticks) // pipeline.chunks
+    assert rejected(pipeline, ranks, microbatches) is None
+    run = run_pipeline(pipeline, ticks, microbatches, send)
+    assert run.ends == by_messages(ranks, pipeline.chunks, microbatches, ticks, send)
+
+
+@given(
+    st.sampled_from(KINDS),
+    st.sampled_from([2, 4, 6]),
+    st.integers(2, 3),
+    st.lists(st.integers(1, 500), min_size=3, max_size=3),
+    st.integers(0, 200),
+    st.integers(0, 3),
+)
+def test_rounds_that_are_not_run_follow_to_the_tick(
+    kind: PipelineKind, ranks: int, chunks: int, ticks: list[int], send: int, slower: int
+) -> None:
+    """By its period a pipeline ends on every rank when it does by all its microbatches, and computes as long.
+
+    Where each stage is ``slower`` than the one before, it may be long until there is a period.
+    """
+    pipeline = Pipeline(kind, chunks if kind is PipelineKind.INTERLEAVED else 1)
+    stages = [ChunkTicks(ticks[0] + slower * number, *ticks[1:]) for number in range(ranks * pipeline.chunks)]
+    microbatches = 20 * ranks * (pipeline.chunks + 2) + 2 * ranks
+    whole = run_pipeline(pipeline, stages, microbatches, send, most_tasks=10**9)
+    some = run_pipeline(pipeline, stages, microbatches, send, most_tasks=0)
+    assert whole.simulated == microbatches and (slower or some.simulated < microbatches)
+    assert (some.ends, some.busy, some.microbatches) == (whole.ends, whole.busy, microbatches)
+
+
+def _uniform(kind: PipelineKind, ranks: int, microbatches: int, chunks: int = 1, each: int = 100) -> PipelineRun:
+    """A pipeline whose forward pass and both halves of the backward pass of a stage take ``each`` ticks."""
+    ticks = [ChunkTicks(*[each // chunks] * 3) for _ in range(ranks * chunks)]
+    return run_pipeline(Pipeline(kind, chunks), ticks, microbatches, 0)
+
+
+@pytest.mark.parametrize(("ranks", "microbatches"), [(4, 16), (8, 32), (16, 64)])
+def test_idle_time_is_what_was_published(ranks: int, microbatches: int) -> None:
+    """Each schedule is idle as long as its paper says, with forward F, inputs B and weights W of 100 ticks each."""
+    whole = 300 * microbatches
+
+    def idle(kind: PipelineKind, chunks: int = 1) -> int:
+        return _uniform(kind, ranks, microbatches, chunks).makespan_ticks - whole
+
+    assert idle(PipelineKind.ONE_F_ONE_B) == (ranks - 1) * 300
+    assert idle(PipelineKind.INTERLEAVED, 2) == (ranks - 1) * 300 // 2
+    assert idle(PipelineKind.ZERO_BUBBLE) == (ranks - 1) * (100 + 100 - 100)
+    assert idle(PipelineKind.DUAL) == (ranks // 2 - 1) * (300 + 200 - 3 * 100)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_chunk_is_computed_once(kind: PipelineKind) -> None:
+    """All microbatches go through all chunks, forward and backward, and gradients of weights are made once."""
+    ranks, microbatches = 4, 16
+    orders = orders_of(Pipeline(kind, 2 if kind is PipelineKind.INTERLEAVED else 1), ranks, microbatches)
+    tasks = [task for slots in orders.slots for slot in slots for task in slot]
+    per_path = microbatches // orders.paths
+    for work in (Work.FORWARD, Work.WEIGHTS):
+        made = sorted(
+            (task.path, task.chunk, task.microbatch)
+            for task in tasks
+            if task.work is work or (work is Work.WEIGHTS and task.work is Work.BACKWARD)
+        )
+        wanted = [(p, c, m) for p in range(orders.paths) for c in range(orders.chunks) for m in range(per_path)]
+        assert made == wanted
+    assert all(
+        rank_of(task.path, task.chunk, ranks) == rank
+        for rank, slots in enumerate(orders.slots)
+        for slot in slots
+        for task in slot
+    )
+
+
+def test_microbatches_that_do_not_fit_are_rejected() -> None:
+    """What a pipeline cannot take is rejected with what it can."""
+    interleaved, dual = Pipeline(PipelineKind.INTERLEAVED, 2), Pipeline(PipelineKind.DUAL)
+    assert rejected(interleaved, 4, 8) is None and rejected(dual, 4, 8) is None
+    for pipeline, ranks, microbatches in ((interleaved, 4, 6), (interleaved, 1, 4), (dual, 3, 8), (dual, 4, 6)):
+        found = rejected(pipeline, ranks, microbatches)
+        assert found is not None and found.hint
+
+
+def test_orders_in_a_circle_are_named() -> None:
+    """Two stages that each wait for the other are an error that says where each stands."""
+    slots = (
+        ((Task(Work.BACKWARD, 0, 0, 0),), (Task(Work.FORWARD, 0, 0, 0),)),
+        ((Task(Work.FORWARD, 0, 1, 0),), (Task(Work.BACKWARD, 0, 1, 0),)),
+    )
+    with pytest.raises(PipelineError, match="stage 0 waits to compute B of chunk 0, microbatch 0; stage 1"):
+        _run(Orders(slots, 2), [ChunkTicks(1, 1, 1)] * 2, 1, 0)
