@@ -90,6 +90,7 @@ class Code(Enum):
     MGS430 = "a store of the wrong form"
     MGS431 = "a store that cannot be opened, read or written"
     MGS432 = "a backend that is not installed or does not answer"
+    MGS440 = "axes of a mesh that do not make up the ranks, or a group that is none"
     MGS501 = "data that never arrives, or arrives twice"
     MGS502 = "a wait for something that nobody does"
     MGS503 = "a cycle of waits"

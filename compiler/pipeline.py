@@ -16,6 +16,7 @@ from pathlib import Path
 
 from .codes import Code
 from .ir import Scenario, Settings
+from .ir.step import StepScenario
 from .resolve.expect.expectation import Expectation
 from .resolve.file import Resolved, resolve
 from .resolve.schedules.check import check_schedules
@@ -42,6 +43,12 @@ class Compiled:
     warnings: tuple[Diagnostic, ...]
     params: tuple[Param, ...]
     numbers: tuple[StatedNumber, ...] = ()
+    steps: tuple[StepScenario, ...] = ()
+
+    def step(self, name: str | None = None) -> StepScenario | None:
+        """Return the step of that name, by default the first of a file that asks about it alone; None if it is none."""
+        found = [step for step in self.steps if name is None or step.name == name]
+        return found[0] if found else None
 
     def scenario(self, workload: str | None = None) -> Scenario:
         """Return the scenario of a workload, by default of the first one.
@@ -153,7 +160,13 @@ def _compile(
     if report.has_errors:
         raise CompileError(report.diagnostics)
     return Compiled(
-        source.path, scenarios, resolved.expectations, report.diagnostics, resolved.params, resolved.numbers
+        source.path,
+        scenarios,
+        resolved.expectations,
+        report.diagnostics,
+        resolved.params,
+        resolved.numbers,
+        resolved.steps,
     )
 
 

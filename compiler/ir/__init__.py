@@ -86,6 +86,7 @@ from .plan_view import uncovered as uncovered
 from .scenario import OF_LAYERS as OF_LAYERS
 from .scenario import TICKS_PER_SECOND as TICKS_PER_SECOND
 from .scenario import TICKS_PER_US as TICKS_PER_US
+from .scenario import Axis as Axis
 from .scenario import Distribution as Distribution
 from .scenario import Explore as Explore
 from .scenario import Implementation as Implementation

@@ -7,14 +7,18 @@ Fractions are exact. An OpCase is the input of every later stage.
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
+from itertools import pairwise
+from math import prod
 from typing import Any
 
+from ..codes import Code
 from .hardware import ExchangeKernel, FusedExperts, GemmModel, Gpu, Provenance, SumKernel
 from .operations.routing_laws import DRAWN_LAWS, RoutingLaw
 from .plan import OpMode, Schedule
 from .schedule import EngineKind, NamedSchedule, OpChoice
+from .stopping import Rejection
 from .tensors import DType, Pattern
-from .topologies import Fabric, Network, network_of
+from .topologies import Fabric, Network, network_of, part_of
 from .workload import OpShape, Workload
 
 
@@ -240,11 +244,21 @@ TICKS_PER_US = 10**8
 
 
 @dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis of a mesh: its ``size`` ranks lie ``stride`` ranks from each other."""
+
+    name: str
+    size: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
 class System:
     """``num_ranks`` equal GPUs behind one fabric.
 
     ``variability`` describes how their times differ; with ``replay`` only rank 0 is simulated, and the writes of the
-    others into its memory are taken from a profile.
+    others into its memory are taken from a profile. ``mesh`` are the axes of its ranks, the innermost first; those of
+    a second mesh over the same ranks follow. Of a group ``of`` is the number of ranks of the whole system, else 0.
     """
 
     name: str
@@ -253,6 +267,43 @@ class System:
     fabric: Fabric
     variability: Variability | None = None
     replay: Replay | None = None
+    mesh: tuple[Axis, ...] = field(default=(), hash=False)
+    of: int = 0
+
+    def axes(self, names: tuple[str, ...]) -> tuple[Axis, ...] | Rejection:
+        """Return the axes of these names, the innermost first, or why they are no group."""
+        known = {axis.name: axis for axis in self.mesh}
+        unknown = next((name for name in names if name not in known), None)
+        if unknown is not None:
+            hint = f"axes are: {', '.join(known)}" if known else "a mesh names them: mesh tp 8, dp 4"
+            return Rejection(Code.MGS203, f"system {self.name} has no axis '{unknown[:64]}'", hint)
+        axes = sorted((known[name] for name in names), key=lambda axis: (axis.stride, -axis.size))
+        for inner, outer in pairwise(axes):
+            if outer.stride != inner.stride * inner.size:
+                message = f"{outer.name} does not lie next to {inner.name} in the mesh of {self.name}"
+                return Rejection(Code.MGS440, message, "a group is of axes that follow each other")
+        return tuple(axes)
+
+    def group(self, names: tuple[str, ...]) -> "System | Rejection":
+        """Return the system of one group along some axes, as its ranks see it while all such groups move data.
+
+        Parameters
+        ----------
+        names
+            Axes that lie next to each other.
+        """
+        axes = self.axes(names)
+        if isinstance(axes, Rejection):
+            return axes
+        if self.replay is not None or (self.variability is not None and self.variability.late):
+            message = f"{self.name} says of single ranks what they do, and a group stands for all groups of its axis"
+            return Rejection(Code.MGS440, message, "leave late and replay out, or describe the group as a system")
+        size = prod(axis.size for axis in axes)
+        fabric = part_of(self.fabric, self.num_ranks, axes[0].stride, size)
+        if isinstance(fabric, Rejection):
+            return fabric
+        name = ".".join((self.name, *names))
+        return System(name, size, self.gpu, fabric, self.variability, of=self.num_ranks)
 
 
 @dataclass(frozen=True, slots=True)

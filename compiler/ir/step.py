@@ -56,19 +56,48 @@ class Optimizer:
         return self.master.bytes_of(1) + 2 * self.moments.bytes_of(1)
 
     def moved_bytes(self, weight_bytes: int) -> int:
-        """Bytes of memory that an update of a weight reads and writes: all of them, and the gradient, which is read."""
+        """Bytes of memory that the update of a weight reads and writes; its gradient is read alone."""
         return self.gradients.bytes_of(1) + 2 * self.state_bytes + weight_bytes
+
+
+KEEP_ALL, KEEP_LEAST, KEEP_WRITTEN = "all", "least", ""
+"""What is kept of the forward pass of a layer: all that the backward pass takes; its input alone, and the whole layer is
+computed again, as checkpoints of frameworks do; or what the text of the backward pass says."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPart:
+    """A workload that layers compute, on a group of the system, forward and backward.
+
+    Attributes
+    ----------
+    backward
+        By what it finds, as the language writes it: ``all`` or ``qkv, a``; empty where the text has it whole.
+    copies
+        The ranks that hold the same weights, as a system; None where there is one alone.
+    """
+
+    forward: Scenario
+    backward: tuple[tuple[str, Scenario], ...]
+    copies: System | None = None
+
+    def back(self, keep: str) -> Scenario:
+        """The backward pass where ``keep`` is kept; of a layer that is computed again it finds all.
+
+        Raises
+        ------
+        KeyError
+            If it was not derived so.
+        """
+        passes = dict(self.backward)
+        return passes[KEEP_WRITTEN if KEEP_WRITTEN in passes else KEEP_ALL if keep == KEEP_LEAST else keep]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Layers that are alike: ``count`` of them, what is computed ``forward`` and ``backward`` one after the other.
+    """``count`` layers that are alike: ``parts`` one after the other forward, and in reverse backward."""
 
-    ``forward`` and ``backward`` are workloads on groups of the system.
-    """
-
-    forward: tuple[Scenario, ...]
-    backward: tuple[Scenario, ...]
+    parts: tuple[LayerPart, ...]
     count: int
 
 
@@ -82,15 +111,17 @@ class Step:
         Its layers from the first to the last.
     sequences, length
         Those of the whole batch, and tokens of each.
+    microbatches
+        In so many parts one pipeline computes its sequences.
     vocabulary
-        Columns of the last product, 0 without it; each stage has those of all its ranks that share a layer.
+        Columns of the last product, 0 without it.
     """
 
-    name: str
     about: str
     blocks: tuple[Block, ...]
     sequences: int
     length: int
+    microbatches: int
     vocabulary: int = 0
     optimizer: Optimizer = field(default_factory=Optimizer)
 
@@ -112,14 +143,16 @@ class StepSchedule:
     Attributes
     ----------
     stages
-        Layers of each stage, none where they are even.
+        Layers of each stage, none where they are as even as can be.
     zero
         What the ranks that hold the same weights share of their states (ZeRO): 0 nothing, 1 the optimizer, 2 gradients
         too, 3 weights too.
     overlapped
-        Traffic that runs beside the passes; the other comes when they have ended.
+        Traffic among these ranks that runs beside the passes; the other comes when they have ended.
+    keep
+        What the backward pass finds, where it is derived.
     parts
-        The schedule of each workload by name: those of the file, others are by the library.
+        The schedule of each workload by name; the others are by the library.
     """
 
     name: str
@@ -127,6 +160,7 @@ class StepSchedule:
     stages: tuple[int, ...] = ()
     zero: int = 1
     overlapped: tuple[Overlapped, ...] = ()
+    keep: str = KEEP_ALL
     parts: tuple[tuple[str, str], ...] = ()
 
 
@@ -134,12 +168,13 @@ class StepSchedule:
 class StepExplore:
     """The layouts and schedules to compare; what is empty is as the file has it.
 
-    ``settings`` are values of parameters, each by name, as texts.
+    ``settings`` are the values of parameters by name, as texts.
     """
 
     settings: tuple[tuple[str, tuple[str, ...]], ...] = ()
     pipelines: tuple[Pipeline, ...] = ()
     zero: tuple[int, ...] = ()
+    keep: tuple[str, ...] = ()
     memory_bytes: int | None = None
 
     @property
@@ -150,10 +185,24 @@ class StepExplore:
 
 @dataclass(frozen=True, slots=True)
 class StepScenario:
-    """A question about a step: on which system, with the schedules of its file and the space to compare."""
+    """A question about a step.
+
+    Attributes
+    ----------
+    system
+        The whole one.
+    stages
+        The ranks of one pipeline, one of each stage, as a system; None without a pipeline.
+    """
 
     name: str
     system: System
     step: Step
+    stages: System | None = None
     schedules: tuple[StepSchedule, ...] = ()
     explore: StepExplore = field(default_factory=StepExplore)
+
+    @property
+    def num_stages(self) -> int:
+        """Stages of the pipeline, 1 without one."""
+        return 1 if self.stages is None else self.stages.num_ranks

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ..codes import Code
 from ..ir import Explore, Rejection, Scenario, Schedule, System, Workload
+from ..ir.step import StepScenario
 from ..planning.knobs.engine import explored_engines
 from ..text import syntax as ast
 from ..text.diagnostics import Report
@@ -17,6 +18,7 @@ from .expect.expectation import ON_ALGORITHM, ON_OVERLAP, Expectation, Verdict
 from .schedules.explore import ExploreReader, requested_in_vain
 from .schedules.implementation import ImplementationReader, shipped_implementations, usual_systems
 from .schedules.schedule import ChoiceReader, ScheduleReader
+from .steps.step import is_step
 from .values.device_numbers import StatedNumber
 from .values.evaluate import ExpressionEvaluator, Place, Reading
 from .values.params import Param, check_params
@@ -32,6 +34,7 @@ class Resolved:
     expectations: tuple[Expectation, ...]
     params: tuple[Param, ...]
     numbers: tuple[StatedNumber, ...] = ()
+    steps: tuple[StepScenario, ...] = ()
 
 
 def resolve(
@@ -60,10 +63,11 @@ class _Resolver:
         params = check_params(self._scope, self._settings, self._evaluator, self._report)
         self._check_unused()
         for entry in self._scope.of_kind(Kind.WORKLOAD):
+            if is_step(entry.declaration):
+                continue
             self._workloads[entry] = None
             with self._report.attempt():
-                system, workload = resolve_workload(entry, self._systems, self._evaluator, self._report)
-                self._workloads[entry] = self._with_exchange(entry, system, workload), workload
+                self._workloads[entry] = self._resolved(entry)
         schedules = self._schedules()
         spaces = self._spaces()
         expectations = self._expectations() if with_questions else ()
@@ -72,7 +76,29 @@ class _Resolver:
             for entry, resolved in self._workloads.items()
             if resolved is not None
         )
-        return Resolved(scenarios, expectations, params, self._devices.stated_numbers())
+        return Resolved(scenarios, expectations, params, self._devices.stated_numbers(), self._steps(scenarios))
+
+    def _resolved(self, entry: Entry) -> tuple[System, Workload]:
+        system, workload = resolve_workload(entry, self._systems, self._evaluator, self._report)
+        return self._with_exchange(entry, system, workload), workload
+
+    def _steps(self, scenarios: tuple[Scenario, ...]) -> tuple[StepScenario, ...]:
+        entries = [each for each in self._scope.of_kind(Kind.WORKLOAD) if is_step(each.declaration)]
+        if not entries:
+            return ()
+        from .steps.read import StepsReader  # few files have one: the others do not wait for its import
+
+        by_name = {each.name: each for each in scenarios}
+        reader = StepsReader(self._scope, by_name, self._systems, self._derived, self._evaluator, self._report)
+        steps: list[StepScenario] = []
+        for entry in entries:
+            with self._report.attempt():
+                steps.append(reader.read(entry))
+        return tuple(steps)
+
+    def _derived(self, entry: Entry) -> Scenario:
+        """A workload that no text has."""
+        return Scenario(entry.name, *self._resolved(entry))
 
     def _with_exchange(self, entry: Entry, system: System, workload: Workload) -> System:
         """The system with the kernels of the framework that sends rows of the workload to experts."""
@@ -120,9 +146,11 @@ class _Resolver:
     def _system(self, path: ast.Path) -> tuple[Entry, System]:
         """Return the workload at ``path`` and its system, which is known even if the workload has errors."""
         entry = self._scope.find(path, Kind.WORKLOAD, self._report)
-        declaration = entry.declaration
-        assert isinstance(declaration, ast.Workload)
-        return entry, self._systems.system(entry.scope.find(declaration.system, Kind.SYSTEM, self._report))
+        return entry, self._systems.of_workload(entry)
+
+    def _is_of_step(self, path: ast.Path) -> bool:
+        entry = self._scope.lookup(path.names)
+        return entry is not None and is_step(entry.declaration)
 
     def _workload(self, entry: Entry) -> Workload:
         resolved = self._workloads[entry]
@@ -136,6 +164,8 @@ class _Resolver:
             declaration = schedule.declaration
             assert isinstance(declaration, ast.Template | ast.Plan)
             with self._report.attempt():
+                if self._is_of_step(declaration.workload):
+                    continue
                 entry, system = self._system(declaration.workload)
                 resolved = self._workloads[entry]
                 workload = resolved[1] if resolved is not None else None
@@ -150,6 +180,8 @@ class _Resolver:
         for question in self._scope.questions:
             if isinstance(question, ast.Explore):
                 with self._report.attempt():
+                    if self._is_of_step(question.workload):
+                        continue
                     entry, system = self._system(question.workload)
                     if entry in spaces:
                         message = f"{entry.name} is explored twice"

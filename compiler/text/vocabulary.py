@@ -237,7 +237,7 @@ SYNONYMS: Mapping[str, str] = {
     "false": "no",
 }
 
-SYSTEM_WORDS = ("gpus", "fabric", "variability", "replay")
+SYSTEM_WORDS = ("gpus", "fabric", "variability", "replay", "mesh")
 VARIABILITY_WORDS = ("skew", "jitter", "straggler", "late")
 BACKWARD_WORDS = ("backward", "keep")
 WORKLOAD_WORDS = ("about", "repeat", "batch", *BACKWARD_WORDS)
@@ -245,6 +245,9 @@ SCHEDULE_WORDS = (
     *("separate", "order", "stream", "start", "priority", "handoff", "batches", "groups", "prefetch", "deferred"),
     "chained",
 )
+STEP_WORDS = ("about", "step", "sequences", "head", "optimizer")
+STEP_SCHEDULE_WORDS = ("pipeline", "stages", "zero", "overlap", "keep")
+STEP_EXPLORE_WORDS = ("pipeline", "zero", "keep", "memory")
 TENSOR_WORDS = ("shard",)
 OBJECTIVES = ("makespan",)
 PLAN_ACTIONS = ("put", "get", "compute", "reduce")

@@ -3,6 +3,7 @@
 from . import edges, one_level, torus, two_levels
 from .base import WIRES, ArgumentKind, Fabric, Topology, TopologyArgument, Wire, network_of
 from .network import Edge, Network, NoRoute
+from .part import part_of
 
 TOPOLOGIES: tuple[Topology, ...] = (
     one_level.FULL_MESH,
@@ -26,4 +27,5 @@ __all__ = [
     "Topology",
     "Wire",
     "network_of",
+    "part_of",
 ]

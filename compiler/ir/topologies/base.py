@@ -71,6 +71,10 @@ def _no_grid(fabric: "Fabric") -> tuple[int, ...]:
     return ()
 
 
+def _no_part(fabric: "Fabric", stride: int, size: int) -> "Fabric | None":
+    return None
+
+
 def _busiest(edge: Edge) -> str:
     return "of the busiest link"
 
@@ -99,6 +103,8 @@ class Topology:
     where: Callable[[Edge], str] = field(default=_busiest, repr=False)
     # Sides of the grid in which ranks lie, the last coordinate counting fastest; none where they lie in no grid.
     grid: Callable[["Fabric"], tuple[int, ...]] = field(default=_no_grid, repr=False)
+    # The fabric of every ``stride``-th of ``size`` ranks where it has a form of its own, else None; see ``part.py``.
+    part: Callable[["Fabric", int, int], "Fabric | None"] = field(default=_no_part, repr=False)
     # Whether any two ranks are joined by a link of their own or by one switch, so that no rank forwards.
     direct: bool = False
     # Whether further arguments are names of links, each with pairs of nodes that it joins.

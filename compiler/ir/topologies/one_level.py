@@ -17,8 +17,19 @@ def _full_mesh_where(edge: Edge) -> str:
     return "from one rank to another"
 
 
+def _same(fabric: Fabric, stride: int, size: int) -> Fabric:
+    """Ranks with links of their own to all others, or to one switch, are joined alike in any group."""
+    return fabric
+
+
 FULL_MESH = Topology(
-    "full_mesh", (LINK,), "full_mesh(xgmi)", connect=_full_mesh_connect, where=_full_mesh_where, direct=True
+    "full_mesh",
+    (LINK,),
+    "full_mesh(xgmi)",
+    connect=_full_mesh_connect,
+    part=_same,
+    where=_full_mesh_where,
+    direct=True,
 )
 
 
@@ -62,6 +73,7 @@ CROSSBAR = Topology(
     (SWITCH, LINK),
     "switch(nvswitch, link=nvlink)",
     connect=_switch_connect,
+    part=_same,
     reject=_switch_reject,
     direct=True,
 )

@@ -4,7 +4,7 @@ Routes go one dimension after the other, the last (fastest) first; at half the s
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from ...codes import Code
@@ -62,6 +62,16 @@ def _grid(fabric: Fabric) -> tuple[int, ...]:
     return layout_of(fabric, Torus).shape
 
 
+def _part(fabric: Fabric, stride: int, size: int) -> Fabric | None:
+    """Whole sides of the grid next to each other: routes in them leave no other side's coordinate."""
+    shape = layout_of(fabric, Torus).shape
+    for first in range(len(shape)):
+        for last in range(first + 1, len(shape) + 1):
+            if prod(shape[last:]) == stride and prod(shape[first:last]) == size:
+                return replace(fabric, layout=Torus(shape[first:last]))
+    return None
+
+
 SHAPE = TopologyArgument(
     "shape",
     ArgumentKind.COUNTS,
@@ -76,6 +86,7 @@ TOPOLOGY = Topology(
     (LINK, SHAPE),
     "torus(xgmi, shape=[4, 4])",
     connect=_connect,
+    part=_part,
     layout=Torus,
     reject=_reject,
     grid=_grid,

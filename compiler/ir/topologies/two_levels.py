@@ -6,7 +6,7 @@ A route between nodes first goes to the GPU of the own node on the rail of the d
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..hardware import Link
 from ..stopping import Rejection
@@ -22,6 +22,7 @@ from .base import (
     reject_ports,
 )
 from .network import Edge, Network, Symmetry, edge_over
+from .one_level import CROSSBAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +79,25 @@ def _fat_tree_node_size(fabric: Fabric) -> int:
     return layout_of(fabric, FatTree).leaf
 
 
+def _behind_one(fabric: Fabric) -> Fabric:
+    """The fabric of ranks that one switch joins."""
+    return Fabric(CROSSBAR, fabric.link, fabric.switch)
+
+
+def _fat_tree_part(fabric: Fabric, stride: int, size: int) -> Fabric | None:
+    """Ranks of one leaf, or whole leaves, each of which has its links to the spines by itself."""
+    leaf = layout_of(fabric, FatTree).leaf
+    if leaf % (stride * size) == 0:
+        return _behind_one(fabric)
+    return fabric if stride == 1 and size % leaf == 0 else None
+
+
 FAT_TREE = Topology(
     "fat_tree",
     (SWITCH, LINK, TopologyArgument("leaf", ArgumentKind.COUNT), TopologyArgument("spines", ArgumentKind.COUNT)),
     "fat_tree(nvswitch, link=nvlink, leaf=8, spines=4)",
     connect=_fat_tree_connect,
+    part=_fat_tree_part,
     layout=FatTree,
     reject=_fat_tree_reject,
     node_size=_fat_tree_node_size,
@@ -142,11 +157,23 @@ def _rails_node_size(fabric: Fabric) -> int:
     return layout_of(fabric, Rails).node
 
 
+def _rails_part(fabric: Fabric, stride: int, size: int) -> Fabric | None:
+    """Ranks of one node, or some of each node: every rank has its own links to its switch and its rail."""
+    node = layout_of(fabric, Rails).node
+    if node % (stride * size) == 0:
+        return _behind_one(fabric)
+    inside = node // stride if node % stride == 0 else 1 if stride % node == 0 else 0
+    if not inside or size % inside:
+        return None
+    return replace(fabric, layout=Rails(inside, layout_of(fabric, Rails).nic))
+
+
 RAILS = Topology(
     "rails",
     (SWITCH, LINK, TopologyArgument("node", ArgumentKind.COUNT), TopologyArgument("nic", ArgumentKind.LINK)),
     "rails(nvswitch, link=nvlink, node=8, nic=ib)",
     connect=_rails_connect,
+    part=_rails_part,
     layout=Rails,
     reject=_rails_reject,
     more_links=_rails_more_links,

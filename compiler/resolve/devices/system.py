@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 from ...codes import Code
 from ...ir import (
     ArgumentKind,
+    Axis,
     Fabric,
     Gpu,
     Link,
+    Rejection,
     Replay,
     Switch,
     System,
@@ -26,7 +29,7 @@ from ...text.units import NUMBER
 from ...text.vocabulary import MAX_RANKS, SYSTEM_WORDS, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import Words, known_head, single, truth
+from ..values.sentences import Words, head_word, known_head, single, truth
 from .device import DeviceResolver
 from .variability import VariabilityReader, read_replay
 
@@ -179,6 +182,7 @@ class FabricResolver:
         return self._devices.link(self._scope.find(name, Kind.LINK, self._report))
 
 
+_SIZE = Property("the size of an axis", NUMBER, Fraction(1), Fraction(MAX_RANKS), whole=True)
 _COUNT = Property("the number of gpus", NUMBER, Fraction(1), Fraction(MAX_RANKS), whole=True)
 
 
@@ -213,7 +217,83 @@ class SystemResolver:
             self._check_complete(declaration, statements)
         if gpus is None or fabric is None or self._report.num_failures > failures_before:
             raise self._report.stop()
-        return System(declaration.name, *gpus, fabric, variability, replay)
+        mesh = self._mesh(declaration, gpus[0], entry.scope)
+        return System(declaration.name, *gpus, fabric, variability, replay, mesh)
+
+    def of_workload(self, entry: Entry) -> System:
+        """Return the system that a workload runs on: a whole one, or a group along axes of its mesh, ``pod.tp``."""
+        declaration = entry.declaration
+        assert isinstance(declaration, ast.Workload)
+        whole, axes = self.whole_of(entry)
+        system = self.system(whole)
+        if not axes:
+            return system
+        group = system.group(axes)
+        if isinstance(group, Rejection):
+            hint = did_you_mean(axes[-1], [axis.name for axis in system.mesh]) or group.hint
+            raise self._report.fail(group.code, group.message, declaration.system.span, hint)
+        return group
+
+    def whole_of(self, entry: Entry) -> tuple[Entry, tuple[str, ...]]:
+        """Return the system that a workload names, and the axes behind it."""
+        declaration = entry.declaration
+        assert isinstance(declaration, ast.Workload)
+        names = declaration.system.names
+        for count in range(len(names) - 1, 0, -1):
+            found = entry.scope.lookup(names[:count])
+            if found is not None and found.kind is Kind.SYSTEM and entry.scope.lookup(names) is None:
+                return found, names[count:]
+        return entry.scope.find(declaration.system, Kind.SYSTEM, self._report), ()
+
+    def _mesh(self, declaration: ast.System, num_ranks: int, scope: Scope) -> tuple[Axis, ...]:
+        """Read ``mesh tp 8, dp 4, pp 4`` and ``mesh ep 64, edp 2 over tp, dp``."""
+        said = [
+            each for each in declaration.block.statements if isinstance(each, ast.Say) and head_word(each) == "mesh"
+        ]
+        mesh: list[Axis] = []
+        for statement in said:
+            mesh += self._axes(statement, tuple(mesh), num_ranks, scope)
+        return tuple(mesh)
+
+    def _axes(self, statement: ast.Say, known: tuple[Axis, ...], num_ranks: int, scope: Scope) -> list[Axis]:
+        words = Words(statement.phrase, self._report)
+        words.take("mesh")
+        sizes: list[tuple[str, int]] = []
+        reader, over, going = FigureReader(self._report, self._evaluator), tuple[Axis, ...](), True
+        while going:
+            name = words.take_name("an axis")
+            if name.text in {each for each, _ in sizes} | {axis.name for axis in known}:
+                raise self._report.fail(Code.MGS206, f"axis '{name.text}' is said twice", name.span)
+            size = reader.value(_SIZE, (words.take(f"the size of {name.text}"),), Place(scope))
+            sizes.append((name.text, int(size.amount)))
+            if words.take_word("over"):
+                over = tuple(self._axis(each, known) for each in words.take_list("an axis"))
+                break
+            going = words.skip_comma()
+        words.end(("over",))
+        if known and not over:
+            hint = "mesh ep 64, edp 2 over tp, dp"
+            raise self._report.fail(Code.MGS440, "a second mesh says over which axes it is", statement.span, hint)
+        stride, wanted, what = 1, num_ranks, f"there are {num_ranks} gpus"
+        if over:
+            stride, wanted = min(axis.stride for axis in over), prod(axis.size for axis in over)
+            what = f"{listing([axis.name for axis in over])} have {wanted} ranks"
+        if prod(size for _, size in sizes) != wanted:
+            product = " x ".join(str(size) for _, size in sizes)
+            message = f"the axes have {product} = {prod(size for _, size in sizes)} ranks, {what}"
+            raise self._report.fail(Code.MGS440, message, statement.span, "the sizes multiply to the number of ranks")
+        axes = list[Axis]()
+        for axis_name, axis_size in sizes:
+            axes.append(Axis(axis_name, axis_size, stride))
+            stride *= axis_size
+        return axes
+
+    def _axis(self, value: ast.Expression, known: tuple[Axis, ...]) -> Axis:
+        names = {axis.name: axis for axis in known}
+        if isinstance(value, ast.Name) and value.text in names:
+            return names[value.text]
+        hint = did_you_mean(value.span.text[:40], names) or f"axes are: {listing(names) or 'none yet'}"
+        raise self._report.fail(Code.MGS203, f"unknown axis '{value.span.text[:40]}'", value.span, hint)
 
     def _rest(
         self, statements: Mapping[str, ast.Say], num_ranks: int | None, scope: Scope
@@ -239,7 +319,7 @@ class SystemResolver:
             with self._report.attempt():
                 word = known_head(statement, SYSTEM_WORDS, f"system {declaration.name}", self._report)
                 assert isinstance(statement, ast.Say)
-                if word in statements:
+                if word in statements and word != "mesh":
                     raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
                 statements[word] = statement
         return statements

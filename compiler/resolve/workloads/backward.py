@@ -89,7 +89,7 @@ class BackwardReader:
         if is_backward(declaration):
             what = "itself" if other is entry else f"'{name.text}', which is one"
             raise self._report.fail(Code.MGS520, f"a backward pass of {what}", span, "name a forward pass")
-        system = self._systems.system(other.scope.find(declaration.system, Kind.SYSTEM, self._report))
+        system = self._systems.of_workload(other)
         report = self._report.beside()
         reader = WorkloadReader(other, system, self._evaluator, report)
         with report.trial():

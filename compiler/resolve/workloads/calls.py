@@ -435,10 +435,15 @@ class ArgumentReader:
 
 
 class TensorReader:
-    """Reads the tensors of a workload on ``num_ranks`` ranks; where it ``routes``, rows are filled up."""
+    """Reads the tensors of a workload on ``num_ranks`` ranks; where it ``routes``, rows are filled up.
 
-    def __init__(self, report: Report, evaluator: ExpressionEvaluator, num_ranks: int, routes: bool) -> None:
-        self._report, self._num_ranks, self._routes = report, num_ranks, routes
+    With ``one_rank`` its group has one, which has all of each tensor.
+    """
+
+    def __init__(
+        self, report: Report, evaluator: ExpressionEvaluator, num_ranks: int, routes: bool, one_rank: bool = False
+    ) -> None:
+        self._report, self._num_ranks, self._routes, self._one_rank = report, num_ranks, routes, one_rank
         self.said: dict[int, int] = {}
         """The rows that the text says, by those that fill up the ranks."""
         self._numbers = FigureReader(report, evaluator)
@@ -469,6 +474,7 @@ class TensorReader:
             self._check_share(num_rows * num_cols, "elements", written.span)
         elif shard is Shard.COLS:
             self._check_share(num_cols, "columns", cols.span)
+        shard = Shard.NONE if self._one_rank else shard
         tensor = Tensor(statement.name, dtype, num_rows, num_cols, shard)
         rejection = reject_blocks(tensor.name, dtype, num_cols // (self._num_ranks if shard is Shard.COLS else 1))
         if rejection is not None:

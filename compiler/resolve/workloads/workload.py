@@ -38,7 +38,7 @@ def resolve_workload(
     """Return the workload of an entry with its system."""
     declaration = entry.declaration
     assert isinstance(declaration, ast.Workload)
-    system = systems.system(entry.scope.find(declaration.system, Kind.SYSTEM, report))
+    system = systems.of_workload(entry)
     if is_backward(declaration):
         from .backward import BackwardReader  # few files have one: the others do not wait for its import
 
@@ -77,7 +77,9 @@ class WorkloadReader:
     def __init__(self, entry: Entry, system: System, evaluator: ExpressionEvaluator, report: Report) -> None:
         self._entry, self._report, self._system = entry, report, system
         self._place = Place(entry.scope)
-        self._tensors = TensorReader(report, evaluator, system.num_ranks, _routes(entry.declaration))
+        # Sizes of groups are parameters: a group of one rank has no collectives, and is no mistake.
+        self._one_rank = system.of > 0 and system.num_ranks == 1
+        self._tensors = TensorReader(report, evaluator, system.num_ranks, _routes(entry.declaration), self._one_rank)
         self._arguments = ArgumentReader(report, evaluator, self._place)
         self._numbers = FigureReader(report, evaluator)
         self._known: dict[str, Tensor] = {}
@@ -241,7 +243,10 @@ class WorkloadReader:
                 single((value, words.take("a call")), self._report)
                 raise self._report.stop()
             words.end()
+            value = self._without_collectives(value)
             match value:
+                case ast.Name():
+                    self._views[name] = self._operand(value, name, None)
                 case ast.Call():
                     self._call(value, name, name)
                 case ast.Member():
@@ -250,6 +255,13 @@ class WorkloadReader:
                     raise self._report.fail(Code.MGS116, "an operation is expected here", value.span, "y = gemm(x, w)")
         finally:
             self._spans[name] = statement.span
+
+    def _without_collectives(self, value: ast.Expression) -> ast.Expression:
+        """What a group of one rank has of a collective: what it is of."""
+        known = {each.name for each in operations.OPERATIONS if isinstance(each, CollectiveOperation)}
+        while self._one_rank and isinstance(value, ast.Call) and value.function.span.text in known:
+            value = single(value.arguments[0].values, self._report, in_call=True) if value.arguments else value
+        return value
 
     def _tensor(self, name: ast.Name) -> Tensor:
         if name.text in self._views:
@@ -266,6 +278,7 @@ class WorkloadReader:
         self, expression: ast.Expression, definition: str, around: tuple[Operation, str] | None
     ) -> CallOperand:
         """An operand of a call ``around``, an operation with the name of its result, or of no call."""
+        expression = self._without_collectives(expression)
         match expression:
             case ast.Name(text=text) if text in self._views:
                 return self._views[text]

@@ -1,0 +1,120 @@
+"""A layout in the words of frameworks: what to switch on.
+
+Megatron-LM ``arguments.py``; torchtitan ``job_config.py``; DeepSpeed ``config-json``; MaxText ``base.yml``.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from ...compiler.ir.step import KEEP_LEAST, Overlapped, PipelineKind
+from .outcome import StepOutcome
+from .times import handed_on
+
+FRAMEWORKS = ("Megatron-LM", "torchtitan", "DeepSpeed", "MaxText")
+
+_MEGATRON = {
+    "tp": "--tensor-model-parallel-size",
+    "pp": "--pipeline-model-parallel-size",
+    "cp": "--context-parallel-size",
+    "ep": "--expert-model-parallel-size",
+}
+_TITAN = {"tp": "tensor_parallel_degree", "pp": "pipeline_parallel_degree", "cp": "context_parallel_degree"}
+_TITAN |= {"ep": "expert_parallel_degree"}
+_TITAN_SCHEDULES = {
+    PipelineKind.ONE_F_ONE_B: "1F1B",
+    PipelineKind.INTERLEAVED: "Interleaved1F1B",
+    PipelineKind.ZERO_BUBBLE: "ZBVZeroBubble",
+    PipelineKind.DUAL: "DualPipeV",
+}
+_MAXTEXT = {"tp": "ici_tensor_parallelism", "pp": "dcn_pipeline_parallelism", "cp": "context_parallel_size"}
+_MAXTEXT |= {"ep": "ici_expert_parallelism"}
+
+
+def flags_of(outcome: StepOutcome) -> tuple[tuple[str, str], ...]:
+    """Return each framework that has the schedule, with its settings in one line."""
+    writers = zip(FRAMEWORKS, (_megatron, _titan, _deepspeed, _maxtext), strict=True)
+    found = ((name, " ".join(write(outcome))) for name, write in writers)
+    return tuple((name, text) for name, text in found if text)
+
+
+def microbatch_of(outcome: StepOutcome) -> Fraction:
+    """Return how many sequences a rank of the data parallel axes takes at once."""
+    forward = outcome.scenario.step.blocks[0].parts[0].forward
+    tokens = handed_on(forward).rows
+    axes = {axis.name: axis.size for axis in outcome.scenario.system.mesh}
+    own = forward.num_ranks if _shards_batch(outcome) else 1
+    return Fraction(tokens * axes.get("cp", 1), outcome.scenario.step.length * own)
+
+
+def _shards_batch(outcome: StepOutcome) -> bool:
+    """Whether ranks of a layer's group have sequences of their own, and weights in parts that are gathered (FSDP)."""
+    from .times import weights_of
+
+    forward = outcome.scenario.step.blocks[0].parts[0].forward
+    return all(each.shard.value in ("flat", "replicated") for each in weights_of(forward))
+
+
+def _sizes(outcome: StepOutcome) -> dict[str, int]:
+    return {axis.name: axis.size for axis in outcome.scenario.system.mesh}
+
+
+def _megatron(outcome: StepOutcome) -> Iterator[str]:
+    schedule, sizes = outcome.schedule, _sizes(outcome)
+    if schedule.pipeline.kind in (PipelineKind.ZERO_BUBBLE, PipelineKind.DUAL) and outcome.scenario.num_stages > 1:
+        return
+    for axis, flag in _MEGATRON.items():
+        if sizes.get(axis, 1) > 1:
+            yield f"{flag} {sizes[axis]}"
+    if sizes.get("tp", 1) > 1:
+        yield "--sequence-parallel"
+    if schedule.pipeline.chunks > 1:
+        yield f"--num-layers-per-virtual-pipeline-stage {max(outcome.run.chunks)}"
+    yield f"--micro-batch-size {_plain(microbatch_of(outcome))} --global-batch-size {outcome.scenario.step.sequences}"
+    if schedule.zero == 3 or _shards_batch(outcome):
+        yield "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params"
+    elif schedule.zero:
+        yield "--use-distributed-optimizer"
+    for each, flag in ((Overlapped.GRADIENTS, "grad-reduce"), (Overlapped.WEIGHTS, "param-gather")):
+        if each in schedule.overlapped and (schedule.zero or each is Overlapped.GRADIENTS):
+            yield f"--overlap-{flag}"
+    if schedule.keep == KEEP_LEAST:
+        yield "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+
+
+def _titan(outcome: StepOutcome) -> Iterator[str]:
+    schedule, sizes = outcome.schedule, _sizes(outcome)
+    if schedule.zero != 3 and not _shards_batch(outcome):
+        return
+    for axis, key in _TITAN.items():
+        if sizes.get(axis, 1) > 1:
+            yield f"--parallelism.{key}={sizes[axis]}"
+    if outcome.scenario.num_stages > 1:
+        yield f"--parallelism.pipeline_parallel_schedule={_TITAN_SCHEDULES[schedule.pipeline.kind]}"
+    yield f"--training.local_batch_size={_plain(microbatch_of(outcome) * outcome.scenario.step.microbatches)}"
+    yield f"--activation_checkpoint.mode={'full' if schedule.keep == KEEP_LEAST else 'none'}"
+
+
+def _deepspeed(outcome: StepOutcome) -> Iterator[str]:
+    if outcome.scenario.num_stages > 1 or not (outcome.schedule.zero == 3 or _shards_batch(outcome)):
+        return
+    batch = f'"train_micro_batch_size_per_gpu": {_plain(microbatch_of(outcome))}'
+    yield f'{{"zero_optimization": {{"stage": 3, "overlap_comm": true}}, {batch}}}'
+
+
+def _maxtext(outcome: StepOutcome) -> Iterator[str]:
+    if not (outcome.schedule.zero == 3 or _shards_batch(outcome)):
+        return
+    sizes = _sizes(outcome)
+    for axis, key in _MAXTEXT.items():
+        if sizes.get(axis, 1) > 1:
+            yield f"{key}={sizes[axis]}"
+    data = outcome.scenario.system.num_ranks
+    for axis in _MAXTEXT:
+        data //= sizes.get(axis, 1)
+    yield f"ici_fsdp_parallelism={data}"
+    yield f"per_device_batch_size={_plain(microbatch_of(outcome) * outcome.scenario.step.microbatches)}"
+    yield f"remat_policy={'full' if outcome.schedule.keep == KEEP_LEAST else 'minimal'}"
+
+
+def _plain(number: Fraction) -> str:
+    return str(number.numerator) if number.denominator == 1 else f"{float(number):g}"

@@ -1,0 +1,126 @@
+"""One schedule of a step: its run, its memory, and what a user compares."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...compiler.ir import TICKS_PER_SECOND, JsonObject, Rejection, Settings
+from ...compiler.ir.step import StepScenario, StepSchedule
+from ...compiler.planning.build import ScheduleError
+from ...simcore.steps.orders import rejected
+from ...simcore.steps.step import StepRun, layers_of_chunks, run_step
+from .memory import StageMemory, memory_of, updated_of
+from .times import LayerTimes, ticks_of
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """A step under one schedule, with the parameters of its file set so.
+
+    Attributes
+    ----------
+    scenario, schedule, settings
+        What was asked.
+    run
+        Its simulation.
+    memory
+        Of one rank of each stage.
+    """
+
+    scenario: StepScenario
+    schedule: StepSchedule
+    settings: Settings
+    run: StepRun
+    memory: tuple[StageMemory, ...]
+
+    @property
+    def seconds(self) -> float:
+        """The time of the step."""
+        return self.run.makespan_ticks / TICKS_PER_SECOND
+
+    @property
+    def tokens_per_gpu_s(self) -> float:
+        """Tokens of the batch for each GPU and second."""
+        return self.scenario.step.tokens / self.seconds / self.scenario.system.num_ranks
+
+    @cached_property
+    def memory_bytes(self) -> int:
+        """Memory of the stage that needs most."""
+        return max(stage.total for stage in self.memory)
+
+    @property
+    def fits(self) -> bool:
+        """Whether every stage fits into a GPU, and into what the file allows."""
+        return self.memory_bytes <= memory_limit(self.scenario)
+
+    @property
+    def layout(self) -> str:
+        """The sizes of the axes of the system: ``tp4 dp8 pp4``."""
+        axes = self.scenario.system.mesh
+        return " ".join(f"{axis.name}{axis.size}" for axis in axes) or f"{self.scenario.system.num_ranks} GPUs"
+
+    @property
+    def words(self) -> str:
+        """How it is carried out beside its layout, in the words of the language."""
+        schedule, derived = self.schedule, any(len(p.backward) > 1 for b in self.scenario.step.blocks for p in b.parts)
+        pipeline = schedule.pipeline.expression if self.scenario.num_stages > 1 else ""
+        shares = any(part.copies is not None for block in self.scenario.step.blocks for part in block.parts)
+        parts = (pipeline, f"zero {schedule.zero}" if shares else "", f"keep {schedule.keep}" if derived else "")
+        return " ".join(filter(None, parts))
+
+    def document(self) -> JsonObject:
+        """Return the figures as JSON: seconds, bytes, shares."""
+        return {
+            "schedule": self.schedule.name,
+            "settings": dict(self.settings),
+            "mesh": {axis.name: axis.size for axis in self.scenario.system.mesh},
+            "pipeline": self.schedule.pipeline.expression,
+            "zero": self.schedule.zero,
+            "keep": self.schedule.keep,
+            "overlap": [each.value for each in self.schedule.overlapped],
+            "microbatches": self.scenario.step.microbatches,
+            "stages": list(self.run.chunks),
+            "step_s": self.seconds,
+            "tokens_per_gpu_s": self.tokens_per_gpu_s,
+            "bubble": self.run.bubble,
+            "exposed": self.run.exposed,
+            "optimizer_s": self.run.optimizer_ticks / TICKS_PER_SECOND,
+            "memory_bytes": [stage.total for stage in self.memory],
+            "fits": self.fits,
+        }
+
+
+def memory_limit(scenario: StepScenario) -> int:
+    """Return the bytes that a rank may use: what the file allows, and no more than the GPU has."""
+    capacity = scenario.system.gpu.hbm.capacity_bytes
+    return min(capacity, scenario.explore.memory_bytes or capacity)
+
+
+def chunks_of(scenario: StepScenario, schedule: StepSchedule) -> tuple[int, ...]:
+    """Return the layers of each chunk.
+
+    Raises
+    ------
+    ScheduleError
+        If the pipeline cannot take the layers or the microbatches.
+    """
+    rejection = rejected(schedule.pipeline, scenario.num_stages, scenario.step.microbatches)
+    found = rejection or layers_of_chunks(scenario.step.num_layers, scenario.num_stages, schedule)
+    if isinstance(found, Rejection):
+        raise ScheduleError(found)
+    return found
+
+
+def outcome_of(
+    scenario: StepScenario, schedule: StepSchedule, times: LayerTimes, settings: Settings = ()
+) -> StepOutcome:
+    """Simulate a step under a schedule.
+
+    Raises
+    ------
+    ScheduleError
+        If the pipeline cannot take the layers or the microbatches, or a layer cannot be simulated so.
+    """
+    counts = chunks_of(scenario, schedule)
+    ticks = ticks_of(scenario, schedule, times, updated_of(scenario, schedule, counts))
+    run = run_step(ticks, schedule, scenario.num_stages, scenario.step.microbatches)
+    return StepOutcome(scenario, schedule, settings, run, memory_of(scenario, schedule, counts))

@@ -1,0 +1,178 @@
+"""The layouts of a step compared: those that can be, that fit into memory, and the fastest of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from ...compiler.ir import Cancelled, Progress, Settings, ShouldStop
+from ...compiler.ir.step import KEEP_WRITTEN, Overlapped, Pipeline, PipelineKind, StepScenario, StepSchedule
+from ...compiler.ir.stopping import never
+from ...compiler.planning.build import ScheduleError
+from ...compiler.text.diagnostics import CompileError
+from .memory import memory_of
+from .outcome import StepOutcome, chunks_of, memory_limit, outcome_of
+from .times import LayerTimes
+
+Compile = Callable[[Settings], StepScenario]
+"""Compiles the step again with parameters set; raises CompileError where they do not fit."""
+
+TIE = 0.02
+"""Difference of two steps below which they are a tie: what profiles of GEMMs resolve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What became of the layouts and schedules of a space.
+
+    Attributes
+    ----------
+    outcomes
+        Those that fit and were simulated, the fastest first.
+    declared
+        The schedules of the file as it stands, in their order.
+    num_layouts
+        How many there are; ``impossible`` do not divide, ``too_large`` do not fit into memory.
+    nearest
+        The one of those too large that needs least memory, with its bytes.
+    interrupted
+        Whether some were left out, because the caller was asked to stop.
+    """
+
+    outcomes: tuple[StepOutcome, ...]
+    declared: tuple[StepOutcome, ...]
+    num_layouts: int
+    impossible: int
+    too_large: int
+    nearest: tuple[Settings, StepSchedule, int] | None = None
+    interrupted: bool = False
+    layers_simulated: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A layout and a schedule that fit into memory."""
+
+    scenario: StepScenario
+    schedule: StepSchedule
+    settings: Settings
+
+
+def schedules_of(scenario: StepScenario) -> Iterator[StepSchedule]:
+    """Yield the schedules of the space of a step that say something else, each once.
+
+    What is not explored is as the first schedule of the file has it, or by what frameworks run: states of the optimizer
+    shared, and traffic of gradients and weights beside the passes.
+    """
+    explore = scenario.explore
+    usual = StepSchedule("usual", overlapped=tuple(Overlapped))
+    first = next(iter(scenario.schedules), usual)
+    written = all(KEEP_WRITTEN in dict(part.backward) for block in scenario.step.blocks for part in block.parts)
+    pipelines = explore.pipelines or (first.pipeline,)
+    if scenario.num_stages == 1:
+        pipelines = (Pipeline(),)
+    copies = any(part.copies is not None for block in scenario.step.blocks for part in block.parts)
+    zeros = (explore.zero or (first.zero,)) if copies else (0,)
+    keeps = (first.keep,) if written else explore.keep or (first.keep,)
+    for pipeline, zero, keep in product(pipelines, zeros, keeps):
+        stages = first.stages if pipeline == first.pipeline and len(first.stages) == scenario.num_stages else ()
+        found = replace(first, pipeline=pipeline, zero=zero, keep=keep, stages=stages)
+        if zero == 3 and scenario.num_stages > 1:
+            continue  # weights of all layers would be gathered for each microbatch
+        yield replace(found, name=f"{pipeline.expression} zero {zero} keep {keep}" if found != first else first.name)
+
+
+def search(
+    scenario: StepScenario,
+    compile_with: Compile,
+    times: LayerTimes,
+    progress: Progress | None = None,
+    should_stop: ShouldStop | None = None,
+) -> Searched:
+    """Compare all layouts that the file explores, each with all schedules of the space.
+
+    Parameters
+    ----------
+    scenario
+        The step as the file stands.
+    compile_with
+        Compiles it with other parameters.
+    times
+        Of layers; layouts that have the same layers share them.
+    """
+    stop, report = should_stop or never, progress or (lambda stage, done, total: None)
+    declared = []
+    for schedule in scenario.schedules:
+        if stop():
+            break
+        declared.append(outcome_of(scenario, schedule, times))
+    count, impossible, too_large = 0, 0, 0
+    nearest: tuple[Settings, StepSchedule, int] | None = None
+    fitting: list[_Candidate] = []
+    for settings in _settings(scenario):
+        try:
+            compiled = compile_with(settings) if settings else scenario
+        except CompileError:
+            impossible, count = impossible + 1, count + 1
+            continue
+        for schedule in schedules_of(compiled):
+            count += 1
+            try:
+                needed = max(stage.total for stage in memory_of(compiled, schedule, chunks_of(compiled, schedule)))
+            except ScheduleError:
+                impossible += 1
+                continue
+            if needed > memory_limit(compiled):
+                too_large += 1
+                if nearest is None or needed < nearest[2]:
+                    nearest = settings, schedule, needed
+                continue
+            fitting.append(_Candidate(compiled, schedule, settings))
+    outcomes, interrupted = _simulated(fitting, times, report, stop)
+    outcomes.sort(key=_order)
+    return Searched(
+        tuple(outcomes), tuple(declared), count, impossible, too_large, nearest, interrupted, times.num_simulated
+    )
+
+
+def _simulated(
+    fitting: Sequence[_Candidate], times: LayerTimes, report: Progress, stop: ShouldStop
+) -> tuple[list[StepOutcome], bool]:
+    outcomes: list[StepOutcome] = []
+    for number, each in enumerate(fitting):
+        report("layouts", number, len(fitting))
+        if stop():
+            return outcomes, True
+        try:
+            outcomes.append(outcome_of(each.scenario, each.schedule, times, each.settings))
+        except Cancelled:
+            return outcomes, True
+        except ScheduleError:
+            continue
+    report("layouts", len(fitting), len(fitting))
+    return outcomes, False
+
+
+def _settings(scenario: StepScenario) -> Iterator[Settings]:
+    explore = scenario.explore
+    names = [name for name, _ in explore.settings]
+    for values in product(*(each for _, each in explore.settings)):
+        yield tuple(zip(names, values, strict=True))
+
+
+SIMPLE = (PipelineKind.ONE_F_ONE_B, PipelineKind.INTERLEAVED, PipelineKind.ZERO_BUBBLE, PipelineKind.DUAL)
+"""Pipelines from what every framework has to what one has."""
+
+
+def _order(outcome: StepOutcome) -> tuple[int, int, int]:
+    kind = SIMPLE.index(outcome.schedule.pipeline.kind)
+    return outcome.run.makespan_ticks, kind, outcome.memory_bytes
+
+
+def recommended(searched: Searched) -> StepOutcome | None:
+    """Return the layout to use: of those that tie with the fastest one that every framework has, if there is one."""
+    if not searched.outcomes:
+        return None
+    best = searched.outcomes[0].run.makespan_ticks
+    ties = [each for each in searched.outcomes if each.run.makespan_ticks <= best * (1 + TIE)]
+    simplest = min(SIMPLE.index(each.schedule.pipeline.kind) >= 2 for each in ties)
+    return next(each for each in ties if (SIMPLE.index(each.schedule.pipeline.kind) >= 2) == simplest)

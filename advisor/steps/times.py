@@ -1,0 +1,243 @@
+"""Times of what a step is made of: layers as they are simulated, traffic, the ends of the model, the optimizer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import partial
+
+from ...compiler.ir import (
+    TICKS_PER_SECOND,
+    DType,
+    GemmShape,
+    Gpu,
+    OpCase,
+    OpShape,
+    Pattern,
+    Scenario,
+    Schedule,
+    Shard,
+    ShouldStop,
+    System,
+    Tensor,
+    Workload,
+)
+from ...compiler.ir.step import KEEP_LEAST, LayerPart, Step, StepScenario, StepSchedule
+from ...compiler.ir.stopping import never
+from ...compiler.planning.plan import in_layer, own_name
+from ...compiler.resolve.schedules.from_text import SERIAL
+from ...simcore.kernels.gemm import gemm_work
+from ...simcore.memo.memo import ADVISOR, memo_of, memoized
+from ...simcore.steps.step import LayerTicks, StepTicks
+from ..answer.switches import weights_gathered
+from ..bounds.lower_bound import quick_bound_ticks
+from ..layers.joint import JointRuns
+from ..layers.orders import by_library
+
+LOSS_BYTES = 10
+"""Bytes of memory for each element of the logits in the loss, forward and backward each: written in 16 bits by the
+product, read and written as 32-bit numbers by the softmax, and read once more."""
+
+CLEARED_BYTES = 8
+"""Bytes of memory for each gradient beside the update: it is cleared, and read for the norm of all (4 bytes each)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassTicks:
+    """Ticks of one layer of a workload, and what of them makes gradients of weights, which nothing else waits for."""
+
+    ticks: int
+    weights: int
+
+
+@dataclass(slots=True)
+class LayerTimes:
+    """Times of layers, each workload under each schedule simulated once, however many layouts ask for it."""
+
+    should_stop: ShouldStop = never
+    _known: dict[tuple[System, Workload, Schedule], PassTicks] = field(default_factory=dict)
+
+    @property
+    def num_simulated(self) -> int:
+        """How many layers were simulated, forward and backward each."""
+        return len(self._known)
+
+    def of(self, scenario: Scenario, name: str | None) -> PassTicks:
+        """Return the ticks of a layer under the schedule of that name, by the library without one."""
+        schedule = _schedule(scenario, name)
+        key = scenario.system, scenario.workload, replace(schedule, name="")
+        if key not in self._known:
+            question = memo_of(("layer of a step", *key), ADVISOR)
+            self._known[key] = memoized(question, PassTicks, partial(_simulated, scenario, schedule, self.should_stop))
+        return self._known[key]
+
+
+def _schedule(scenario: Scenario, name: str | None) -> Schedule:
+    """The schedule of that name; else what frameworks run: the library, with weights gathered a layer ahead."""
+    if name is not None:
+        return next(each for each in scenario.schedules if each.name == name)
+    known, _ = by_library(scenario)
+    if known is None:
+        return SERIAL
+    gathers = weights_gathered(scenario)
+    if not gathers or scenario.num_layers < 2:
+        return known.choice
+    pairs = {op.name for op in scenario.workload.ops if op.is_pair}
+    modes = tuple(
+        replace(mode, body=None, separate=mode.body) if mode.op in pairs else mode  # type: ignore[arg-type]
+        for mode in known.choice.modes
+    )
+    return replace(known.choice, modes=modes, prefetch=1)
+
+
+def _simulated(scenario: Scenario, schedule: Schedule, should_stop: ShouldStop) -> PassTicks:
+    runs = JointRuns(scenario.system, scenario.workload, should_stop=should_stop)
+    started = runs.begin(schedule, should_stop)
+    ticks = runs.ticks(schedule)
+    if started is None or ticks is None:
+        raise ValueError(f"{scenario.name} is not simulated under {schedule.name}")
+    layer = min(2, started.result.num_simulated)
+    apart = _of_weights(scenario.workload)
+    weights = sum(
+        op.compute_ticks
+        for op in started.result.ops
+        if op.name == in_layer(own_name(op.name), layer) and own_name(op.name) in apart
+    )
+    per_layer = ticks // scenario.num_layers
+    return PassTicks(per_layer, min(weights, per_layer))
+
+
+def _of_weights(workload: Workload) -> frozenset[str]:
+    """The ops whose results no other op takes, and that are not what the layer before goes on with."""
+    taken = {read.made_by for op in workload.ops for read in op.reads}
+    if workload.repeat is not None:
+        makers = {tensor: op for tensor, op, _ in workload.results}
+        taken |= {makers.get(result, "") for result in workload.repeat.carried.values()}
+    return frozenset(op.name for op in workload.ops if op.name not in taken and op.shape.moved is None)
+
+
+def weights_of(forward: Scenario) -> tuple[Tensor, ...]:
+    """The weights of a layer: tensors that are declared, but for the one that layers hand on."""
+    workload = forward.workload
+    made = {name for name, _, _ in workload.results}
+    first = "" if workload.repeat is None else workload.repeat.as_input
+    return tuple(each for each in workload.tensors if each.name not in made and each.name != first)
+
+
+def elements_of_rank(tensor: Tensor, ranks: int) -> int:
+    """How many elements of a tensor one of the ranks of its group has."""
+    elements = tensor.rows * tensor.cols
+    return elements if tensor.shard is Shard.NONE else -(-elements // ranks)
+
+
+def parameters_of_rank(part: LayerPart) -> int:
+    """Weights of a layer that one rank has."""
+    ranks = part.forward.num_ranks
+    return sum(elements_of_rank(each, ranks) for each in weights_of(part.forward))
+
+
+def traffic_ticks(system: System | None, num_bytes: int, pattern: Pattern) -> int:
+    """The time of a collective of ``num_bytes``, the whole tensor, among the ranks of ``system`` alone; 0 without any.
+
+    Rings reach the bound of bandwidth, and each of their steps takes the latency of a link more (NCCL).
+    """
+    if system is None or system.num_ranks == 1 or num_bytes == 0:
+        return 0
+    ranks = system.num_ranks
+    moved = Tensor("x", DType.FP8, ranks, -(-num_bytes // ranks), Shard.ROWS)
+    case = OpCase("x", system, OpShape("x", "", pattern, (moved,), moved, None, "y"))
+    steps = (ranks - 1) * (2 if pattern is Pattern.ALL_REDUCE else 1)
+    return quick_bound_ticks(case) + steps * max(link.latency_ticks for link in system.fabric.links)
+
+
+def send_ticks(scenario: StepScenario) -> int:
+    """How long a rank takes to send what a stage hands on to the next one."""
+    if scenario.stages is None or scenario.num_stages == 1:
+        return 0
+    forward = scenario.step.blocks[0].parts[0].forward
+    moved = handed_on(forward)
+    num_bytes = moved.dtype.bytes_of(elements_of_rank(moved, forward.num_ranks))
+    pair = replace(scenario.stages, num_ranks=2) if scenario.num_stages > 2 else scenario.stages
+    tensor = Tensor("x", DType.FP8, 1, num_bytes, Shard.NONE)
+    case = OpCase("x", pair, OpShape("x", "", Pattern.SEND_RECV, (tensor,), tensor, None, "y"))
+    return quick_bound_ticks(case) + max(link.latency_ticks for link in pair.fabric.links)
+
+
+def handed_on(forward: Scenario) -> Tensor:
+    """What one layer hands on to the next."""
+    repeat = forward.workload.repeat
+    assert repeat is not None, "layers of a step repeat"
+    return next(each for each in forward.workload.tensors if each.name == repeat.as_input)
+
+
+def head_shape(step: Step) -> GemmShape | None:
+    """The last product on one rank, None without one: by columns where a layer has weights by columns."""
+    if not step.vocabulary:
+        return None
+    forward = step.blocks[-1].parts[-1].forward
+    tokens, ranks = handed_on(forward), forward.num_ranks
+    by_columns = any(each.shard is Shard.COLS for each in weights_of(forward))
+    rows, cols = (1, ranks) if by_columns else (ranks, 1)
+    return GemmShape(-(-tokens.rows // rows), -(-step.vocabulary // cols), tokens.cols, tokens.dtype)
+
+
+def ticks_of(scenario: StepScenario, schedule: StepSchedule, times: LayerTimes, updated: Sequence[int]) -> StepTicks:
+    """Return the ticks of the parts of a step.
+
+    Parameters
+    ----------
+    scenario, schedule
+        The step, and how it is carried out.
+    times
+        Of layers.
+    updated
+        Weights whose states a rank of each stage updates, [stages].
+    """
+    layers: list[LayerTicks] = []
+    named = dict(schedule.parts)
+    for block in scenario.step.blocks:
+        each = [_part_ticks(scenario.step, part, schedule, times, named) for part in block.parts]
+        layers += [_sum(each)] * block.count
+    gpu, optimizer = scenario.system.gpu, scenario.step.optimizer
+    weight = handed_on(scenario.step.blocks[0].parts[0].forward).dtype
+    moved = optimizer.moved_bytes(weight.bytes_of(1))
+    update = tuple(_memory_ticks(gpu, each * (moved + CLEARED_BYTES)) for each in updated)
+    return StepTicks(tuple(layers), _head(scenario), send_ticks(scenario), update)
+
+
+def _part_ticks(
+    step: Step, part: LayerPart, schedule: StepSchedule, times: LayerTimes, named: dict[str, str]
+) -> LayerTicks:
+    forward, back = part.forward, part.back(schedule.keep)
+    ahead, behind = times.of(forward, named.get(forward.name)), times.of(back, named.get(back.name))
+    parameters = parameters_of_rank(part)
+    weight = handed_on(forward).dtype
+    scattered = Pattern.ALL_REDUCE if schedule.zero == 0 else Pattern.REDUCE_SCATTER
+    gradients = traffic_ticks(part.copies, parameters * step.optimizer.gradients.bytes_of(1), scattered)
+    gathered = traffic_ticks(part.copies, weight.bytes_of(parameters), Pattern.ALL_GATHER) if schedule.zero else 0
+    again = ahead.ticks if schedule.keep == KEEP_LEAST else 0
+    return LayerTicks(ahead.ticks, again + behind.ticks - behind.weights, behind.weights, gradients, gathered)
+
+
+def _sum(parts: Sequence[LayerTicks]) -> LayerTicks:
+    fields = ("forward", "inputs", "weights", "gradients", "gathered", "forward_beside", "backward_beside")
+    return LayerTicks(*(sum(getattr(part, name) for part in parts) for name in fields))
+
+
+def _head(scenario: StepScenario) -> LayerTicks:
+    """The last product and the loss; its gradient is two products as large. Embeddings are looked up in no time."""
+    shape, gpu = head_shape(scenario.step), scenario.system.gpu
+    if shape is None:
+        return LayerTicks(0, 0, 0)
+    product = gemm_work(gpu, shape, gpu.sms).alone_ticks
+    loss = _memory_ticks(gpu, shape.m * shape.n * LOSS_BYTES)
+    part = scenario.step.blocks[-1].parts[-1]
+    weights = shape.n * shape.k
+    gradients = traffic_ticks(
+        part.copies, weights * scenario.step.optimizer.gradients.bytes_of(1), Pattern.REDUCE_SCATTER
+    )
+    gathered = traffic_ticks(part.copies, shape.dtype.bytes_of(weights), Pattern.ALL_GATHER)
+    return LayerTicks(product + loss, product + loss, product, gradients, gathered)
+
+
+def _memory_ticks(gpu: Gpu, num_bytes: int) -> int:
+    return int(Fraction(num_bytes * TICKS_PER_SECOND, gpu.hbm.achieved_bytes_per_s))

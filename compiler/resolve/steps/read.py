@@ -1,0 +1,167 @@
+"""Steps of a file: the workloads that they name, backward passes that are derived, and whether all of it fits."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+from ...codes import Code
+from ...ir import Axis, Rejection, Scenario, System
+from ...ir.step import KEEP_ALL, KEEP_LEAST, KEEP_WRITTEN, LayerPart, StepExplore, StepScenario
+from ...text import syntax as ast
+from ...text.diagnostics import Report
+from ...text.names import Entry, Kind, Scope
+from ..devices.system import SystemResolver
+from ..values.evaluate import ExpressionEvaluator, Place
+from .schedule import StepBlockReader
+from .step import NamedPart, StepReader, StepText, assembled, derived_backward, results_of
+
+PIPELINE_AXIS = "pp"
+"""The axis of a mesh along which stages of a pipeline lie."""
+
+
+class StepsReader:
+    """Reads the steps of one file.
+
+    Parameters
+    ----------
+    scenarios
+        The workloads of the file by name; those with errors are missing.
+    systems
+        Resolves systems.
+    derive
+        Resolves a workload that no text has.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        scenarios: Mapping[str, Scenario],
+        systems: SystemResolver,
+        derive: Callable[[Entry], Scenario],
+        evaluator: ExpressionEvaluator,
+        report: Report,
+    ) -> None:
+        self._scope, self._scenarios, self._evaluator, self._report = scope, scenarios, evaluator, report
+        self._systems, self._derive = systems, derive
+
+    def read(self, entry: Entry) -> StepScenario:
+        """Return the step of an entry."""
+        text = StepReader(entry, self._evaluator, self._report).read()
+        system = self._whole(entry)
+        reader = StepBlockReader(
+            self._schedules(text), self._results(text), Place(entry.scope), self._evaluator, self._report
+        )
+        declared = (each.declaration for each in self._scope.of_kind(Kind.SCHEDULE))
+        own = (
+            each
+            for each in declared
+            if isinstance(each, ast.Template | ast.Plan) and each.workload.names == (entry.name,)
+        )
+        schedules = tuple(reader.schedule(each) for each in own)
+        asked = (each for each in self._scope.questions if isinstance(each, ast.Explore))
+        spaces = [reader.explore(each) for each in asked if each.workload.names == (entry.name,)]
+        explore = spaces[0] if spaces else StepExplore()
+        said = (*(each.keep for each in schedules), *explore.keep)
+        keeps = tuple(dict.fromkeys((KEEP_ALL, *(each for each in said if each != KEEP_LEAST))))
+        parts = {part.forward.text: self._part(system, part, keeps) for part in text.parts}
+        stages = self._stages(system)
+        step = assembled(text, system, 1 if stages is None else stages.num_ranks, parts, self._report)
+        return StepScenario(entry.name, system, step, stages, schedules, explore)
+
+    def _workload(self, name: ast.Name) -> tuple[Entry, Scenario]:
+        entry = self._scope.find(name, Kind.WORKLOAD, self._report)
+        if entry.name not in self._scenarios:
+            raise self._report.stop()  # what is wrong with it is reported at its own statements
+        return entry, self._scenarios[entry.name]
+
+    def _schedules(self, text: StepText) -> dict[str, Sequence[str]]:
+        """The names of the schedules of each workload of a step."""
+        names = [each for part in text.parts for each in (part.forward, part.backward) if each is not None]
+        return {name.text: [each.name for each in self._workload(name)[1].schedules] for name in names}
+
+    def _results(self, text: StepText) -> tuple[str, ...]:
+        """What may be kept of the passes forward whose backward passes are derived."""
+        derived = [part.forward for part in text.parts if part.backward is None]
+        return tuple(name for each in derived for name in results_of(_declaration(self._workload(each)[0])))
+
+    def _part(self, system: System, part: NamedPart, keeps: Sequence[str]) -> LayerPart:
+        entry, forward = self._workload(part.forward)
+        copies = self._copies(system, entry)
+        if part.backward is not None:
+            return LayerPart(forward, ((KEEP_WRITTEN, self._workload(part.backward)[1]),), copies)
+        backward = []
+        for keep in keeps:
+            declaration = derived_backward(part, _declaration(entry), _kept(keep, _declaration(entry)))
+            backward.append((keep, self._derive(Entry(declaration.name, Kind.WORKLOAD, declaration, entry.scope))))
+        return LayerPart(forward, tuple(backward), copies)
+
+    def _whole(self, entry: Entry) -> System:
+        """The system of a step, which is no group."""
+        whole, axes = self._systems.whole_of(entry)
+        if axes:
+            span = _declaration(entry).system.span
+            message = f"a step runs on all ranks of {whole.name}, not on a group"
+            raise self._report.fail(Code.MGS570, message, span, f"workload {entry.name} on {whole.name}")
+        return self._systems.system(whole)
+
+    def _copies(self, system: System, entry: Entry) -> System | None:
+        """The ranks that hold the same weights as one rank of a workload: those beside its group on its stage."""
+        whole, names = self._systems.whole_of(entry)
+        span = _declaration(entry).system.span
+        if self._systems.system(whole) != system:
+            raise self._report.fail(Code.MGS570, f"{entry.name} is on {whole.name}, the step on {system.name}", span)
+        if PIPELINE_AXIS in names or (not names and self._stages(system) is not None):
+            message = f"{entry.name} is on {PIPELINE_AXIS} too, along which each rank has other layers"
+            raise self._report.fail(Code.MGS570, message, span, "name the axes that share a layer, such as pod.tp")
+        axes = system.axes(names)
+        assert not isinstance(axes, Rejection), "the workload was resolved on it"
+        if not names:
+            return None
+        beside = self._beside(system, axes)
+        ranks = prod(axis.size for axis in beside)
+        if ranks == 1:
+            return None
+        group = system.group(tuple(axis.name for axis in beside if axis.size > 1))
+        if isinstance(group, Rejection):
+            raise self._report.fail(group.code, group.message, span, group.hint)
+        return group
+
+    @staticmethod
+    def _beside(system: System, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        """Axes of the mesh whose ranks hold the same weights: the others of a stage, each rank in one of them."""
+        first, last = (axes[0].stride, axes[-1].stride * axes[-1].size) if axes else (1, 1)
+        found: list[Axis] = []
+        for axis in system.mesh:
+            is_own = axis.stride >= first and axis.stride * axis.size <= last
+            meets = any(_meet(axis, other) for other in (*axes, *found))
+            if axis.name != PIPELINE_AXIS and not is_own and not meets:
+                found.append(axis)
+        return tuple(found)
+
+    def _stages(self, system: System) -> System | None:
+        """The ranks of a pipeline."""
+        if all(axis.name != PIPELINE_AXIS or axis.size == 1 for axis in system.mesh):
+            return None
+        group = system.group((PIPELINE_AXIS,))
+        if isinstance(group, Rejection):
+            raise self._report.stop()
+        return group
+
+
+def _meet(one: Axis, other: Axis) -> bool:
+    """Whether two axes count some of the same ranks; an axis of one rank counts none."""
+    if 1 in (one.size, other.size):
+        return False
+    return one.stride < other.stride * other.size and other.stride < one.stride * one.size
+
+
+def _declaration(entry: Entry) -> ast.Workload:
+    assert isinstance(entry.declaration, ast.Workload)
+    return entry.declaration
+
+
+def _kept(keep: str, forward: ast.Workload) -> tuple[str, ...]:
+    """The results that are kept, as names; those of this workload, where several have some each."""
+    results = results_of(forward)
+    if keep == KEEP_ALL:
+        return results
+    return tuple(each for each in keep.split(", ") if each in results)

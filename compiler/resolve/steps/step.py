@@ -1,0 +1,223 @@
+"""Workloads that are steps: which layers repeat forward and backward, of how many sequences, with which optimizer."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from ...codes import Code
+from ...ir import DType, Scenario, System
+from ...ir.step import Block, LayerPart, Optimizer, Step
+from ...text import syntax as ast
+from ...text.diagnostics import Report, Span, did_you_mean, listing
+from ...text.names import Entry
+from ...text.units import NUMBER
+from ...text.vocabulary import MAX_EXTENT, STEP_WORDS, Property
+from ..values.device_numbers import FigureReader
+from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.sentences import Words, head_of, known_head, single
+
+STEP, THEN = "step", "then"
+_EXAMPLE = "step layer, back"
+
+
+def is_step(declaration: ast.Declaration) -> bool:
+    """Whether a workload is a step of layers."""
+    if not isinstance(declaration, ast.Workload):
+        return False
+    heads = (head_of(each) for each in declaration.block.statements if isinstance(each, ast.Say))
+    return any(head is not None and head.text == STEP for head in heads)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPart:
+    """A workload forward and its backward pass, empty where that is derived."""
+
+    forward: ast.Name
+    backward: ast.Name | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepText:
+    """What the block of a step says, before the workloads that it names are looked at.
+
+    ``blocks`` have the parts of each block of layers, and the place of its statement.
+    """
+
+    about: str
+    blocks: tuple[tuple[tuple[NamedPart, ...], Span], ...]
+    sequences: int
+    length: int
+    vocabulary: int
+    optimizer: Optimizer
+    span: Span
+
+    @property
+    def parts(self) -> Iterator[NamedPart]:
+        """The parts of all blocks."""
+        return (part for parts, _ in self.blocks for part in parts)
+
+
+class StepReader:
+    """Reads the block of a step."""
+
+    def __init__(self, entry: Entry, evaluator: ExpressionEvaluator, report: Report) -> None:
+        self._entry, self._report = entry, report
+        self._place, self._numbers = Place(entry.scope), FigureReader(report, evaluator)
+
+    def read(self) -> StepText:
+        """Return what it says."""
+        declaration, failures = self._entry.declaration, self._report.num_failures
+        assert isinstance(declaration, ast.Workload)
+        text = StepText("", (), 0, 0, 0, Optimizer(), declaration.system.span)
+        seen = set[str]()
+        for statement in declaration.block.statements:
+            with self._report.attempt():
+                word = known_head(statement, STEP_WORDS, "a step", self._report)
+                assert isinstance(statement, ast.Say)
+                if word in seen and word != STEP:
+                    raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
+                seen.add(word)
+                text = self._statement(word, statement, text)
+        if "sequences" not in seen and self._report.num_failures == failures:
+            message = f"{self._entry.name} does not say its sequences"
+            self._report.error(Code.MGS209, message, declaration.system.span, "sequences 128 x 8192")
+        if self._report.num_failures > failures or self._report.has_errors:
+            raise self._report.stop()
+        return text
+
+    def _statement(self, word: str, statement: ast.Say, text: StepText) -> StepText:
+        words = Words(statement.phrase, self._report)
+        words.take(word)
+        match word:
+            case "about":
+                about = words.take("a text")
+                words.end()
+                if not isinstance(about, ast.Text):
+                    raise self._report.fail(Code.MGS116, "about says a text", about.span, 'about "a step"')
+                return replace(text, about=about.value)
+            case "step":
+                return replace(text, blocks=(*text.blocks, (self._parts(words), statement.span)))
+            case "sequences":
+                count = self._whole("sequences", words.take("how many sequences"))
+                if not words.take_word("x"):
+                    raise self._report.fail(Code.MGS116, "'x' and a length are missing", words.span, "128 x 8192")
+                length = self._whole("length", words.take("tokens of a sequence"))
+                words.end()
+                return replace(text, sequences=count, length=length)
+            case "head":
+                vocabulary = self._whole("head", words.take("the size of the vocabulary"))
+                words.end()
+                return replace(text, vocabulary=vocabulary)
+            case _:
+                return replace(text, optimizer=self._optimizer(words))
+
+    def _parts(self, words: Words) -> tuple[NamedPart, ...]:
+        """Read ``layer``, ``layer, back`` or ``attention, attention_back then experts, experts_back``."""
+        parts: list[NamedPart] = []
+        while True:
+            forward = words.take_name("a workload")
+            backward = words.take_name("its backward pass") if words.skip_comma() else None
+            parts.append(NamedPart(forward, backward))
+            if not words.take_word(THEN):
+                words.end((THEN,))
+                return tuple(parts)
+
+    def _optimizer(self, words: Words) -> Optimizer:
+        call = words.take("an optimizer")
+        words.end()
+        name = call.function if isinstance(call, ast.Call) else call
+        if not isinstance(name, ast.Name) or name.text != "adam":
+            message = f"unknown optimizer '{name.span.text[:40]}'"
+            raise self._report.fail(Code.MGS204, message, name.span, "adam(gradients=fp32, master=fp32)")
+        known, given = ("gradients", "master", "moments"), dict[str, DType]()
+        for argument in call.arguments if isinstance(call, ast.Call) else ():
+            if argument.name not in known:
+                hint = did_you_mean(argument.name or "", known) or f"it has: {listing(known)}"
+                raise self._report.fail(Code.MGS201, "adam says the types of its numbers", argument.span, hint)
+            given[argument.name] = self._type(single(argument.values, self._report, in_call=True))
+        return Optimizer(**given)
+
+    def _type(self, value: ast.Expression) -> DType:
+        known = [dtype.value for dtype in DType]
+        if isinstance(value, ast.Name) and value.text in known:
+            return DType(value.text)
+        hint = did_you_mean(value.span.text[:40], known) or f"types are {listing(known)}"
+        raise self._report.fail(Code.MGS204, f"unknown type '{value.span.text[:40]}'", value.span, hint)
+
+    def _whole(self, what: str, written: ast.Expression) -> int:
+        wanted = Property(what, NUMBER, Fraction(1), Fraction(MAX_EXTENT), whole=True)
+        return int(self._numbers.value(wanted, (written,), self._place).amount)
+
+
+def derived_backward(part: NamedPart, forward: ast.Workload, keep: Sequence[str]) -> ast.Workload:
+    """The declaration of the backward pass of ``forward``, which keeps the results of these names."""
+    span = part.forward.span
+
+    def say(*words: str, separated: bool = False) -> ast.Say:
+        names = [ast.Name(word, span=span) for word in words]
+        groups = ((names[0], *names[1:2]), *((name,) for name in names[2:])) if separated else (tuple(names),)
+        return ast.Say(tuple(ast.Group(parts, span=span) for parts in groups), span=span)
+
+    statements = (say("backward", part.forward.text), *((say("keep", *keep, separated=True),) if keep else ()))
+    return ast.Workload(f"{forward.name}_back", forward.system, ast.Block(statements, span=span), span=span)
+
+
+def results_of(forward: ast.Workload) -> tuple[str, ...]:
+    """The names that a workload gives to what it makes."""
+    defined = (each for each in forward.block.statements if isinstance(each, ast.Define))
+    return tuple(each.name for each in defined if not each.phrase[0].span.text.startswith("tensor"))
+
+
+def assembled(
+    text: StepText,
+    system: System,
+    num_stages: int,
+    parts: dict[str, LayerPart],
+    report: Report,
+) -> Step:
+    """Return the step of the workloads in ``parts``, by the names of their forward passes, if they fit each other."""
+    blocks: list[Block] = []
+    for named, span in text.blocks:
+        of_block = tuple(parts[part.forward.text] for part in named)
+        blocks.append(Block(of_block, _layers(of_block, span, report)))
+    rows = [(part.forward.name, _rows_of_rank(part.forward)) for block in blocks for part in block.parts]
+    for other in rows[1:]:
+        if other[1] != rows[0][1]:
+            said = " and ".join(f"{_text(tokens)} tokens in {name}" for name, tokens in (other, rows[0]))
+            message = f"a rank has {said}"
+            raise report.fail(Code.MGS570, message, text.span, "a microbatch is the same in all layers")
+    at_once = rows[0][1] * (system.num_ranks // num_stages)
+    microbatches = text.sequences * text.length / at_once
+    if microbatches.denominator != 1:
+        message = f"{text.sequences} sequences of {text.length} are {_text(microbatches)} microbatches"
+        hint = f"the ranks of a stage take {_text(at_once)} tokens at once"
+        raise report.fail(Code.MGS570, message, text.span, hint)
+    sizes = text.sequences, text.length, int(microbatches), text.vocabulary
+    return Step(text.about, tuple(blocks), *sizes, text.optimizer)
+
+
+def _rows_of_rank(forward: Scenario) -> Fraction:
+    """Tokens of a microbatch for each rank of a group."""
+    repeat = forward.workload.repeat
+    assert repeat is not None, "layers repeat"
+    rows = next(tensor.rows for tensor in forward.workload.tensors if tensor.name == repeat.as_input)
+    return Fraction(rows, forward.num_ranks)
+
+
+def _layers(parts: Sequence[LayerPart], span: Span, report: Report) -> int:
+    counts = []
+    for part in parts:
+        for scenario in (part.forward, *(each for _, each in part.backward)):
+            if scenario.workload.repeat is None:
+                hint = "a step repeats its layers: repeat 80 y as x"
+                raise report.fail(Code.MGS570, f"{scenario.name} does not say how many layers there are", span, hint)
+            counts.append((scenario.workload.num_layers, scenario.name))
+    for count, name in counts:
+        if count != counts[0][0]:
+            message = f"{name} has {count} layers, {counts[0][1]} has {counts[0][0]}"
+            raise report.fail(Code.MGS570, message, span, "workloads of one step are of the same layers")
+    return counts[0][0]
+
+
+def _text(number: Fraction | int) -> str:
+    return f"{float(number):,.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,228 @@
+"""A whole step: its pipeline, the traffic among ranks that hold the same weights, and the optimizer, in ticks.
+
+Three levels, each exact in itself: a layer with what runs beside it is simulated by the caller; a stage computes layers
+one after the other; the pipeline is run in the order of its schedule. Ranks of a stage are alike, so that no skew
+between them is lost.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from ...compiler.codes import Code
+from ...compiler.ir import Rejection
+from ...compiler.ir.step import Overlapped, StepSchedule
+from .orders import Work
+from .pipeline import ChunkTicks, Interval, PipelineRun, run_pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTicks:
+    """Ticks of one layer.
+
+    Attributes
+    ----------
+    forward, inputs, weights
+        Its forward pass, and what of the backward pass makes gradients of its inputs and of its weights.
+    gradients, gathered
+        Traffic of its gradients, and of its weights, among the ranks that hold the same; 0 where there is one alone.
+    forward_beside, backward_beside
+        A pass while the traffic of another layer runs beside it.
+    """
+
+    forward: int
+    inputs: int
+    weights: int
+    gradients: int = 0
+    gathered: int = 0
+    forward_beside: int = 0
+    backward_beside: int = 0
+
+    @property
+    def backward(self) -> int:
+        """The whole backward pass."""
+        return self.inputs + self.weights
+
+
+@dataclass(frozen=True, slots=True)
+class StepTicks:
+    """What a step is made of: ``layers`` in their order, and beside them the ends of the model and the optimizer.
+
+    ``optimizer`` is that of each stage, or of one for all.
+    """
+
+    layers: tuple[LayerTicks, ...]
+    head: LayerTicks = field(default_factory=lambda: LayerTicks(0, 0, 0))
+    send: int = 0
+    optimizer: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRun:
+    """A step that was run.
+
+    Attributes
+    ----------
+    pipeline
+        The run of its passes.
+    chunks
+        How many layers each chunk has, along the model.
+    gradients_ticks, weights_ticks
+        Traffic among ranks that hold the same weights that nothing hides: behind the passes, and before them.
+    optimizer_ticks
+        The update of the weights.
+    """
+
+    pipeline: PipelineRun
+    chunks: tuple[int, ...]
+    gradients_ticks: int
+    weights_ticks: int
+    optimizer_ticks: int
+
+    @property
+    def makespan_ticks(self) -> int:
+        """The whole step."""
+        return self.pipeline.makespan_ticks + self.gradients_ticks + self.weights_ticks + self.optimizer_ticks
+
+    @property
+    def bubble_ticks(self) -> int:
+        """How long a stage waits in the pipeline, on average."""
+        busy = self.pipeline.busy
+        return self.pipeline.makespan_ticks - sum(busy) // len(busy)
+
+    @property
+    def bubble(self) -> float:
+        """The same as a share of the step."""
+        return self.bubble_ticks / self.makespan_ticks
+
+    @property
+    def exposed(self) -> float:
+        """The share of the step in which nothing but traffic of gradients and weights runs."""
+        return (self.gradients_ticks + self.weights_ticks) / self.makespan_ticks
+
+
+def layers_of_chunks(num_layers: int, stages: int, schedule: StepSchedule) -> tuple[int, ...] | Rejection:
+    """Return how many layers each chunk has, in the order of the model, or why they are not cut so.
+
+    Without ``stages`` of the schedule they are as even as can be, the last ones larger.
+    """
+    parts = stages * schedule.pipeline.chunks
+    if schedule.stages:
+        given = schedule.stages
+        if len(given) != parts:
+            return Rejection(Code.MGS570, f"layers of {len(given)} chunks are said, and there are {parts}")
+        if sum(given) != num_layers:
+            return Rejection(Code.MGS570, f"the stages have {sum(given)} layers, the model {num_layers}")
+        return given
+    if parts > num_layers:
+        return Rejection(
+            Code.MGS570, f"{parts} chunks of {num_layers} layers: some have none", "fewer stages or chunks"
+        )
+    return tuple(num_layers * (part + 1) // parts - num_layers * part // parts for part in range(parts))
+
+
+def run_step(ticks: StepTicks, schedule: StepSchedule, stages: int, microbatches: int) -> StepRun:
+    """Run a step that is not rejected by ``layers_of_chunks`` and ``orders.rejected``.
+
+    Parameters
+    ----------
+    ticks
+        Of its parts.
+    schedule
+        How it is carried out.
+    stages, microbatches
+        Of the pipeline.
+    """
+    counts = layers_of_chunks(len(ticks.layers), stages, schedule)
+    assert not isinstance(counts, Rejection), "the caller has looked"
+    ends = list(accumulate(counts))
+    layers = [ticks.layers[end - count : end] for count, end in zip(counts, ends, strict=True)]
+    layers[-1] = (*layers[-1], ticks.head)
+    chunks = tuple(_chunks(layers, schedule, stages, ticks.send))
+    run = run_pipeline(schedule.pipeline, chunks, microbatches, ticks.send)
+    per_stage = [[layer for chunk in layers[rank::stages] for layer in chunk] for rank in range(stages)]
+    tail = 0
+    if schedule.zero < 3 or Overlapped.GRADIENTS not in schedule.overlapped:
+        tail = max(_tails(run, layers, per_stage, schedule, stages)) - run.makespan_ticks
+    gathered = 0
+    if schedule.zero in (1, 2) and Overlapped.WEIGHTS not in schedule.overlapped:
+        gathered = max(sum(layer.gathered for layer in own) for own in per_stage)
+    return StepRun(run, counts, max(0, tail), gathered, max(ticks.optimizer))
+
+
+def _chunks(
+    layers: Sequence[Sequence[LayerTicks]], schedule: StepSchedule, stages: int, send: int
+) -> Iterator[ChunkTicks]:
+    """The ticks of each chunk, with what runs beside its first and last pass."""
+    arrives, queued = 0, [0] * stages
+    for number, own in enumerate(layers):
+        forward, inputs = sum(each.forward for each in own), sum(each.inputs for each in own)
+        weights = sum(each.weights for each in own)
+        if schedule.zero == 3:
+            yield _gathered_each_time(own, schedule, forward, inputs, weights)
+            continue
+        first, last = forward, None
+        if schedule.zero in (1, 2) and Overlapped.WEIGHTS in schedule.overlapped:
+            # Weights come in the order in which they are taken; later stages get them while they wait.
+            rank = number % stages
+            queued[rank] += sum(each.gathered for each in own)
+            first = max(sum(each.forward_beside or each.forward for each in own), queued[rank] - arrives)
+        if Overlapped.GRADIENTS in schedule.overlapped:
+            last = sum(each.backward_beside or each.backward for each in own)
+        arrives += first + send
+        yield ChunkTicks(forward, inputs, weights, None, first, last)
+
+
+def _gathered_each_time(
+    own: Sequence[LayerTicks], schedule: StepSchedule, forward: int, inputs: int, weights: int
+) -> ChunkTicks:
+    """A chunk whose weights are gathered for each pass, and whose gradients are scattered after each (ZeRO-3)."""
+    gathered = sum(each.gathered for each in own)
+    if Overlapped.WEIGHTS in schedule.overlapped:
+        # The first layer waits for its weights; those of each other come beside the one before it.
+        forward = own[0].gathered + sum(max(each.forward_beside or each.forward, each.gathered) for each in own)
+    else:
+        forward += gathered
+    both = [each.gathered + each.gradients for each in own]
+    if Overlapped.GRADIENTS in schedule.overlapped and Overlapped.WEIGHTS in schedule.overlapped:
+        beside = [max(each.backward_beside or each.backward, all_of) for each, all_of in zip(own, both, strict=True)]
+        backward = own[-1].gathered + sum(beside) + own[0].gradients
+    else:
+        backward = inputs + weights + sum(both)
+    return ChunkTicks(forward, backward - weights, weights)
+
+
+def _tails(
+    run: PipelineRun,
+    layers: Sequence[Sequence[LayerTicks]],
+    per_stage: Sequence[Sequence[LayerTicks]],
+    schedule: StepSchedule,
+    stages: int,
+) -> Iterator[int]:
+    """When the last gradients of each stage have been summed among the ranks that hold the same weights."""
+    if schedule.zero == 3:
+        yield run.makespan_ticks
+        return
+    if Overlapped.GRADIENTS not in schedule.overlapped:
+        for end, own in zip(run.ends, per_stage, strict=True):
+            yield end + sum(layer.gradients for layer in own)
+        return
+    last = max(task.microbatch for each in run.intervals for task in each.slot)
+    later = run.makespan_ticks - max(each.end_ticks for each in run.intervals)
+    for rank in range(stages):
+        done = 0
+        for interval, chunk in _last_backward(run.intervals, rank, last):
+            end = interval.end_ticks + later
+            own = layers[chunk]
+            for place, layer in enumerate(reversed(own), 1):
+                behind = sum(each.backward_beside or each.backward for each in own[: len(own) - place])
+                done = max(done, end - behind) + layer.gradients
+        yield max(done, run.ends[rank])
+
+
+def _last_backward(intervals: Sequence[Interval], rank: int, last: int) -> Iterator[tuple[Interval, int]]:
+    """The last pass of each chunk of a rank that makes gradients of weights, in their order."""
+    for interval in intervals:
+        for task in interval.slot if interval.rank == rank else ():
+            if task.microbatch == last and task.work in (Work.BACKWARD, Work.WEIGHTS):
+                yield interval, task.chunk

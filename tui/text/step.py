@@ -1,0 +1,144 @@
+"""A training step as plain text: one schedule in figures, or layouts compared."""
+
+from collections.abc import Iterator, Sequence
+
+from ...advisor.steps.flags import flags_of
+from ...advisor.steps.outcome import StepOutcome, memory_limit
+from ...advisor.steps.search import TIE, Searched, recommended
+from ...compiler.ir import TICKS_PER_SECOND
+from ...compiler.ir.step import StepScenario
+from ...compiler.text.units import bytes_text
+from .door import bullet, columns, hanging, wrapped
+
+SHOWN = 5
+"""Layouts in the table of an answer."""
+
+
+def question_of(scenario: StepScenario) -> str:
+    """What is asked about a step, in a line."""
+    step = scenario.step
+    what = step.about or "a training step"
+    gpus = f"{scenario.system.num_ranks} x {scenario.system.gpu.name}"
+    return f"{scenario.name}: {what}; {step.sequences} sequences of {step.length} on {gpus}"
+
+
+def seconds_text(ticks: int) -> str:
+    """A time of a step."""
+    seconds = ticks / TICKS_PER_SECOND
+    return f"{seconds:.3f} s" if seconds < 10 else f"{seconds:.2f} s"
+
+
+def outcome_text(outcome: StepOutcome, marks: Sequence[str] = ()) -> str:
+    """Return one schedule of a step in figures."""
+    run, scenario = outcome.run, outcome.scenario
+    stages = "" if scenario.num_stages == 1 else f", {scenario.num_stages} stages of {_span(run.chunks)} layers"
+    lines = [
+        *wrapped(question_of(scenario)),
+        *wrapped(
+            f"{outcome.schedule.name}: {outcome.layout}, {outcome.words}{stages}, {scenario.step.microbatches} microbatches"
+        ),
+        "",
+    ]
+    passes = run.pipeline.makespan_ticks - run.bubble_ticks
+    rows = [
+        ("passes", seconds_text(passes), "forward and backward, the mean of the stages"),
+        ("bubble", seconds_text(run.bubble_ticks), f"{run.bubble:.1%}: a stage waits for others"),
+        ("gradients", seconds_text(run.gradients_ticks), "summed behind the passes"),
+        ("weights", seconds_text(run.weights_ticks), "gathered behind the optimizer"),
+        ("optimizer", seconds_text(run.optimizer_ticks), "update of all weights"),
+        ("step", seconds_text(run.makespan_ticks), f"{outcome.tokens_per_gpu_s:,.0f} tokens/s/GPU"),
+    ]
+    if run.pipeline.period_ticks is not None:
+        lines += wrapped(f"{run.pipeline.simulated} microbatches are run; the others repeat to the tick.")
+    width = max(len(name) for name, *_ in rows)
+    lines += [f"{name:<{width}}  {value:>9}  {note}" for name, value, note in rows]
+    lines += ["", *_memory_lines(outcome)]
+    lines += [line for mark in marks for line in bullet("!", mark)]
+    return "\n".join(lines) + "\n"
+
+
+def _span(counts: Sequence[int]) -> str:
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _memory_lines(outcome: StepOutcome) -> Iterator[str]:
+    most = max(outcome.memory, key=lambda stage: stage.total)
+    which = f"stage {outcome.memory.index(most) + 1} of {len(outcome.memory)}: " if len(outcome.memory) > 1 else ""
+    parts = {
+        "weights": most.weights,
+        "gradients": most.gradients,
+        "optimizer": most.optimizer,
+        "activations": most.activations,
+        "for a while": most.transient,
+    }
+    said = ", ".join(f"{name} {bytes_text(size)}" for name, size in parts.items() if size)
+    limit = memory_limit(outcome.scenario)
+    fits = "fits into" if outcome.fits else "DOES NOT FIT into"
+    yield from hanging(
+        f"{bytes_text(most.total)}, {fits} {bytes_text(limit)} ({which}{said}; 8 % and 3 GiB beside).", 8, "Memory: "
+    )
+
+
+def searched_text(scenario: StepScenario, searched: Searched, marks: Sequence[str] = ()) -> str:
+    """Return the answer about a step: which layout, what it costs, what is exposed, how to switch it on."""
+    return "\n".join(_searched(scenario, searched, marks)) + "\n"
+
+
+def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str]) -> Iterator[str]:
+    yield from wrapped(question_of(scenario))
+    counted = f"{searched.num_layouts} layouts: {searched.impossible} do not divide, {searched.too_large} do not fit"
+    yield from wrapped(f"{counted}; {len(searched.outcomes)} simulated from {searched.layers_simulated} layers")
+    yield ""
+    chosen = recommended(searched)
+    if chosen is None:
+        yield from _nothing(searched)
+        return
+    yield from _table(searched, chosen)
+    yield ""
+    run = chosen.run
+    exposed = f"bubble {seconds_text(run.bubble_ticks)}, gradients and weights"
+    exposed += (
+        f" {seconds_text(run.gradients_ticks + run.weights_ticks)}, optimizer {seconds_text(run.optimizer_ticks)}"
+    )
+    yield from hanging(
+        f"{exposed} of {seconds_text(run.makespan_ticks)}; copies within layers are in them.", 9, "Exposed: "
+    )
+    yield from _memory_lines(chosen)
+    for framework, flags in flags_of(chosen):
+        yield from hanging(flags, 4, f"{framework}: ")
+    for mark in marks:
+        yield from bullet("!", mark)
+
+
+def _table(searched: Searched, chosen: StepOutcome) -> Iterator[str]:
+    best = chosen.run.makespan_ticks
+    others = [each for each in searched.outcomes if each is not chosen]
+    rows = []
+    for each in (chosen, *others[: SHOWN - 1], *searched.declared):
+        change = each.run.makespan_ticks / best - 1
+        mark = ">" if each is chosen else "=" if abs(change) <= TIE else " "
+        name = each.schedule.name if each in searched.declared else each.words
+        rows.append(
+            (
+                mark,
+                each.layout,
+                name,
+                seconds_text(each.run.makespan_ticks),
+                "" if each is chosen else f"{change:+.1%}",
+                f"{each.tokens_per_gpu_s:,.0f} tok/s/GPU",
+                bytes_text(each.memory_bytes),
+                f"bubble {each.run.bubble:.1%}",
+            )
+        )
+    yield from columns(rows)
+
+
+def _nothing(searched: Searched) -> Iterator[str]:
+    if searched.nearest is None:
+        yield from wrapped("No layout divides the ranks, the layers and the microbatches.")
+        return
+    settings, schedule, needed = searched.nearest
+    said = ", ".join(f"{name} = {value}" for name, value in settings) or "the file as it stands"
+    how = f"{schedule.pipeline.expression}, zero {schedule.zero}, keep {schedule.keep}"
+    yield from wrapped(f"No layout fits into memory. The nearest needs {bytes_text(needed)}: {said}, {how}.")
