@@ -142,19 +142,18 @@ def _layer(block: Block, keep: str) -> _Layer:
 def kept_bytes(part: LayerPart, keep: str) -> int:
     """Return the bytes of a microbatch that a layer keeps on one rank from its forward to its backward pass.
 
-    They are the tensors of the forward pass that the backward one declares, without weights; or its input alone.
+    They are the tensors of the forward pass that the backward one takes, without weights; or its input alone.
     """
     forward, back = part.forward, part.back(keep)
     if keep == KEEP_LEAST:
         moved = handed_on(forward)
         return moved.dtype.bytes_of(elements_of_rank(moved, forward.num_ranks))
-    made = {name for name, _, _ in back.workload.results}
-    declared = {each.name for each in back.workload.tensors if each.name not in made}
+    taken = {read.tensor for op in back.workload.ops for read in op.reads if not read.made_by}
     weights = {each.name for each in weights_of(forward)}
     return sum(
         each.dtype.bytes_of(elements_of_rank(each, forward.num_ranks))
         for each in forward.workload.tensors
-        if each.name in declared and each.name not in weights
+        if each.name in taken and each.name not in weights
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...compiler.ir import TICKS_PER_SECOND, JsonObject, Rejection, Settings
-from ...compiler.ir.step import StepScenario, StepSchedule
+from ...compiler.ir.step import KEEP_ALL, StepScenario, StepSchedule
 from ...compiler.planning.build import ScheduleError
 from ...simcore.steps.orders import rejected
 from ...simcore.steps.step import StepRun, layers_of_chunks, run_step
@@ -60,12 +60,13 @@ class StepOutcome:
 
     @property
     def words(self) -> str:
-        """How it is carried out beside its layout, in the words of the language."""
-        schedule, derived = self.schedule, any(len(p.backward) > 1 for b in self.scenario.step.blocks for p in b.parts)
-        pipeline = schedule.pipeline.expression if self.scenario.num_stages > 1 else ""
-        shares = any(part.copies is not None for block in self.scenario.step.blocks for part in block.parts)
-        parts = (pipeline, f"zero {schedule.zero}" if shares else "", f"keep {schedule.keep}" if derived else "")
-        return " ".join(filter(None, parts))
+        """How it is carried out beside its layout, in short: ``interleaved(5) zero 1``."""
+        schedule, blocks = self.schedule, self.scenario.step.blocks
+        derived = any(keep for block in blocks for part in block.parts for keep, _ in part.backward)
+        shares = any(part.copies is not None for block in blocks for part in block.parts)
+        pipeline = schedule.pipeline.expression.replace("chunks=", "") if self.scenario.num_stages > 1 else ""
+        kept = f"keep {schedule.keep}" if derived and schedule.keep != KEEP_ALL else ""
+        return " ".join(filter(None, (pipeline, f"zero {schedule.zero}" if shares else "", kept)))
 
     def document(self) -> JsonObject:
         """Return the figures as JSON: seconds, bytes, shares."""

@@ -61,7 +61,7 @@ class Optimizer:
 
 
 KEEP_ALL, KEEP_LEAST, KEEP_WRITTEN = "all", "least", ""
-"""What is kept of the forward pass of a layer: all that the backward pass takes; its input alone, and the whole layer is
+"""What is kept of the forward pass of a layer: all that the backward pass takes; its input alone, so that the layer is
 computed again, as checkpoints of frameworks do; or what the text of the backward pass says."""
 
 

@@ -8,7 +8,7 @@ from ..ir import Explore, Rejection, Scenario, Schedule, System, Workload
 from ..ir.step import StepScenario
 from ..planning.knobs.engine import explored_engines
 from ..text import syntax as ast
-from ..text.diagnostics import Report
+from ..text.diagnostics import Report, Severity
 from ..text.names import Entry, Kind, Scope
 from ..text.units import Quantity
 from .devices.device import DeviceResolver
@@ -97,8 +97,15 @@ class _Resolver:
         return tuple(steps)
 
     def _derived(self, entry: Entry) -> Scenario:
-        """A workload that no text has."""
-        return Scenario(entry.name, *self._resolved(entry))
+        """A workload that no text has: what it need not have kept is no mistake of the text."""
+        report = self._report.beside()
+        with report.trial():
+            system, workload = resolve_workload(entry, self._systems, self._evaluator, report)
+            return Scenario(entry.name, self._with_exchange(entry, system, workload), workload)
+        for error in report.diagnostics:
+            if error.severity is Severity.ERROR:
+                raise self._report.fail(error.code, error.message, error.span, error.hint)
+        raise self._report.stop()
 
     def _with_exchange(self, entry: Entry, system: System, workload: Workload) -> System:
         """The system with the kernels of the framework that sends rows of the workload to experts."""

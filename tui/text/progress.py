@@ -39,6 +39,7 @@ WORDS = {
     "fit": "fitting the model",
     "compare": "comparing with the tables",
     "calibrate": "fitting constants, part {done} of {total}",
+    "layouts": "simulating layouts {done}/{total}",
     "sample": "simulating a sample {done}/{total}",
 }
 OF_AN_ANSWER = (

@@ -8,7 +8,7 @@ from ...advisor.steps.search import TIE, Searched, recommended
 from ...compiler.ir import TICKS_PER_SECOND
 from ...compiler.ir.step import StepScenario
 from ...compiler.text.units import bytes_text
-from .door import bullet, columns, hanging, wrapped
+from .door import bullet, hanging, wrapped
 
 SHOWN = 5
 """Layouts in the table of an answer."""
@@ -32,11 +32,10 @@ def outcome_text(outcome: StepOutcome, marks: Sequence[str] = ()) -> str:
     """Return one schedule of a step in figures."""
     run, scenario = outcome.run, outcome.scenario
     stages = "" if scenario.num_stages == 1 else f", {scenario.num_stages} stages of {_span(run.chunks)} layers"
+    count = scenario.step.microbatches
     lines = [
         *wrapped(question_of(scenario)),
-        *wrapped(
-            f"{outcome.schedule.name}: {outcome.layout}, {outcome.words}{stages}, {scenario.step.microbatches} microbatches"
-        ),
+        *wrapped(f"{outcome.schedule.name}: {outcome.layout}, {outcome.words}{stages}, {count} microbatches"),
         "",
     ]
     passes = run.pipeline.makespan_ticks - run.bubble_ticks
@@ -114,24 +113,26 @@ def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str]) 
 def _table(searched: Searched, chosen: StepOutcome) -> Iterator[str]:
     best = chosen.run.makespan_ticks
     others = [each for each in searched.outcomes if each is not chosen]
-    rows = []
+    rows = [("", "layout", "schedule", "step", "", "tok/s/GPU", "memory", "bubble")]
     for each in (chosen, *others[: SHOWN - 1], *searched.declared):
         change = each.run.makespan_ticks / best - 1
-        mark = ">" if each is chosen else "=" if abs(change) <= TIE else " "
-        name = each.schedule.name if each in searched.declared else each.words
         rows.append(
             (
-                mark,
+                ">" if each is chosen else "=" if abs(change) <= TIE else "",
                 each.layout,
-                name,
+                each.schedule.name if each in searched.declared else each.words,
                 seconds_text(each.run.makespan_ticks),
                 "" if each is chosen else f"{change:+.1%}",
-                f"{each.tokens_per_gpu_s:,.0f} tok/s/GPU",
-                bytes_text(each.memory_bytes),
-                f"bubble {each.run.bubble:.1%}",
+                f"{each.tokens_per_gpu_s:,.0f}",
+                f"{each.memory_bytes / 2**30:.1f} GiB",
+                f"{each.run.bubble:.1%}",
             )
         )
-    yield from columns(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = zip(row, widths, strict=True)
+        line = (f"{cell:<{width}}" if place < 3 else f"{cell:>{width}}" for place, (cell, width) in enumerate(cells))
+        yield " ".join(line).rstrip()
 
 
 def _nothing(searched: Searched) -> Iterator[str]:

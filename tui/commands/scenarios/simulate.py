@@ -66,6 +66,11 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
             check_writable(options.record)
         options.pictures.check()
         found, draw = source.read()
+        step = found.step(source.workload)
+        if step is not None:
+            from ..answers.step import simulate_step  # few files have one
+
+            return simulate_step(source, step, options.schedule, as_json=options.as_json)
         question = found.scenario(source.workload)
         seeds = options.seeds(question)
         if question.only_case is None:
