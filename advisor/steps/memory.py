@@ -7,7 +7,7 @@ from fractions import Fraction
 from ...compiler.ir import Scenario, Shard
 from ...compiler.ir.step import KEEP_LEAST, Block, LayerPart, StepScenario, StepSchedule
 from ...simcore.steps.orders import Orders, Work, orders_of
-from .times import elements_of_rank, handed_on, head_shape, parameters_of_rank, weights_of
+from .times import elements_of_rank, ends_sharing, handed_on, head_shape, parameters_of_rank, weights_of
 
 MARGIN = Fraction(8, 100)
 """Share by which memory is larger than what is counted: fragments of the allocator."""
@@ -108,7 +108,8 @@ def _ends_of(scenario: StepScenario) -> dict[int, int]:
     shape = head_shape(scenario.step)
     if shape is None:
         return {}
-    weights, last = shape.n * shape.k, scenario.num_stages - 1
+    group, last = ends_sharing(scenario.step), scenario.num_stages - 1
+    weights = -(-shape.n * shape.k // (1 if group is None else group.num_ranks))
     return {0: 2 * weights} if last == 0 else {0: weights, last: weights}
 
 

@@ -5,14 +5,21 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 
+from ...compiler.codes import Code
 from ...compiler.ir import (
     TICKS_PER_SECOND,
     DType,
+    EngineChoice,
+    EngineKind,
     GemmShape,
     Gpu,
+    HandOff,
     OpCase,
+    OpChoice,
+    OpMode,
     OpShape,
     Pattern,
+    Rejection,
     Scenario,
     Schedule,
     Shard,
@@ -23,8 +30,10 @@ from ...compiler.ir import (
 )
 from ...compiler.ir.step import KEEP_LEAST, LayerPart, Step, StepScenario, StepSchedule
 from ...compiler.ir.stopping import never
-from ...compiler.planning.plan import in_layer, own_name
+from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.plan import in_layer
 from ...compiler.resolve.schedules.from_text import SERIAL
+from ...compiler.templates import BASELINE
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ...simcore.steps.step import LayerTicks, StepTicks
@@ -39,6 +48,10 @@ product, read and written as 32-bit numbers by the softmax, and read once more."
 
 CLEARED_BYTES = 8
 """Bytes of memory for each gradient beside the update: it is cleared, and read for the norm of all (4 bytes each)."""
+
+
+LIBRARY_SMS = 16
+"""SMs of the library's kernels among nodes, as many as its channels (NCCL)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,33 +89,44 @@ def _schedule(scenario: Scenario, name: str | None) -> Schedule:
     if name is not None:
         return next(each for each in scenario.schedules if each.name == name)
     known, _ = by_library(scenario)
-    if known is None:
+    modes = {} if known is None else {mode.op: mode for mode in known.choice.modes}
+    for case in scenario.moving:
+        if case.name not in modes and case.shape.pattern.overlaps | case.shape.is_collective:
+            algorithm = _between_nodes(case)
+            if algorithm:
+                body = OpChoice(
+                    BASELINE.name, case.num_ranks, EngineChoice(EngineKind.SM, LIBRARY_SMS), algorithm=algorithm
+                )
+                modes[case.name] = OpMode(case.name, body)
+    if not modes:
         return SERIAL
     gathers = weights_gathered(scenario)
     if not gathers or scenario.num_layers < 2:
-        return known.choice
+        return Schedule("library", tuple(modes.values()), handoff=HandOff.WHOLE)
     pairs = {op.name for op in scenario.workload.ops if op.is_pair}
-    modes = tuple(
-        replace(mode, body=None, separate=mode.body) if mode.op in pairs else mode  # type: ignore[arg-type]
-        for mode in known.choice.modes
+    separate = tuple(
+        replace(mode, body=None, separate=mode.body) if mode.op in pairs and isinstance(mode.body, OpChoice) else mode
+        for mode in modes.values()
     )
-    return replace(known.choice, modes=modes, prefetch=1)
+    return Schedule("library", separate, handoff=HandOff.WHOLE, prefetch=1)
+
+
+def _between_nodes(case: OpCase) -> str:
+    """The algorithm of a library among several nodes: by node, or in a ring where each has one rank; else empty."""
+    if case.shape.pattern.exchanges or not case.system.fabric.node_size:
+        return ""
+    return "hierarchical" if case.system.fabric.node_size > 1 else "ring"
 
 
 def _simulated(scenario: Scenario, schedule: Schedule, should_stop: ShouldStop) -> PassTicks:
-    runs = JointRuns(scenario.system, scenario.workload, should_stop=should_stop)
-    started = runs.begin(schedule, should_stop)
-    ticks = runs.ticks(schedule)
-    if started is None or ticks is None:
-        raise ValueError(f"{scenario.name} is not simulated under {schedule.name}")
-    layer = min(2, started.result.num_simulated)
-    apart = _of_weights(scenario.workload)
-    weights = sum(
-        op.compute_ticks
-        for op in started.result.ops
-        if op.name == in_layer(own_name(op.name), layer) and own_name(op.name) in apart
-    )
-    per_layer = ticks // scenario.num_layers
+    started = JointRuns(scenario.system, scenario.workload, should_stop=should_stop).begin(schedule, should_stop)
+    if started is None:
+        message = f"{scenario.name} is not simulated by {schedule.name or 'the library'}"
+        raise ScheduleError(Rejection(Code.MGS570, message, "magus simulate --workload says why"))
+    result, layers = started.result, scenario.num_layers
+    shown, apart = min(2, result.num_simulated), _of_weights(scenario.workload)
+    weights = sum(result.op(in_layer(name, shown)).compute_ticks for name in apart)
+    per_layer = result.total_ticks // layers
     return PassTicks(per_layer, min(weights, per_layer))
 
 
@@ -223,6 +247,12 @@ def _sum(parts: Sequence[LayerTicks]) -> LayerTicks:
     return LayerTicks(*(sum(getattr(part, name) for part in parts) for name in fields))
 
 
+def ends_sharing(step: Step) -> System | None:
+    """The group whose ranks each have a part of the embedding and of the last product, and gather them (FSDP)."""
+    forward = step.blocks[-1].parts[-1].forward
+    return forward.system if any(each.shard is Shard.FLAT for each in weights_of(forward)) else None
+
+
 def _head(scenario: StepScenario) -> LayerTicks:
     """The last product and the loss; its gradient is two products as large. Embeddings are looked up in no time."""
     shape, gpu = head_shape(scenario.step), scenario.system.gpu
@@ -230,13 +260,19 @@ def _head(scenario: StepScenario) -> LayerTicks:
         return LayerTicks(0, 0, 0)
     product = gemm_work(gpu, shape, gpu.sms).alone_ticks
     loss = _memory_ticks(gpu, shape.m * shape.n * LOSS_BYTES)
-    part = scenario.step.blocks[-1].parts[-1]
-    weights = shape.n * shape.k
-    gradients = traffic_ticks(
-        part.copies, weights * scenario.step.optimizer.gradients.bytes_of(1), Pattern.REDUCE_SCATTER
+    weights, group = shape.n * shape.k, ends_sharing(scenario.step)
+    sizes = scenario.step.optimizer.gradients.bytes_of(weights), shape.dtype.bytes_of(weights)
+    if group is not None:  # gathered forward and backward, and scattered, each time
+        gathered, scattered = (
+            traffic_ticks(group, size, pattern)
+            for size, pattern in zip(sizes[::-1], (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER), strict=True)
+        )
+        return LayerTicks(product + loss + gathered, product + loss + gathered + scattered, product)
+    copies = scenario.step.blocks[-1].parts[-1].copies
+    gradients = traffic_ticks(copies, sizes[0], Pattern.REDUCE_SCATTER)
+    return LayerTicks(
+        product + loss, product + loss, product, gradients, traffic_ticks(copies, sizes[1], Pattern.ALL_GATHER)
     )
-    gathered = traffic_ticks(part.copies, shape.dtype.bytes_of(weights), Pattern.ALL_GATHER)
-    return LayerTicks(product + loss, product + loss, product, gradients, gathered)
 
 
 def _memory_ticks(gpu: Gpu, num_bytes: int) -> int:

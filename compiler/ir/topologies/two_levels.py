@@ -120,8 +120,9 @@ def _rails_connect(fabric: Fabric, n: int) -> Network:
     def edges() -> Iterator[Edge]:
         for rank in range(period):
             inside, rail = n, first_rail + rank
-            yield edge_over(link, rank, inside, "up")
-            yield edge_over(link, inside, rank, "down", fabric.switch)
+            if node > 1:  # a GPU alone in its node has nothing to say there
+                yield edge_over(link, rank, inside, "up")
+                yield edge_over(link, inside, rank, "down", fabric.switch)
             if n > node:
                 yield edge_over(nic, rank, rail, "nic-out")
                 yield edge_over(nic, rail, rank, "nic-in")
