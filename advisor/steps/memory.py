@@ -7,7 +7,7 @@ from fractions import Fraction
 from ...compiler.ir import Scenario, Shard
 from ...compiler.ir.step import KEEP_LEAST, Block, LayerPart, StepScenario, StepSchedule
 from ...simcore.steps.orders import Orders, Work, orders_of
-from .times import elements_of_rank, ends_sharing, handed_on, head_shape, parameters_of_rank, weights_of
+from .times import Held, elements_of_rank, ends_ranks, ends_sharing, handed_on, head_shape, held_by, weights_of
 
 MARGIN = Fraction(8, 100)
 """Share by which memory is larger than what is counted: fragments of the allocator."""
@@ -47,11 +47,10 @@ class StageMemory:
 class _Layer:
     """Bytes of a layer on one rank: kept for the backward pass, made anew in it, and gathered weights."""
 
-    parameters: int
+    held: tuple[Held, ...]
     kept: int
     remade: int
     gathered: int
-    copies: int
 
 
 def memory_of(scenario: StepScenario, schedule: StepSchedule, counts: Sequence[int]) -> tuple[StageMemory, ...]:
@@ -90,27 +89,27 @@ def updated_of(scenario: StepScenario, schedule: StepSchedule, counts: Sequence[
     stages, found, place = scenario.num_stages, [0] * scenario.num_stages, 0
     for number, count in enumerate(counts):
         for block in blocks[place : place + count]:
-            found[number % stages] += sum(_shared(parameters_of_rank(p), p, schedule.zero >= 1) for p in block.parts)
+            found[number % stages] += sum(_of_one(held_by(part), schedule.zero >= 1) for part in block.parts)
         place += count
-    ends = _ends_of(scenario)
-    for stage, weights in ends.items():
-        found[stage] += _shared(weights, scenario.step.blocks[-1].parts[-1], schedule.zero >= 1)
+    for stage, held in _ends_of(scenario).items():
+        found[stage] += _of_one((held,), schedule.zero >= 1)
     return tuple(found)
 
 
-def _shared(parameters: int, part: LayerPart, is_shared: bool) -> int:
-    copies = 1 if part.copies is None else part.copies.num_ranks
-    return -(-parameters // copies) if is_shared else parameters
+def _of_one(held: Sequence[Held], is_shared: bool) -> int:
+    """Weights that one rank has, or has a part of that all share that have them."""
+    return sum(-(-each.parameters // each.copies) if is_shared else each.parameters for each in held)
 
 
-def _ends_of(scenario: StepScenario) -> dict[int, int]:
+def _ends_of(scenario: StepScenario) -> dict[int, Held]:
     """Weights of the embedding and of the last product on one rank, by stage."""
     shape = head_shape(scenario.step)
     if shape is None:
         return {}
     group, last = ends_sharing(scenario.step), scenario.num_stages - 1
     weights = -(-shape.n * shape.k // (1 if group is None else group.num_ranks))
-    return {0: 2 * weights} if last == 0 else {0: weights, last: weights}
+    ranks = ends_ranks(scenario.step)
+    return {0: Held(2 * weights, ranks)} if last == 0 else {0: Held(weights, ranks), last: Held(weights, ranks)}
 
 
 def most_held(kept: Sequence[int], orders: Orders) -> tuple[int, ...]:
@@ -130,14 +129,14 @@ def most_held(kept: Sequence[int], orders: Orders) -> tuple[int, ...]:
 
 
 def _layer(block: Block, keep: str) -> _Layer:
-    parameters = kept = remade = gathered = copies = 0
+    kept = remade = gathered = 0
+    held: list[Held] = []
     for part in block.parts:
-        parameters += parameters_of_rank(part)
+        held += held_by(part)
         kept += kept_bytes(part, keep)
         remade += _made_bytes(part.forward)
         gathered += sum(each.num_bytes for each in weights_of(part.forward) if each.shard is Shard.FLAT)
-        copies = max(copies, 1 if part.copies is None else part.copies.num_ranks)
-    return _Layer(parameters, kept, max(0, remade - kept), gathered, copies)
+    return _Layer(tuple(held), kept, max(0, remade - kept), gathered)
 
 
 def kept_bytes(part: LayerPart, keep: str) -> int:
@@ -166,30 +165,29 @@ def _made_bytes(forward: Scenario) -> int:
 
 
 def _stage(
-    scenario: StepScenario, schedule: StepSchedule, rank: int, layers: Sequence[_Layer], held: int
+    scenario: StepScenario, schedule: StepSchedule, rank: int, layers: Sequence[_Layer], kept: int
 ) -> StageMemory:
     optimizer, step = scenario.step.optimizer, scenario.step
     weight = handed_on(step.blocks[0].parts[0].forward).dtype
-    ends = _ends_of(scenario).get(rank, 0)
-    end_copies = layers[-1].copies if layers else 1
-    sizes = [*((each.parameters, each.copies) for each in layers), (ends, end_copies)]
+    ends = _ends_of(scenario).get(rank)
+    held = [*(each for layer in layers for each in layer.held), *(() if ends is None else (ends,))]
 
     def bytes_of(per_weight: int, least_zero: int) -> int:
-        shared = schedule.zero >= least_zero
-        return sum(-(-count // copies) * per_weight if shared else count * per_weight for count, copies in sizes)
+        return _of_one(held, schedule.zero >= least_zero) * per_weight
 
     shape, last = head_shape(step), rank == scenario.num_stages - 1
     logits = shape.m * shape.n * LOGITS_BYTES if shape is not None and last else 0
     remade = max((each.remade for each in layers), default=0)
     gathered = 2 * max((each.gathered for each in layers), default=0)
     if schedule.zero == 3:
-        gathered += 2 * weight.bytes_of(max((each.parameters for each in layers), default=0))
+        largest = max((_of_one(each.held, False) for each in layers), default=0)
+        gathered += 2 * weight.bytes_of(largest)
     # The loss is computed while nothing of another layer is made anew.
     transient = gathered + max(logits, remade)
     return StageMemory(
         bytes_of(weight.bytes_of(1), 3),
         bytes_of(optimizer.gradients.bytes_of(1), 2),
         bytes_of(optimizer.state_bytes, 1),
-        held,
+        kept,
         transient,
     )

@@ -153,10 +153,29 @@ def elements_of_rank(tensor: Tensor, ranks: int) -> int:
     return elements if tensor.shard is Shard.NONE else -(-elements // ranks)
 
 
-def parameters_of_rank(part: LayerPart) -> int:
-    """Weights of a layer that one rank has."""
-    ranks = part.forward.num_ranks
-    return sum(elements_of_rank(each, ranks) for each in weights_of(part.forward))
+@dataclass(frozen=True, slots=True)
+class Held:
+    """``parameters`` that one rank has, and the ranks that have the same, as a system; None where none has."""
+
+    parameters: int
+    ranks: System | None
+
+    @property
+    def copies(self) -> int:
+        """How many ranks have them."""
+        return 1 if self.ranks is None else self.ranks.num_ranks
+
+
+def held_by(part: LayerPart) -> tuple[Held, ...]:
+    """Weights of a layer that one rank has: those that its group shares, and those that each rank of it has whole."""
+    ranks, shared, whole = part.forward.num_ranks, 0, 0
+    for each in weights_of(part.forward):
+        if each.shard is Shard.NONE and ranks > 1:
+            whole += elements_of_rank(each, ranks)
+        else:
+            shared += elements_of_rank(each, ranks)
+    found = Held(shared, part.copies), Held(whole, part.stage or part.forward.system)
+    return tuple(each for each in found if each.parameters)
 
 
 def traffic_ticks(system: System | None, num_bytes: int, pattern: Pattern) -> int:
@@ -233,11 +252,13 @@ def _part_ticks(
 ) -> LayerTicks:
     forward, back = part.forward, part.back(schedule.keep)
     ahead, behind = times.of(forward, named.get(forward.name)), times.of(back, named.get(back.name))
-    parameters = parameters_of_rank(part)
-    weight = handed_on(forward).dtype
+    weight, gradient = handed_on(forward).dtype, step.optimizer.gradients
     scattered = Pattern.ALL_REDUCE if schedule.zero == 0 else Pattern.REDUCE_SCATTER
-    gradients = traffic_ticks(part.copies, parameters * step.optimizer.gradients.bytes_of(1), scattered)
-    gathered = traffic_ticks(part.copies, weight.bytes_of(parameters), Pattern.ALL_GATHER) if schedule.zero else 0
+    gradients = gathered = 0
+    for held in held_by(part):
+        gradients += traffic_ticks(held.ranks, gradient.bytes_of(held.parameters), scattered)
+        if schedule.zero:
+            gathered += traffic_ticks(held.ranks, weight.bytes_of(held.parameters), Pattern.ALL_GATHER)
     again = ahead.ticks if schedule.keep == KEEP_LEAST else 0
     return LayerTicks(ahead.ticks, again + behind.ticks - behind.weights, behind.weights, gradients, gathered)
 
@@ -251,6 +272,13 @@ def ends_sharing(step: Step) -> System | None:
     """The group whose ranks each have a part of the embedding and of the last product, and gather them (FSDP)."""
     forward = step.blocks[-1].parts[-1].forward
     return forward.system if any(each.shard is Shard.FLAT for each in weights_of(forward)) else None
+
+
+def ends_ranks(step: Step) -> System | None:
+    """The ranks that hold the same of the embedding and of the last product; None where none does."""
+    part = step.blocks[-1].parts[-1]
+    shares = any(each.shard in (Shard.COLS, Shard.FLAT) for each in weights_of(part.forward))
+    return part.copies if shares or part.forward.num_ranks == 1 else part.stage or part.forward.system
 
 
 def _head(scenario: StepScenario) -> LayerTicks:
@@ -268,7 +296,7 @@ def _head(scenario: StepScenario) -> LayerTicks:
             for size, pattern in zip(sizes[::-1], (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER), strict=True)
         )
         return LayerTicks(product + loss + gathered, product + loss + gathered + scattered, product)
-    copies = scenario.step.blocks[-1].parts[-1].copies
+    copies = ends_ranks(scenario.step)
     gradients = traffic_ticks(copies, sizes[0], Pattern.REDUCE_SCATTER)
     return LayerTicks(
         product + loss, product + loss, product, gradients, traffic_ticks(copies, sizes[1], Pattern.ALL_GATHER)

@@ -74,12 +74,15 @@ class LayerPart:
     backward
         By what it finds, as the language writes it: ``all`` or ``qkv, a``; empty where the text has it whole.
     copies
-        The ranks that hold the same weights, as a system; None where there is one alone.
+        The ranks that hold the same part of weights that its group shares, as a system; None where there is one alone.
+    stage
+        The ranks that hold all that no rank of its group has alone: all of a stage.
     """
 
     forward: Scenario
     backward: tuple[tuple[str, Scenario], ...]
     copies: System | None = None
+    stage: System | None = None
 
     def back(self, keep: str) -> Scenario:
         """The backward pass where ``keep`` is kept; of a layer that is computed again it finds all.

@@ -31,7 +31,8 @@ def seconds_text(ticks: int) -> str:
 def outcome_text(outcome: StepOutcome, marks: Sequence[str] = ()) -> str:
     """Return one schedule of a step in figures."""
     run, scenario = outcome.run, outcome.scenario
-    stages = "" if scenario.num_stages == 1 else f", {scenario.num_stages} stages of {_span(run.chunks)} layers"
+    layers = [sum(run.chunks[rank :: scenario.num_stages]) for rank in range(scenario.num_stages)]
+    stages = "" if scenario.num_stages == 1 else f", {scenario.num_stages} stages of {_span(layers)} layers"
     count = scenario.step.microbatches
     lines = [
         *wrapped(question_of(scenario)),

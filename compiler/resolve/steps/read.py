@@ -85,14 +85,14 @@ class StepsReader:
 
     def _part(self, system: System, part: NamedPart, keeps: Sequence[str]) -> LayerPart:
         entry, forward = self._workload(part.forward)
-        copies = self._copies(system, entry)
+        copies, stage = self._copies(system, entry), self._group(system, self._beside(system, ()), entry)
         if part.backward is not None:
-            return LayerPart(forward, ((KEEP_WRITTEN, self._workload(part.backward)[1]),), copies)
+            return LayerPart(forward, ((KEEP_WRITTEN, self._workload(part.backward)[1]),), copies, stage)
         backward = []
         for keep in keeps:
             declaration = derived_backward(part, _declaration(entry), _kept(keep, _declaration(entry)))
             backward.append((keep, self._derive(Entry(declaration.name, Kind.WORKLOAD, declaration, entry.scope))))
-        return LayerPart(forward, tuple(backward), copies)
+        return LayerPart(forward, tuple(backward), copies, stage)
 
     def _whole(self, entry: Entry) -> System:
         """The system of a step, which is no group."""
@@ -116,13 +116,15 @@ class StepsReader:
         assert not isinstance(axes, Rejection), "the workload was resolved on it"
         if not names:
             return None
-        beside = self._beside(system, axes)
-        ranks = prod(axis.size for axis in beside)
-        if ranks == 1:
+        return self._group(system, self._beside(system, axes), entry)
+
+    def _group(self, system: System, axes: tuple[Axis, ...], entry: Entry) -> System | None:
+        """The ranks along some axes; None where they are one rank, or where there is no mesh."""
+        if prod(axis.size for axis in axes) == 1:
             return None
-        group = system.group(tuple(axis.name for axis in beside if axis.size > 1))
+        group = system.group(tuple(axis.name for axis in axes if axis.size > 1))
         if isinstance(group, Rejection):
-            raise self._report.fail(group.code, group.message, span, group.hint)
+            raise self._report.fail(group.code, group.message, _declaration(entry).system.span, group.hint)
         return group
 
     @staticmethod
