@@ -1,12 +1,12 @@
 """Memory of a step: weights, gradients, states of the optimizer and what microbatches in flight keep, by stage."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from ...compiler.ir import Scenario, Shard
 from ...compiler.ir.step import KEEP_LEAST, Block, LayerPart, StepScenario, StepSchedule
-from ...simcore.steps.orders import Orders, Work, orders_of
+from ...simcore.steps.orders import Orders, Work, chunks_at, orders_of
 from .times import Held, elements_of_rank, ends_ranks, ends_sharing, handed_on, head_shape, held_by, weights_of
 
 MARGIN = Fraction(8, 100)
@@ -64,23 +64,9 @@ def memory_of(scenario: StepScenario, schedule: StepSchedule, counts: Sequence[i
     few = min(scenario.step.microbatches, MOST_MICROBATCHES * stages * schedule.pipeline.chunks)
     orders = orders_of(schedule.pipeline, stages, few - few % stages if few > stages else few)
     most = most_held([sum(each.kept for each in chunk) for chunk in chunks], orders)
-    return tuple(
-        _stage(
-            scenario,
-            schedule,
-            rank,
-            [each for number in _own(rank, stages, len(chunks), orders) for each in chunks[number]],
-            most[rank],
-        )
-        for rank in range(stages)
-    )
-
-
-def _own(rank: int, stages: int, chunks: int, orders: Orders) -> Iterator[int]:
-    """The chunks whose weights a rank has; from both ends it has those of two stages."""
-    yield from range(rank, chunks, stages)
-    if orders.paths > 1:
-        yield stages - 1 - rank
+    owned = [chunks_at(schedule.pipeline, rank, stages) for rank in range(stages)]
+    stage_layers = [[each for number in own for each in chunks[number]] for own in owned]
+    return tuple(_stage(scenario, schedule, rank, stage_layers[rank], most[rank]) for rank in range(stages))
 
 
 def updated_of(scenario: StepScenario, schedule: StepSchedule, counts: Sequence[int]) -> tuple[int, ...]:

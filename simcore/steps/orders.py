@@ -55,6 +55,13 @@ def rank_of(path: int, chunk: int, ranks: int) -> int:
     return chunk % ranks if path == 0 else ranks - 1 - chunk % ranks
 
 
+def chunks_at(pipeline: Pipeline, rank: int, ranks: int) -> tuple[int, ...]:
+    """The chunks whose weights a rank has; from both ends it has those of two stages."""
+    if pipeline.kind is PipelineKind.DUAL:
+        return rank, ranks - 1 - rank
+    return tuple(range(rank, ranks * pipeline.chunks, ranks))
+
+
 def rejected(pipeline: Pipeline, ranks: int, microbatches: int) -> Rejection | None:
     """Why there is no such pipeline, None if there is."""
     where = f"{microbatches} microbatches on {ranks} stages"

@@ -12,7 +12,7 @@ from itertools import accumulate
 from ...compiler.codes import Code
 from ...compiler.ir import Rejection
 from ...compiler.ir.step import Overlapped, StepSchedule
-from .orders import Work
+from .orders import Work, chunks_at
 from .pipeline import ChunkTicks, Interval, PipelineRun, run_pipeline
 
 
@@ -140,7 +140,8 @@ def run_step(ticks: StepTicks, schedule: StepSchedule, stages: int, microbatches
     layers[-1] = (*layers[-1], ticks.head)
     chunks = tuple(_chunks(layers, schedule, stages, ticks.send))
     run = run_pipeline(schedule.pipeline, chunks, microbatches, ticks.send)
-    per_stage = [[layer for chunk in layers[rank::stages] for layer in chunk] for rank in range(stages)]
+    owned = [chunks_at(schedule.pipeline, rank, stages) for rank in range(stages)]
+    per_stage = [[layer for chunk in own for layer in layers[chunk]] for own in owned]
     tail = 0
     if schedule.zero < 3 or Overlapped.GRADIENTS not in schedule.overlapped:
         tail = max(_tails(run, layers, per_stage, schedule, stages)) - run.makespan_ticks
@@ -176,19 +177,23 @@ def _chunks(
 def _gathered_each_time(
     own: Sequence[LayerTicks], schedule: StepSchedule, forward: int, inputs: int, weights: int
 ) -> ChunkTicks:
-    """A chunk whose weights are gathered for each pass, and whose gradients are scattered after each (ZeRO-3)."""
-    gathered = sum(each.gathered for each in own)
-    if Overlapped.WEIGHTS in schedule.overlapped:
-        # The first layer waits for its weights; those of each other come beside the one before it.
-        forward = own[0].gathered + sum(max(each.forward_beside or each.forward, each.gathered) for each in own)
+    """A chunk whose weights are gathered for each pass, and whose gradients are scattered after each (ZeRO-3).
+
+    Beside a layer come the weights of the next one, and backward the gradients of the one before.
+    """
+    gathered, scattered = [each.gathered for each in own], [each.gradients for each in own]
+    if Overlapped.WEIGHTS not in schedule.overlapped:
+        backward = inputs + weights + sum(gathered) + sum(scattered)
+        return ChunkTicks(forward + sum(gathered), backward - weights, weights)
+    ahead = zip(own, (*gathered[1:], 0), strict=True)
+    forward = gathered[0] + sum(max(each.forward_beside or each.forward, coming) for each, coming in ahead)
+    if Overlapped.GRADIENTS in schedule.overlapped:
+        leaving, last = (*scattered[1:], 0), scattered[0]
     else:
-        forward += gathered
-    both = [each.gathered + each.gradients for each in own]
-    if Overlapped.GRADIENTS in schedule.overlapped and Overlapped.WEIGHTS in schedule.overlapped:
-        beside = [max(each.backward_beside or each.backward, all_of) for each, all_of in zip(own, both, strict=True)]
-        backward = own[-1].gathered + sum(beside) + own[0].gradients
-    else:
-        backward = inputs + weights + sum(both)
+        leaving, last = (0,) * len(own), sum(scattered)
+    beside = zip(own, (0, *gathered[:-1]), leaving, strict=True)
+    backward = gathered[-1] + last
+    backward += sum(max(each.backward_beside or each.backward, coming + gone) for each, coming, gone in beside)
     return ChunkTicks(forward, backward - weights, weights)
 
 

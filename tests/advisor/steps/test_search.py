@@ -1,0 +1,88 @@
+"""Layouts of a step: which can be, which fit, and which is fastest."""
+
+import pytest
+
+from magus.advisor.steps.outcome import outcome_of
+from magus.advisor.steps.search import TIE, recommended, schedules_of, search
+from magus.advisor.steps.times import LayerTimes, send_ticks, traffic_ticks
+from magus.compiler.ir import Pattern, Settings
+from magus.compiler.ir.step import Pipeline, PipelineKind, StepScenario, StepSchedule
+from magus.compiler.planning.build import ScheduleError
+from tests.helpers.steps import small_step
+
+EXPLORE = """
+schedule turns for train { pipeline one_f_one_b; overlap gradients, weights }
+explore train { TP 1, 2, 4; PP 1, 2, 4; pipeline one_f_one_b, interleaved(chunks=2); zero 1, 3 }
+"""
+
+
+def _compile(settings: Settings) -> StepScenario:
+    return small_step(EXPLORE, **{name: int(value) for name, value in settings})
+
+
+@pytest.fixture(scope="module")
+def times() -> LayerTimes:
+    return LayerTimes()
+
+
+def test_each_layout_has_one_fate(times: LayerTimes) -> None:
+    """All layouts and schedules do not divide, do not fit or are simulated; the fastest is recommended but for ties."""
+    step = small_step(EXPLORE)
+    found = search(step, _compile, times)
+    assert found.num_layouts == found.impossible + found.too_large + len(found.outcomes) > 10
+    seconds = [each.seconds for each in found.outcomes]
+    assert seconds == sorted(seconds)
+    chosen = recommended(found)
+    assert chosen is not None and chosen.seconds <= seconds[0] * (1 + TIE)
+    assert [each.schedule.name for each in found.declared] == ["turns"]
+
+
+def test_a_layout_is_what_its_file_says(times: LayerTimes) -> None:
+    """An outcome of the search is that of the file with its parameters set so."""
+    step = small_step(EXPLORE)
+    best = search(step, _compile, times).outcomes[0]
+    again = outcome_of(_compile(best.settings), best.schedule, times, best.settings)
+    assert again.run == best.run and again.memory == best.memory
+
+
+def test_layers_are_simulated_once(times: LayerTimes) -> None:
+    """Layouts that have the same layers share their times: TP 1, 2 and 4, forward and backward."""
+    search(small_step(EXPLORE), _compile, times)
+    assert times.num_simulated == 2 * 3
+
+
+def test_nothing_fits(times: LayerTimes) -> None:
+    """Where no layout fits, the nearest is named with what it needs."""
+    more = EXPLORE.replace("zero 1, 3 }", "zero 1, 3; memory <= 1 GiB }")
+    found = search(small_step(more), lambda given: small_step(more, **{n: int(v) for n, v in given}), times)
+    assert not found.outcomes and found.nearest is not None and found.nearest[2] > 1 << 30
+    assert recommended(found) is None
+
+
+def test_schedules_of_the_space() -> None:
+    """Weights in parts are for one stage; a step without a pipeline has one order, without copies no ZeRO."""
+    assert [(each.pipeline.chunks, each.zero) for each in schedules_of(small_step(EXPLORE, PP=2))] == [(1, 1), (2, 1)]
+    assert [each.zero for each in schedules_of(small_step(EXPLORE, PP=1))] == [1, 3]
+    assert [each.zero for each in schedules_of(small_step(EXPLORE, TP=4, PP=2))] == [0, 0]
+
+
+def test_pipelines_that_cannot_be_are_refused(times: LayerTimes) -> None:
+    """More chunks than layers, or microbatches that do not divide, are refused with a hint."""
+    step = small_step(PP=2)
+    for pipeline in (Pipeline(PipelineKind.INTERLEAVED, 8), Pipeline(PipelineKind.DUAL)):
+        with pytest.raises(ScheduleError) as caught:
+            outcome_of(small_step(PP=2, ROWS=8192), StepSchedule("s", pipeline), times)
+        assert caught.value.rejection.message
+    assert outcome_of(step, StepSchedule("s", Pipeline(PipelineKind.DUAL)), times).seconds > 0
+
+
+def test_traffic_follows_the_links() -> None:
+    """Ranks of one node reduce over its switch; ranks of two nodes over their rails, at the rate of a NIC."""
+    inside, across = small_step(TP=1, PP=2), small_step(TP=4, PP=1)
+    near, far = (step.step.blocks[0].parts[0].copies for step in (inside, across))
+    assert near is not None and near.fabric.topology.name == "switch"
+    assert far is not None and far.fabric.node_size == 1
+    size = 1 << 28
+    assert traffic_ticks(far, size, Pattern.REDUCE_SCATTER) == pytest.approx(size / 2 / 45e9 * 1e14, rel=0.01)
+    assert traffic_ticks(near, size, Pattern.REDUCE_SCATTER) < traffic_ticks(far, size, Pattern.REDUCE_SCATTER)
+    assert send_ticks(across) == 0 < send_ticks(inside)
