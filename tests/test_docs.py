@@ -99,7 +99,7 @@ def test_the_scenarios_of_the_first_pages_compile() -> None:
     assert names == ["mlp_up", "mlp_down"]
 
 
-@pytest.mark.parametrize("name", ["language.md", "schedules.md", "plans.md"])
+@pytest.mark.parametrize("name", ["language.md", "schedules.md", "plans.md", "steps.md"])
 def test_the_scenarios_of_the_documents_compile(name: str) -> None:
     texts = [body for language, body in BLOCK.findall((ROOT / "docs" / name).read_text()) if language == "mgs"]
 
@@ -171,6 +171,14 @@ def test_the_questions_about_models_are_answered() -> None:
     assert magus(*words_of(command)).stdout == shown and len(commands) == 7
     answers = [magus(*words_of(each)) for each in commands]
     assert [each.exit_code for each in answers] == [0] * 7
+
+
+def test_the_step_of_the_document_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "docs" / "steps.md").read_text()
+    command, shown = re.findall(r"^<!-- output of: ([^\n]*) -->\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0]
+    monkeypatch.chdir(ROOT)
+
+    assert magus(*words_of(command)).stdout == shown
 
 
 @pytest.mark.slow

@@ -113,7 +113,7 @@ def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str]) 
 
 def _table(searched: Searched, chosen: StepOutcome) -> Iterator[str]:
     best = chosen.run.makespan_ticks
-    others = [each for each in searched.outcomes if each is not chosen]
+    others = [each for each in searched.outcomes if each is not chosen and not _is_declared(each, searched)]
     rows = [("", "layout", "schedule", "step", "", "tok/s/GPU", "memory", "bubble")]
     for each in (chosen, *others[: SHOWN - 1], *searched.declared):
         change = each.run.makespan_ticks / best - 1
@@ -134,6 +134,11 @@ def _table(searched: Searched, chosen: StepOutcome) -> Iterator[str]:
         cells = zip(row, widths, strict=True)
         line = (f"{cell:<{width}}" if place < 3 else f"{cell:>{width}}" for place, (cell, width) in enumerate(cells))
         yield " ".join(line).rstrip()
+
+
+def _is_declared(outcome: StepOutcome, searched: Searched) -> bool:
+    """Whether a schedule of the file is the same in another name."""
+    return any(each.layout == outcome.layout and each.run == outcome.run for each in searched.declared)
 
 
 def _nothing(searched: Searched) -> Iterator[str]:
