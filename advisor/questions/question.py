@@ -190,7 +190,7 @@ def model_question(
         if count is not None:
             _check_count(name, count)
     tokens = seq_len * micro_batch * dp if train else decode or prefill or USUAL_PREFILL
-    shape = _model(model)
+    shape = model_named(model)
     return ModelQuestion(shape, gpu, framework, tokens, tp, dp, ep, (keys or USUAL_KEYS) if decode else None, train)
 
 
@@ -200,7 +200,8 @@ def _check_count(name: str, value: object) -> None:
         raise RequestError(Code.MGS307, name, message, f"for instance {name}=8")
 
 
-def _model(model: str | Mapping[str, object]) -> ModelConfig:
+def model_named(model: str | Mapping[str, object]) -> ModelConfig:
+    """Return the sizes of a model: one that ships by its name, a ``config.json`` by its path or as it is."""
     if not isinstance(model, str):
         return model_of(model)
     return model_of(model) if model.endswith(".json") else shipped_model(model)

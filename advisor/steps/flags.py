@@ -8,7 +8,6 @@ from fractions import Fraction
 
 from ...compiler.ir.step import KEEP_LEAST, Overlapped, PipelineKind
 from .outcome import StepOutcome
-from .times import handed_on
 
 FRAMEWORKS = ("Megatron-LM", "torchtitan", "DeepSpeed", "MaxText")
 
@@ -37,23 +36,6 @@ def flags_of(outcome: StepOutcome) -> tuple[tuple[str, str], ...]:
     return tuple((name, text) for name, text in found if text)
 
 
-def microbatch_of(outcome: StepOutcome) -> Fraction:
-    """Return how many sequences a rank of the data parallel axes takes at once."""
-    forward = outcome.scenario.step.blocks[0].parts[0].forward
-    tokens = handed_on(forward).rows
-    axes = {axis.name: axis.size for axis in outcome.scenario.system.mesh}
-    own = forward.num_ranks if _shards_batch(outcome) else 1
-    return Fraction(tokens * axes.get("cp", 1), outcome.scenario.step.length * own)
-
-
-def _shards_batch(outcome: StepOutcome) -> bool:
-    """Whether ranks of a layer's group have sequences of their own, and weights in parts that are gathered (FSDP)."""
-    from .times import weights_of
-
-    forward = outcome.scenario.step.blocks[0].parts[0].forward
-    return all(each.shard.value in ("flat", "replicated") for each in weights_of(forward))
-
-
 def _sizes(outcome: StepOutcome) -> dict[str, int]:
     return {axis.name: axis.size for axis in outcome.scenario.system.mesh}
 
@@ -69,8 +51,8 @@ def _megatron(outcome: StepOutcome) -> Iterator[str]:
         yield "--sequence-parallel"
     if schedule.pipeline.chunks > 1:
         yield f"--num-layers-per-virtual-pipeline-stage {max(outcome.run.chunks)}"
-    yield f"--micro-batch-size {_plain(microbatch_of(outcome))} --global-batch-size {outcome.scenario.step.sequences}"
-    if schedule.zero == 3 or _shards_batch(outcome):
+    yield f"--micro-batch-size {_plain(outcome.microbatch)} --global-batch-size {outcome.scenario.step.sequences}"
+    if schedule.zero == 3 or outcome.shards_batch:
         yield "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params"
     elif schedule.zero:
         yield "--use-distributed-optimizer"
@@ -83,26 +65,26 @@ def _megatron(outcome: StepOutcome) -> Iterator[str]:
 
 def _titan(outcome: StepOutcome) -> Iterator[str]:
     schedule, sizes = outcome.schedule, _sizes(outcome)
-    if schedule.zero != 3 and not _shards_batch(outcome):
+    if schedule.zero != 3 and not outcome.shards_batch:
         return
     for axis, key in _TITAN.items():
         if sizes.get(axis, 1) > 1:
             yield f"--parallelism.{key}={sizes[axis]}"
     if outcome.scenario.num_stages > 1:
         yield f"--parallelism.pipeline_parallel_schedule={_TITAN_SCHEDULES[schedule.pipeline.kind]}"
-    yield f"--training.local_batch_size={_plain(microbatch_of(outcome) * outcome.scenario.step.microbatches)}"
+    yield f"--training.local_batch_size={_plain(outcome.microbatch * outcome.scenario.step.microbatches)}"
     yield f"--activation_checkpoint.mode={'full' if schedule.keep == KEEP_LEAST else 'none'}"
 
 
 def _deepspeed(outcome: StepOutcome) -> Iterator[str]:
-    if outcome.scenario.num_stages > 1 or not (outcome.schedule.zero == 3 or _shards_batch(outcome)):
+    if outcome.scenario.num_stages > 1 or not (outcome.schedule.zero == 3 or outcome.shards_batch):
         return
-    batch = f'"train_micro_batch_size_per_gpu": {_plain(microbatch_of(outcome))}'
+    batch = f'"train_micro_batch_size_per_gpu": {_plain(outcome.microbatch)}'
     yield f'{{"zero_optimization": {{"stage": 3, "overlap_comm": true}}, {batch}}}'
 
 
 def _maxtext(outcome: StepOutcome) -> Iterator[str]:
-    if not (outcome.schedule.zero == 3 or _shards_batch(outcome)):
+    if not (outcome.schedule.zero == 3 or outcome.shards_batch):
         return
     sizes = _sizes(outcome)
     for axis, key in _MAXTEXT.items():
@@ -112,7 +94,7 @@ def _maxtext(outcome: StepOutcome) -> Iterator[str]:
     for axis in _MAXTEXT:
         data //= sizes.get(axis, 1)
     yield f"ici_fsdp_parallelism={data}"
-    yield f"per_device_batch_size={_plain(microbatch_of(outcome) * outcome.scenario.step.microbatches)}"
+    yield f"per_device_batch_size={_plain(outcome.microbatch * outcome.scenario.step.microbatches)}"
     yield f"remat_policy={'full' if outcome.schedule.keep == KEEP_LEAST else 'minimal'}"
 
 

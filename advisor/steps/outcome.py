@@ -1,15 +1,16 @@
 """One schedule of a step: its run, its memory, and what a user compares."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
-from ...compiler.ir import TICKS_PER_SECOND, JsonObject, Rejection, Settings
+from ...compiler.ir import TICKS_PER_SECOND, JsonObject, Rejection, Settings, Shard
 from ...compiler.ir.step import KEEP_ALL, StepScenario, StepSchedule
 from ...compiler.planning.build import ScheduleError
 from ...simcore.steps.orders import rejected
 from ...simcore.steps.step import StepRun, layers_of_chunks, run_step
 from .memory import StageMemory, memory_of, updated_of
-from .times import LayerTimes, ticks_of
+from .times import LayerTimes, handed_on, ticks_of, weights_of
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,25 @@ class StepOutcome:
         return self.memory_bytes <= memory_limit(self.scenario)
 
     @property
+    def shards_batch(self) -> bool:
+        """Whether ranks of a layer's group have sequences of their own, as with FSDP and with experts."""
+        forward = self.scenario.step.blocks[0].parts[0].forward
+        return all(each.shard in (Shard.FLAT, Shard.NONE) for each in weights_of(forward)) and forward.num_ranks > 1
+
+    @property
+    def microbatch(self) -> Fraction:
+        """Sequences that one rank, or one group that shares a layer, takes at once."""
+        forward = self.scenario.step.blocks[0].parts[0].forward
+        axes = {axis.name: axis.size for axis in self.scenario.system.mesh}
+        own = forward.num_ranks if self.shards_batch else 1
+        return Fraction(handed_on(forward).rows * axes.get("cp", 1), self.scenario.step.length * own)
+
+    @property
     def layout(self) -> str:
-        """The sizes of the axes of the system: ``tp4 dp8 pp4``."""
-        axes = self.scenario.system.mesh
-        return " ".join(f"{axis.name}{axis.size}" for axis in axes) or f"{self.scenario.system.num_ranks} GPUs"
+        """The sizes of the axes of the system, and of a microbatch but for one sequence: ``tp4 dp8 pp4 mb2``."""
+        axes = [f"{axis.name}{axis.size}" for axis in self.scenario.system.mesh]
+        sequences = "" if self.microbatch == 1 else f"mb{float(self.microbatch):g}"
+        return " ".join(filter(None, (*axes, sequences)))
 
     @property
     def words(self) -> str:
@@ -78,6 +94,7 @@ class StepOutcome:
             "zero": self.schedule.zero,
             "keep": self.schedule.keep,
             "overlap": [each.value for each in self.schedule.overlapped],
+            "microbatch": float(self.microbatch),
             "microbatches": self.scenario.step.microbatches,
             "stages": list(self.run.chunks),
             "step_s": self.seconds,

@@ -111,8 +111,8 @@ class ModelConfig:
     layers attend to so many tokens. Without ``gated`` the MLP has no gate; with ``parallel`` it takes what attention
     takes, and not what that leaves. Weights of experts have the type ``stored``, that of the others if None; those of
     fp8 are multiplied in fp8. ``parameters`` are those of the whole model, or of the layers that are written where
-    others are left out. ``left_out`` are parts of such models that no workload is written for, ``doubts`` what the file
-    does not say.
+    others are left out; ``vocabulary`` are its tokens, 0 where the file does not say. ``left_out`` are parts of such
+    models that no workload is written for, ``doubts`` what the file does not say.
     """
 
     name: str
@@ -136,6 +136,7 @@ class ModelConfig:
     parallel: bool = False
     stored: DType | None = None
     parameters: int = 0
+    vocabulary: int = 0
     left_out: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
 
@@ -191,6 +192,7 @@ def config_of(document: Item, path: Path) -> ModelConfig:
     return replace(
         found,
         parameters=_num_parameters(found, sizes),
+        vocabulary=sizes.number("vocab"),
         left_out=(*kinds.notes, *weights.notes, *_left_out(sizes)),
         doubts=tuple(_doubts(sizes, found)),
     )

@@ -21,7 +21,7 @@ from .kinds import LONGEST
 from .whole_layer import Experts, whole_layer
 from .whole_layer import Parallelism as Parallelism
 
-_NIC = (
+NIC = (
     '  source nominal "400 Gb/s"',
     "  bandwidth 50 GB/s",
     '  achieved 42 GB/s @reported "DeepEP, H800"',
@@ -161,7 +161,7 @@ def _system(gpu: ShippedGpu, parallel: Parallelism) -> Iterator[str]:
             message = f"{parallel.ranks} GPUs do not fill nodes of {parallel.node}"
             raise RequestError(Code.MGS304, "node", message, "take another --tp or --node")
         fabric = gpu.rails(parallel.node, "nic")
-        yield from ("link nic {  # of each GPU, 400 Gb/s: say what yours have", *_NIC, "}", "")
+        yield from ("link nic {  # of each GPU, 400 Gb/s: say what yours have", *NIC, "}", "")
     yield f"system node {{ gpus {parallel.ranks} x {gpu.name}; fabric {fabric} }}"
 
 

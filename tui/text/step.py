@@ -80,12 +80,15 @@ def _memory_lines(outcome: StepOutcome) -> Iterator[str]:
     )
 
 
-def searched_text(scenario: StepScenario, searched: Searched, marks: Sequence[str] = ()) -> str:
-    """Return the answer about a step: which layout, what it costs, what is exposed, how to switch it on."""
-    return "\n".join(_searched(scenario, searched, marks)) + "\n"
+def searched_text(scenario: StepScenario, searched: Searched, marks: Sequence[str] = (), framework: str = "") -> str:
+    """Return the answer about a step: which layout, what it costs, what is exposed, how to switch it on.
+
+    With a ``framework`` its settings alone are shown.
+    """
+    return "\n".join(_searched(scenario, searched, marks, framework)) + "\n"
 
 
-def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str]) -> Iterator[str]:
+def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], only: str) -> Iterator[str]:
     yield from wrapped(question_of(scenario))
     counted = f"{searched.num_layouts} layouts: {searched.impossible} do not divide, {searched.too_large} do not fit"
     yield from wrapped(f"{counted}; {len(searched.outcomes)} simulated from {searched.layers_simulated} layers")
@@ -105,8 +108,12 @@ def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str]) 
         f"{exposed} of {seconds_text(run.makespan_ticks)}; copies within layers are in them.", 9, "Exposed: "
     )
     yield from _memory_lines(chosen)
-    for framework, flags in flags_of(chosen):
-        yield from hanging(flags, 4, f"{framework}: ")
+    known = dict(flags_of(chosen))
+    for framework, flags in known.items():
+        if not only or framework == only:
+            yield from hanging(flags, 4, f"{framework}: ")
+    if only and only not in known:
+        yield from wrapped(f"{only} has no such schedule; what has: {', '.join(known) or 'none that is known'}.")
     for mark in marks:
         yield from bullet("!", mark)
 

@@ -233,6 +233,10 @@ def ask(
     train: Annotated[bool, typer.Option("--train", help="A forward and a backward pass.")] = False,
     seq_len: Annotated[int, typer.Option("--seq-len", min=1, metavar="N", help="Tokens of a sequence.")] = 4096,
     micro_batch: Annotated[int, typer.Option("--micro-batch", min=1, metavar="N", help="Sequences at a time.")] = 1,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", min=1, metavar="N", help="With --train: which layout of so many GPUs?")
+    ] = None,
+    sequences: Annotated[int, typer.Option("--sequences", min=1, metavar="N", help="With --gpus: the batch.")] = 128,
     full: Annotated[bool, typer.Option("--full", help="Then all that advise says.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -240,8 +244,13 @@ def ask(
 
     It names the gain over what the framework does today.
     """
-    from ..commands.answers.ask import answer
+    from ..commands.answers.ask import answer, answer_step
 
+    if gpus is not None:
+        if not train:
+            say("magus: --gpus asks for the layout of a training step: add --train")
+            raise typer.Exit(Exit.USAGE)
+        raise typer.Exit(answer_step(model, gpu, framework, (gpus, sequences, seq_len), as_json=json))
     asked = {"model": model, "gpu": gpu, "framework": framework, "tp": tp, "dp": dp, "ep": ep, "prefill": prefill}
     asked |= {"decode": decode, "keys": keys, "train": train, "seq_len": seq_len, "micro_batch": micro_batch}
     raise typer.Exit(answer(asked, workers=DEFAULT_WORKERS, full=full, as_json=json))

@@ -296,10 +296,18 @@ def from_model(
         int | None,
         typer.Option("--decode", min=1, metavar="KEYS", help="A step of decode, of sequences with so many keys."),
     ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option("--gpus", min=1, metavar="N", help="A training step on so many GPUs."),
+    ] = None,
+    sequences: Annotated[int, typer.Option("--sequences", min=1, metavar="N", help="With --gpus: the batch.")] = 128,
+    seq_len: Annotated[int, typer.Option("--seq-len", min=1, metavar="N", help="With --gpus: their tokens.")] = 4096,
     out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
 ) -> None:
     """Write the workloads of a layer of a model as a scenario."""
-    from ..commands.scenarios.import_file import ModelOptions, write_layer
+    from ..commands.scenarios.import_file import ModelOptions, write_layer, write_step
 
+    if gpus is not None:
+        raise typer.Exit(write_step(config, gpu, gpus, node, (sequences, seq_len), out))
     options = ModelOptions(gpu, tp, node, not no_sequence_parallel, framework, dp, ep, decode)
     raise typer.Exit(write_layer(config, options, out, whole=not pairs))

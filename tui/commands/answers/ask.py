@@ -9,6 +9,7 @@ from ....advisor import Advisor, RequestError
 from ....advisor.answer.stages import DEFAULT_TOP
 from ....advisor.questions.ask import QUICK, ModelAnswer, ask
 from ....advisor.questions.question import model_question
+from ....compiler.codes import Code
 from ...exit_codes import Exit
 from ...text.ask import ask_text
 from ...text.door import put_text
@@ -28,6 +29,27 @@ def answer(asked: Mapping[str, Any], *, workers: int, full: bool, as_json: bool)
             return Exit.INPUT
         put_text(json.dumps(found.document(), indent=2) + "\n" if as_json else _text(found, full=full))
         return Exit.DONE
+
+    return run_command(action)
+
+
+def answer_step(model: str, gpu: str, framework: str, sizes: tuple[int, int, int], *, as_json: bool) -> Exit:
+    """Print which layout of a training step to use; ``sizes`` are GPUs, sequences and tokens of each."""
+    from ....advisor.questions.question import model_named
+    from ....compiler.from_model.frameworks import framework_named
+    from ....compiler.from_model.step import StepRequest, step_text
+    from .step import advise_step_text
+
+    def action() -> Exit:
+        try:
+            trains = framework_named(framework)
+            if not trains.trains:
+                raise RequestError(Code.MGS310, "for", f"{trains.title} does not train", "megatron, torchtitan")
+            text = step_text(model_named(model), StepRequest(gpu, *sizes))
+        except RequestError as error:
+            say_request_error(error)
+            return Exit.INPUT
+        return advise_step_text(text, "<model>", framework=trains.title, as_json=as_json)
 
     return run_command(action)
 

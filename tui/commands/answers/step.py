@@ -15,15 +15,25 @@ from ...text.step import outcome_text, searched_text
 from ..inputs import ScenarioInput, source_of
 from ..interrupts import interruptible
 
-__all__ = ["advise_step", "simulate_step"]
+__all__ = ["advise_step", "advise_step_text", "simulate_step"]
 
 
 def advise_step(source: ScenarioInput, step: StepScenario, *, as_json: bool) -> Exit:
     """Print which layout of a step to use."""
     text = source_of(source.file)
+    return _advise(text.text, text.path, source.settings, step, "", as_json=as_json)
 
+
+def advise_step_text(text: str, path: str, *, framework: str, as_json: bool) -> Exit:
+    """Print which layout of the step in ``text`` to use, as ``framework`` switches it on."""
+    step = compile_text(text, path).step()
+    assert step is not None, "the text is of a step"
+    return _advise(text, path, (), step, framework, as_json=as_json)
+
+
+def _advise(text: str, path: str, given: Settings, step: StepScenario, framework: str, *, as_json: bool) -> Exit:
     def compiled(settings: Settings) -> StepScenario:
-        found = compile_text(text.text, text.path, (*source.settings, *settings)).step(step.name)
+        found = compile_text(text, path, (*given, *settings)).step(step.name)
         assert found is not None, "the file has this step"
         return found
 
@@ -33,7 +43,7 @@ def advise_step(source: ScenarioInput, step: StepScenario, *, as_json: bool) -> 
     if as_json:
         print_json(searched_document(step, searched, marks))
     else:
-        put(searched_text(step, searched, marks))
+        put(searched_text(step, searched, marks, framework))
     return Exit.INTERRUPTED if searched.interrupted else Exit.DONE
 
 

@@ -163,6 +163,25 @@ class ModelOptions:
         return Parallelism(self.gpu, self.tp, self.sequence, self.node, keys=self.keys)
 
 
+def write_step(config: Path, gpu: str, gpus: int, node: int, batch: tuple[int, int], out: Path | None) -> Exit:
+    """Write a training step of the model in ``config``; ``batch`` are sequences, and tokens of each."""
+    from ....compiler.from_model.step import StepRequest, step_text
+
+    def action() -> Exit:
+        model = read_config(config)
+        try:
+            text = format_text(step_text(model, StepRequest(gpu, gpus, *batch, node)))
+        except RequestError as error:
+            say_request_error(error)
+            return Exit.INPUT
+        if out is not None:
+            return save(out, text, f"{out}: a training step of {model.name}")
+        put_text(text)
+        return Exit.DONE
+
+    return report_errors(action)
+
+
 def write_layer(config: Path, options: ModelOptions, out: Path | None, *, whole: bool) -> Exit:
     """Write the scenario of the model in ``config`` to ``out`` or stdout, as a ``whole`` layer if that can be."""
 

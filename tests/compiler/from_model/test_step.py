@@ -1,0 +1,63 @@
+"""Training steps of models: the file that is written, and what does not divide."""
+
+import pytest
+
+from magus.compiler import compile_text
+from magus.compiler.codes import Code
+from magus.compiler.from_model.request import shipped_model
+from magus.compiler.from_model.step import StepRequest, step_text
+from magus.compiler.request.request import RequestError
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "axes", "layers"),
+    [
+        ("llama-3.1-8b", 64, {"tp": 8, "dp": 8, "pp": 1}, (32,)),
+        ("llama-3.1-405b", 128, {"tp": 8, "dp": 16, "pp": 1}, (126,)),
+        ("deepseek-v3", 256, {"dp": 256, "pp": 1, "ep": 64, "edp": 4}, (3, 58)),
+        ("qwen3-235b", 64, {"dp": 64, "pp": 1, "ep": 64, "edp": 1}, (94,)),
+    ],
+)
+def test_a_step_has_the_layers_of_its_model(
+    name: str, gpus: int, axes: dict[str, int], layers: tuple[int, ...]
+) -> None:
+    """Layers lie on groups, those without experts first, and their weights are most of the model's parameters."""
+    model = shipped_model(name)
+    step = compile_text(step_text(model, StepRequest("h100", gpus, gpus * 4, 4096))).step()
+    assert step is not None
+    assert {axis.name: axis.size for axis in step.system.mesh} == axes
+    assert tuple(block.count for block in step.step.blocks) == layers
+    counted = 2 * model.vocabulary * model.hidden
+    for block in step.step.blocks:
+        for part in block.parts:
+            held = [
+                each for each in part.forward.workload.tensors if each.name.startswith(("w", "s")) and each.rows > 1
+            ]
+            made = {result for result, _, _ in part.forward.workload.results}
+            counted += block.count * sum(each.rows * each.cols for each in held if each.name not in made)
+    assert counted == pytest.approx(model.parameters, rel=0.03)
+
+
+def test_the_batch_is_what_was_asked() -> None:
+    """Sequences, their length and the layouts that divide are in the file."""
+    text = step_text(shipped_model("llama-3.1-8b"), StepRequest("b200", 16, 48, 8192))
+    step = compile_text(text).step()
+    assert step is not None and (step.step.sequences, step.step.length) == (48, 8192)
+    assert dict(step.explore.settings)["MB"] == ("1", "2", "4")
+    assert step.explore.num_layouts == 4 * 5 * 3
+
+
+@pytest.mark.parametrize(
+    ("gpus", "sequences", "name", "code", "field"),
+    [
+        (12, 8, "llama-3.1-8b", Code.MGS304, "gpus"),
+        (0, 8, "llama-3.1-8b", Code.MGS307, "gpus"),
+        (8, 0, "llama-3.1-8b", Code.MGS307, "sequences"),
+        (4, 8, "deepseek-v3", Code.MGS304, "gpus"),
+    ],
+)
+def test_what_does_not_divide_is_said(gpus: int, sequences: int, name: str, code: Code, field: str) -> None:
+    """Nodes that are not full, no sequences, too few ranks for the experts."""
+    with pytest.raises(RequestError) as caught:
+        step_text(shipped_model(name), StepRequest("h100", gpus, sequences, 4096))
+    assert (caught.value.code, caught.value.field) == (code, field)
