@@ -106,7 +106,7 @@ def heading(table: PolicyTable, target: str) -> str:
         about = f"{rule.pattern or rule.workload} on {rule.ranks} x {rule.gpu}{nodes}{dtype}"
     else:
         scenario = table.points[0].advice.scenario
-        about = f"{scenario.name} on {scenario.num_ranks} x {scenario.system.gpu.name}"
+        about = f"{scenario.name} on {scenario.system.title}"
     return comments(
         f"Magus {__version__}, magus export --to {target}",
         *([f"rules {document['hash']}"] if table.rules else []),

@@ -154,6 +154,8 @@ FUNCTIONS: StoredFunctions = {
     FULL_MESH.more_links: (f"{_IN}.base", "_no_more_links"),
     FULL_MESH.node_size: (f"{_IN}.base", "_no_nodes"),
     FULL_MESH.grid: (f"{_IN}.base", "_no_grid"),
+    FULL_MESH.part: (f"{_IN}.one_level", "_same"),
+    RING.part: (f"{_IN}.base", "_no_part"),
 }
 """What stands in keys for the functions of the fabrics that are drawn; of those that all share once."""
 

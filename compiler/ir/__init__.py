@@ -101,6 +101,7 @@ from .scenario import System as System
 from .scenario import TransferPath as TransferPath
 from .scenario import Variability as Variability
 from .scenario import Write as Write
+from .scenario import adjacent as adjacent
 from .schedule import PLAN_MODES as PLAN_MODES
 from .schedule import CopyProtocol as CopyProtocol
 from .schedule import Direction as Direction

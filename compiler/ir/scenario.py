@@ -4,6 +4,7 @@ Nothing here refers to source text. Times are ticks of 10 fs, sizes are bytes, r
 Fractions are exact. An OpCase is the input of every later stage.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
@@ -252,6 +253,18 @@ class Axis:
     stride: int
 
 
+def adjacent(axes: Iterable[Axis]) -> tuple[Axis, ...] | Rejection:
+    """Return axes that lie next to each other, the innermost first; a Rejection (MGS440) if they do not."""
+    found = tuple(sorted(axes, key=lambda axis: (axis.stride, axis.size)))
+    for inner, outer in pairwise(found):
+        if outer == inner:
+            return Rejection(Code.MGS440, f"{outer.name} is there twice")
+        if outer.stride != inner.stride * inner.size:
+            message = f"{outer.name} does not lie next to {inner.name} in the mesh"
+            return Rejection(Code.MGS440, message, "a group is of axes that follow each other")
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class System:
     """``num_ranks`` equal GPUs behind one fabric.
@@ -270,6 +283,12 @@ class System:
     mesh: tuple[Axis, ...] = field(default=(), hash=False)
     of: int = 0
 
+    @property
+    def title(self) -> str:
+        """How many GPUs of which kind: ``8 x H100``, or of a group ``pod.tp, 8 of 128 x H100``."""
+        group = f"{self.name}, {self.num_ranks} of {self.of}" if self.of else f"{self.num_ranks}"
+        return f"{group} x {self.gpu.name}"
+
     def axes(self, names: tuple[str, ...]) -> tuple[Axis, ...] | Rejection:
         """Return the axes of these names, the innermost first, or why they are no group."""
         known = {axis.name: axis for axis in self.mesh}
@@ -277,12 +296,7 @@ class System:
         if unknown is not None:
             hint = f"axes are: {', '.join(known)}" if known else "a mesh names them: mesh tp 8, dp 4"
             return Rejection(Code.MGS203, f"system {self.name} has no axis '{unknown[:64]}'", hint)
-        axes = sorted((known[name] for name in names), key=lambda axis: (axis.stride, -axis.size))
-        for inner, outer in pairwise(axes):
-            if outer.stride != inner.stride * inner.size:
-                message = f"{outer.name} does not lie next to {inner.name} in the mesh of {self.name}"
-                return Rejection(Code.MGS440, message, "a group is of axes that follow each other")
-        return tuple(axes)
+        return adjacent(known[name] for name in names)
 
     def group(self, names: tuple[str, ...]) -> "System | Rejection":
         """Return the system of one group along some axes, as its ranks see it while all such groups move data.
@@ -302,7 +316,7 @@ class System:
         fabric = part_of(self.fabric, self.num_ranks, axes[0].stride, size)
         if isinstance(fabric, Rejection):
             return fabric
-        name = ".".join((self.name, *names))
+        name = ".".join((self.name, *(axis.name for axis in axes)))
         return System(name, size, self.gpu, fabric, self.variability, of=self.num_ranks)
 
 

@@ -144,9 +144,12 @@ def _value_text(document: Document, name: str) -> str:
 
 
 def _members(document: Document, cursor: Cursor) -> Iterator[Completion]:
-    """What stands behind ``nv.`` and, in a device that extends another, behind ``base.``."""
+    """What stands behind ``nv.``, behind ``pod.`` of a system and, in a device that extends another, ``base.``."""
     first, *path = cursor.place.owner
     entry = document.entry((first,))
+    for axis in document.axes_of(entry) if entry is not None and cursor.place.head == "workload" else ():
+        if axis.name not in path:
+            yield Completion(axis.name, CompletionKind.NAME, f"axis of {axis.size} ranks")
     if entry is not None and entry.kind is Kind.LIBRARY and not path:
         yield from (Completion(each.name, CompletionKind.NAME, each.kind.value) for each in entry.scope.devices())
     parent = document.entry(cursor.place.parent) if first == "base" else None

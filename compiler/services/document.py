@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from ..ir import Scenario
+from ..ir import Axis, Scenario
 from ..pipeline import Examined, examine_text
 from ..resolve.devices.device import DeviceResolver
+from ..resolve.devices.system import SystemResolver
 from ..resolve.values.device_numbers import DeviceNumbers
 from ..resolve.values.evaluate import ExpressionEvaluator, Place
 from ..text import syntax as ast
@@ -78,6 +79,17 @@ class Document:
         except (Stopped, GaveUp):
             pass
         return DeviceNumbers({})
+
+    def axes_of(self, entry: Entry) -> tuple[Axis, ...]:
+        """Return the axes of the ranks of a system; none of what is no system, and where they cannot be read."""
+        report = Report()
+        evaluator = ExpressionEvaluator(report, {})
+        try:
+            if entry.kind is Kind.SYSTEM:
+                return SystemResolver(report, evaluator, DeviceResolver(report, evaluator)).system(entry).mesh
+        except (Stopped, GaveUp):
+            pass
+        return ()
 
     def _here(self, diagnostic: Diagnostic) -> Diagnostic:
         elsewhere = diagnostic.span

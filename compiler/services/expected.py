@@ -88,6 +88,7 @@ _FOLLOWS: Mapping[tuple[str, str], ExpectedWords] = {
     ("method", "dtypes"): _words("dtype"),
     ("system", "gpus"): _words("system.gpus") | _names(Kind.GPU, *_VALUES),
     ("system", "fabric"): _words("topology"),
+    ("system", "mesh"): _words("system.mesh") | _NUMBER,
     ("workload", "backward"): _names(Kind.WORKLOAD),
     ("workload", "keep"): NOTHING,
     ("variability", "skew"): _words("distribution"),

@@ -63,6 +63,8 @@ def _name(document: Document, cursor: Cursor, offset: int, span: Span) -> Hover 
     owner = cursor.place.owner
     if owner[:1] == ("base",):
         return _number_of_parent(document, cursor, span)
+    if owner and cursor.place.head == "workload":
+        return _axis(document, cursor, span)
     use = occurrence_at(document, offset)
     if use is None and not owner:
         return None
@@ -70,6 +72,18 @@ def _name(document: Document, cursor: Cursor, offset: int, span: Span) -> Hover 
         return _local(document, offset, span)
     entry = document.entry((*owner, cursor.word))
     return Hover(span, _head(entry), tuple(_about(document, entry))) if entry is not None else None
+
+
+def _axis(document: Document, cursor: Cursor, span: Span) -> Hover | None:
+    """An axis behind a system: which ranks a group along it has."""
+    entry = document.entry(cursor.place.owner[:1])
+    axes = document.axes_of(entry) if entry is not None else ()
+    axis = next((each for each in axes if each.name == cursor.word), None)
+    if axis is None:
+        return None
+    ranks = ", ".join(str(rank) for rank in range(0, min(axis.size, 3) * axis.stride, axis.stride))
+    more = " and so on" if axis.size > 3 else ""
+    return Hover(span, f"mesh {axis.name} {axis.size}", (f"groups of {axis.size} ranks: {ranks}{more}",))
 
 
 def _ops_text(scenario: Scenario) -> str:

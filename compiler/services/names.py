@@ -125,6 +125,8 @@ def _is_name(place: Context, token: Token, following: Token) -> bool:
         return place.block.startswith("expect") and not place.statement and token not in _words_at(place)
     if _RATIO.fullmatch(token) and place.statement and place.statement[-1].type in ("NUMBER", "QUANTITY"):
         return False  # the steps of a range: 16..65536 x2
+    if (place.block, place.head) == ("system", "mesh") and not place.brackets and place.before in ("mesh", ",", "over"):
+        return False  # an axis, which may have the name of a value
     in_call = bool(place.callee) and following.type == "EQUAL"
     if in_call:
         return place.callee == _EDGES

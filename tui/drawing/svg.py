@@ -284,7 +284,7 @@ def compared_svg(advices: Sequence[Advice]) -> str:
         body.append(text_at(x + 3, MAP_TOP - 12, f"{label} us", "faint"))
     for place, advice in enumerate(advices):
         y, scenario = MAP_TOP + COMPARED_ROW * place, advice.scenario
-        system = f"{scenario.num_ranks} x {scenario.system.gpu.name}, {scenario.system.fabric.topology.name}"
+        system = f"{scenario.system.title}, {scenario.system.fabric.topology.name}"
         body.append(text_at(COMPARED_LEFT - 10, y + 15, fitting(scenario.name, COMPARED_LEFT - 20), "title", "end"))
         body.append(text_at(COMPARED_LEFT - 10, y + 31, fitting(system, COMPARED_LEFT - 20), "faint", "end"))
         for kind, one, top in (("comm", advice.serial, y + 4), ("compute", advice.recommended, y + 20)):

@@ -33,7 +33,7 @@ def ops_line(scenario: Scenario) -> str:
     workload, system = scenario.workload, scenario.system
     fabric = system.fabric.topology.name.replace("_", " ")
     layers = f", {workload.repeat.count} layers" if workload.repeat is not None else ""
-    return f"{workload.name}: {len(workload.ops)} ops{layers} on {system.num_ranks} x {system.gpu.name}, {fabric}"
+    return f"{workload.name}: {len(workload.ops)} ops{layers} on {system.title}, {fabric}"
 
 
 def ops_lines(scenario: Scenario) -> Iterator[str]:
@@ -171,7 +171,7 @@ def scenario_line(scenario: OpCase) -> str:
     if workload.loads and workload.pattern.consumes:
         shape = shape.replace("per rank", f"at rank {workload.rank}, which gets most,")
     what = f"{workload.label} {shape}" if shape else workload.label
-    return f"{workload.name}: {what} on {system.num_ranks} x {system.gpu.name}, {fabric}"
+    return f"{workload.name}: {what} on {system.title}, {fabric}"
 
 
 def shape_text(shape: OpShape) -> str:

@@ -7,6 +7,7 @@ A route between nodes first goes to the GPU of the own node on the rail of the d
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import gcd
 
 from ..hardware import Link
 from ..stopping import Rejection
@@ -27,10 +28,14 @@ from .one_level import CROSSBAR
 
 @dataclass(frozen=True, slots=True)
 class FatTree:
-    """``leaf`` consecutive GPUs to a leaf switch, and a link from each of those to each of the spines."""
+    """``leaf`` consecutive GPUs to a leaf switch, and a link from each of those to each of the spines.
+
+    ``sharing`` groups of ranks that move data at once share each of these links, of whose rate one has its part.
+    """
 
     leaf: int
     spines: int
+    sharing: int = 1
 
 
 def _fat_tree_connect(fabric: Fabric, n: int) -> Network:
@@ -46,8 +51,9 @@ def _fat_tree_connect(fabric: Fabric, n: int) -> Network:
             yield edge_over(link, n + rank // tree.leaf, rank, "down", switch)
         for leaf in range(n, n + period // tree.leaf):
             for spine in range(first_spine, first_spine + tree.spines):
-                yield edge_over(link, leaf, spine, "leaf-spine", switch)
-                yield edge_over(link, spine, leaf, "spine-leaf", switch)
+                up = edge_over(link, leaf, spine, "leaf-spine", switch)
+                down = edge_over(link, spine, leaf, "spine-leaf", switch)
+                yield from (replace(edge, bytes_per_s=edge.bytes_per_s // tree.sharing) for edge in (up, down))
 
     def step(node: int, destination: int) -> int:
         if node < n:
@@ -85,11 +91,18 @@ def _behind_one(fabric: Fabric) -> Fabric:
 
 
 def _fat_tree_part(fabric: Fabric, stride: int, size: int) -> Fabric | None:
-    """Ranks of one leaf, or whole leaves, each of which has its links to the spines by itself."""
-    leaf = layout_of(fabric, FatTree).leaf
-    if leaf % (stride * size) == 0:
+    """Ranks of one leaf, or some of each leaf; these share the links to the spines with the others of the leaf."""
+    tree = layout_of(fabric, FatTree)
+    if tree.leaf % (stride * size) == 0:
         return _behind_one(fabric)
-    return fabric if stride == 1 and size % leaf == 0 else None
+    near, far = sorted((tree.leaf, stride))
+    own, classes = max(1, tree.leaf // stride), gcd(stride, tree.spines)
+    spines, sharing = tree.spines // classes, -(-near // classes)
+    # Groups that share no spine have their links alone. Else all reach each of theirs from, and into, each leaf.
+    alike = sharing == 1 or (near % classes == 0 and own >= spines)
+    if far % near or stride * size % tree.leaf or not alike:
+        return None
+    return replace(fabric, layout=FatTree(own, spines, tree.sharing * sharing))
 
 
 FAT_TREE = Topology(

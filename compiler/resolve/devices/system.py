@@ -20,6 +20,7 @@ from ...ir import (
     TopologyArgument,
     Variability,
     Wire,
+    adjacent,
     topologies,
 )
 from ...text import syntax as ast
@@ -230,8 +231,9 @@ class SystemResolver:
             return system
         group = system.group(axes)
         if isinstance(group, Rejection):
-            hint = did_you_mean(axes[-1], [axis.name for axis in system.mesh]) or group.hint
-            raise self._report.fail(group.code, group.message, declaration.system.span, hint)
+            known = [axis.name for axis in system.mesh]
+            guess = next((did_you_mean(name, known) for name in axes if name not in known), "")
+            raise self._report.fail(group.code, group.message, declaration.system.span, guess or group.hint)
         return group
 
     def whole_of(self, entry: Entry) -> tuple[Entry, tuple[str, ...]]:
@@ -276,6 +278,9 @@ class SystemResolver:
             raise self._report.fail(Code.MGS440, "a second mesh says over which axes it is", statement.span, hint)
         stride, wanted, what = 1, num_ranks, f"there are {num_ranks} gpus"
         if over:
+            lies = adjacent(over)
+            if isinstance(lies, Rejection):
+                raise self._report.fail(lies.code, lies.message, statement.span, lies.hint)
             stride, wanted = min(axis.stride for axis in over), prod(axis.size for axis in over)
             what = f"{listing([axis.name for axis in over])} have {wanted} ranks"
         if prod(size for _, size in sizes) != wanted:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import TOPOLOGIES, Fabric, Network, NoRoute, network_of
+from magus.compiler.ir.topologies import part
 from tests.helpers.marks import examples
 from tests.helpers.scenarios.fabrics import EVERY, UNEVEN, crossbar, fat_tree, graph, nic, rails, torus
 from tests.helpers.scenarios.scenarios import full_mesh, nvlink, ring, switch, xgmi
@@ -44,7 +45,7 @@ def test_routes_are_connected_and_shortest(name: str) -> None:
 
 
 def test_every_topology_has_a_row_in_the_tests() -> None:
-    assert {fabric.topology for _, fabric in EVERY.values()} == set(TOPOLOGIES)
+    assert {fabric.topology for _, fabric in EVERY.values()} == {*TOPOLOGIES, part.TOPOLOGY}
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -26,6 +26,10 @@ def known(text: str) -> str:
             "workload v on node {\n  a = tensor bf16[M, 2 * K]\n  b = add(a|, a)\n}",
             ["a = tensor bf16[M, 2 * K]", "8192 x 8192"],
         ),
+        (
+            "system n2 { gpus 8 x MI300X; fabric ring(xgmi); mesh tp 2, dp 4 }\nworkload v on n2.d|p { }",
+            ["mesh dp 4", "groups of 4 ranks: 0, 2, 4 and so on"],
+        ),
         ('use "amd/mi300|x"', ['use "amd/mi300x"', "shipped library: gpu `MI300X`, link `xgmi`"]),
         ("expect up { fine.make|span < 1 s }", ["makespan", "time from the start to the end of the last step"]),
         ("schedule s for up = seri|al()", ["serial", "the kernel and the collective one after the other, no overlap"]),

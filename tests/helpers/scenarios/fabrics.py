@@ -38,6 +38,13 @@ def graph(*ends: tuple[int, int], switches: int = 0, link: Link | None = None) -
     return Fabric(topologies.edges.TOPOLOGY, wires[0].link, layout=EdgeGraph(wires, switches))
 
 
+def group_of(fabric: Fabric, num_ranks: int, stride: int, size: int) -> Fabric:
+    """What one of several groups of ranks sees."""
+    found = topologies.part_of(fabric, num_ranks, stride, size)
+    assert isinstance(found, Fabric)
+    return found
+
+
 UNEVEN: dict[str, tuple[int, Fabric]] = {
     "torus 8": (8, torus(8)),
     "torus 2 x 2": (4, torus(2, 2)),
@@ -56,6 +63,8 @@ UNEVEN: dict[str, tuple[int, Fabric]] = {
     "circle with chords": (8, graph(*((i, (i + 1) % 8) for i in range(8)), (0, 4), (2, 6))),
     "star": (4, graph((0, 4), (1, 4), (2, 4), (3, 4), switches=1)),
     "chain": (4, graph((0, 1), (1, 2), (2, 3))),
+    "group that shares a ring": (4, group_of(ring(), 8, 2, 4)),
+    "group of leaves that share spines": (6, group_of(fat_tree(4, 3), 12, 2, 6)),
     "two triangles": (6, graph((0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3), (0, 6), (3, 6), switches=1)),
 }
 """By name: how many GPUs, and a fabric that is not the same from each of them by construction."""

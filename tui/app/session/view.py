@@ -76,7 +76,7 @@ def title_of(scenario: Scenario, job_idx: int, num_jobs: int) -> str:
     parts = [] if scenario.name == workload.name else [scenario.name]
     parts.append(workload.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else ""))
     parts.append(workload.label)
-    parts.append(f"{system.num_ranks} x {system.gpu.name}")
+    parts.append(system.title)
     parts.append(fabric_text(system.fabric))
     if workload.then is not None:
         parts.append(shape_text(workload))
@@ -94,7 +94,7 @@ def _title_of_graph(scenario: Scenario, job_idx: int, num_jobs: int) -> Iterator
     yield f"{len(workload.ops)} op{'s' if len(workload.ops) > 1 else ''}"
     if workload.repeat is not None:
         yield f"{workload.repeat.count} layers"
-    yield f"{system.num_ranks} x {system.gpu.name}"
+    yield system.title
     yield fabric_text(system.fabric)
 
 
