@@ -89,10 +89,13 @@ def fitting(text: str, width: float) -> str:
     return f"{text[: room - 1]}…" if room > 3 else ""
 
 
+GENERIC_FONTS = "system-ui, sans-serif"
+
+
 def document(width: float, height: float, title: str, body: Iterator[str] | list[str]) -> str:
     """Return the whole drawing on paper of its own, which needs nothing else."""
     size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
-    name, font = escape(printable(title)), 'font-family="system-ui, sans-serif" font-size="12"'
+    name, font = escape(printable(title)), f'font-family="{GENERIC_FONTS}" font-size="12"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="magus" role="img" aria-label="{name}" {font} {size}>'
     return "\n".join((head, rect_at(0, 0, width, height, "paper"), *body, "</svg>\n"))
 
@@ -299,8 +302,12 @@ def compared_svg(advices: Sequence[Advice]) -> str:
     return document(WIDTH, bottom + 8, "Systems compared", body)
 
 
+FONTS = "system-ui, Arial, Helvetica, DejaVu Sans, Liberation Sans, Noto Sans, Ubuntu, Cantarell, sans-serif"
+"""Fonts of macOS and of distributions of Linux: resvg takes the first that is there, and knows no generic one."""
+
+
 def png_of(drawing: str) -> bytes:
     """Return a drawing as PNG, with two pixels for each of its own; needs the extra ``magus-gpu[png]``."""
     import resvg_py  # an extra
 
-    return bytes(resvg_py.svg_to_bytes(svg_string=drawing, zoom=2))
+    return bytes(resvg_py.svg_to_bytes(svg_string=drawing.replace(GENERIC_FONTS, FONTS), zoom=2))
