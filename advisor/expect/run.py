@@ -5,8 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
+from functools import partial
 
-from ...compiler.ir import Metric, MetricOf, Value
+from ...compiler.ir import Metric, MetricOf, Settings, Value
+from ...compiler.ir.step import StepScenario
 from ...compiler.pipeline import Compiled
 from ...compiler.resolve.expect.expectation import (
     Bindings,
@@ -27,7 +29,9 @@ from ...compiler.resolve.expect.expectation import (
 )
 from ...compiler.text.diagnostics import CompileError
 from ..questions.advisor import Advisor
+from ..steps.times import LayerTimes
 from .simulations import ExpectationError, Runs
+from .steps import StepRuns
 from .values import (
     FigureValue,
     Judgement,
@@ -113,6 +117,7 @@ def _division_reported(check: Check) -> Iterator[None]:
 def _judge(body: Body, figures: RunFigures) -> Judgement:
     match body:
         case VerdictIs(verdict=wanted):
+            assert isinstance(figures.runs, Runs), "a step has no verdict"
             verdict = figures.runs.verdict()
             return Judgement(verdict is wanted, f"verdict is {verdict.value}")
         case Comparison():
@@ -260,7 +265,8 @@ class ExpectationRunner:
     advisor: Callable[[], Advisor]
     workers: int = 1
     _compiled: dict[Bindings, Compiled] = field(default_factory=dict)
-    _runs: dict[tuple[str, Bindings, bool], Runs] = field(default_factory=dict)
+    _runs: dict[tuple[str, Bindings, bool], Runs | StepRuns] = field(default_factory=dict)
+    _times: LayerTimes = field(default_factory=LayerTimes)
 
     def run(self) -> Iterator[CheckResult]:
         """Yield the result of every statement of the file, in order.
@@ -319,9 +325,18 @@ class ExpectationRunner:
     def _figures(self, block: Expectation, settings: Bindings, seeds: int) -> RunFigures:
         key = (block.workload, settings, block.packets)
         if key not in self._runs:
-            scenario = self._file(settings).scenario(block.workload)
-            self._runs[key] = Runs(scenario, self.advisor, self.workers, block.packets)
+            compiled = self._file(settings)
+            step = compiled.step(block.workload)
+            if step is None:
+                self._runs[key] = Runs(compiled.scenario(block.workload), self.advisor, self.workers, block.packets)
+            else:
+                self._runs[key] = StepRuns(step, partial(self._step, block.workload, settings), self._times)
         return RunFigures(self._runs[key], seeds)
+
+    def _step(self, name: str, settings: Bindings, more: Settings) -> StepScenario:
+        found = self.compile((*settings, *more)).step(name)
+        assert found is not None, "the file has this step"
+        return found
 
 
 def _result(

@@ -26,7 +26,9 @@ from ...compiler.resolve.expect.terms import dimension_of
 from ...compiler.text.units import Quantity, bytes_text, exact_text, fits, rate_text, us_text
 from ...simcore import Result
 from .simulations import BOUND, ExpectationError, Runs
+from .steps import StepRuns
 
+US_PER_SECOND = 1_000_000
 _LARGEST = Fraction(10) ** 300
 """Limit of values in reports, a little below the largest floating-point number."""
 
@@ -48,7 +50,7 @@ class FigureValue:
 class RunFigures:
     """Evaluates terms about one scenario; reductions run over ``num_seeds`` seeds."""
 
-    runs: Runs
+    runs: Runs | StepRuns
     num_seeds: int = 0
 
     def value(self, term: Term) -> Value:
@@ -71,6 +73,7 @@ class RunFigures:
             case Value(amount=amount):
                 return amount
             case MetricOf(schedule=schedule, metric=metric, op=op) if op:
+                assert isinstance(self.runs, Runs), "a step has no ops"
                 return Fraction(self.runs.of_op(schedule, op, metric, seed))
             case MetricOf(schedule=schedule, metric=metric):
                 return self._metric(schedule, metric, seed)
@@ -94,6 +97,8 @@ class RunFigures:
                 return mean(amounts) if percent is None else percentile(amounts, percent)
 
     def _metric(self, schedule: str, metric: Metric, seed: int | None) -> Fraction:
+        if isinstance(self.runs, StepRuns):
+            return self.runs.figure(schedule, metric)
         if schedule == BOUND and metric is Metric.MAKESPAN:
             return Fraction(self.runs.bound_ticks())
         if seed is None:
@@ -174,7 +179,8 @@ def figure_value(name: str, value: Value) -> FigureValue:
     match value.dimension:
         case FigureKind.TIME:
             number = float(value.amount / TICKS_PER_US)
-            return FigureValue(name, us_text(number, 2), number, "us")
+            text = us_text(number, 2) if number < US_PER_SECOND else f"{number / US_PER_SECOND:.4g} s"
+            return FigureValue(name, text, number, "us")
         case FigureKind.BYTES:
             return FigureValue(name, bytes_text(float(value.amount)), _number(value.amount), "B")
         case FigureKind.RATE:

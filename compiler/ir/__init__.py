@@ -143,7 +143,9 @@ from .tensors import Pattern as Pattern
 from .tensors import Shard as Shard
 from .tensors import Tensor as Tensor
 from .tensors import rank_parts as rank_parts
+from .terms import OF_STEPS_ALONE as OF_STEPS_ALONE
 from .terms import OP_METRICS as OP_METRICS
+from .terms import STEP_METRICS as STEP_METRICS
 from .terms import Chain as Chain
 from .terms import End as End
 from .terms import Extreme as Extreme

@@ -42,10 +42,17 @@ class Metric(Enum):
     FLAG_BYTES = "flag_bytes", FigureKind.BYTES
     FLAG_READS = "flag_reads", FigureKind.RATIO
     LINE_HOPS = "line_hops", FigureKind.RATIO
+    MEMORY = "memory", FigureKind.BYTES
+    BUBBLE = "bubble", FigureKind.RATIO
+    TOKENS_PER_S = "tokens_per_s", FigureKind.RATIO
 
 
 OP_METRICS = (Metric.MAKESPAN, Metric.COMPUTE_TIME, Metric.COMM_TIME, Metric.EXPOSED_TIME)
 """Figures that an op of a workload has by itself."""
+
+OF_STEPS_ALONE = (Metric.MEMORY, Metric.BUBBLE, Metric.TOKENS_PER_S)
+STEP_METRICS = (Metric.MAKESPAN, Metric.EXPOSED, *OF_STEPS_ALONE)
+"""Figures of a training step. MEMORY is that of the stage that needs most, and TOKENS_PER_S are for each GPU."""
 
 
 class Operator(Enum):

@@ -1,7 +1,7 @@
 """Resolve names to scenarios: each workload with its hardware, schedules, search space and expectations."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..codes import Code
 from ..ir import Explore, Rejection, Scenario, Schedule, System, Workload
@@ -93,7 +93,10 @@ class _Resolver:
         steps: list[StepScenario] = []
         for entry in entries:
             with self._report.attempt():
-                steps.append(reader.read(entry))
+                step = reader.read(entry)
+                # What is set is not explored.
+                free = (each for each in step.explore.settings if each[0] not in self._settings)
+                steps.append(replace(step, explore=replace(step.explore, settings=tuple(free))))
         return tuple(steps)
 
     def _derived(self, entry: Entry) -> Scenario:
@@ -226,10 +229,11 @@ class _Resolver:
             if self._is_for(schedule.declaration, entry.name)
         )
         settable = self._report.num_failures == failures
-        resolved, reading = self._workloads[entry], Reading(self._place, self._evaluator, self._report)
+        resolved, reading = self._workloads.get(entry), Reading(self._place, self._evaluator, self._report)
         work = None if resolved is None else resolved[1]
         ops = tuple(op.name for op in work.ops) if work is not None and work.only_shape is None else ()
-        expectation = ExpectReader(names, reading, ops, _verdicts_on(work)).read(question, entry.name)
+        of_step = is_step(entry.declaration)
+        expectation = ExpectReader(names, reading, ops, _verdicts_on(work), of_step=of_step).read(question, entry.name)
         if not settable:
             raise self._report.stop()
         return expectation

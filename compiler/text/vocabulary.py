@@ -259,3 +259,4 @@ PLAN_CLAUSES: Mapping[str, tuple[str, ...]] = {
 }
 
 ALWAYS_THERE = ("best", "serial", "bound")
+STEP_ALWAYS_THERE = ("best",)

@@ -42,7 +42,7 @@ class ExpectReader:
 
     ``ops`` are the names of several ops.
 
-    ``verdicts`` are those that there may be on the workload.
+    ``verdicts`` are those that there may be on the workload; there are none ``of_step``, a training step.
     """
 
     def __init__(
@@ -51,8 +51,10 @@ class ExpectReader:
         reading: Reading,
         ops: tuple[str, ...] = (),
         verdicts: tuple[Verdict, ...] = ON_OVERLAP,
+        *,
+        of_step: bool = False,
     ) -> None:
-        self._ops, self._verdicts = ops, verdicts
+        self._ops, self._verdicts, self._of_step = ops, verdicts, of_step
         self._schedules, self._reading, self._report = schedules, reading, reading.report
 
     def read(self, question: ast.Expect, workload: str) -> Expectation:
@@ -104,6 +106,7 @@ class ExpectReader:
         if not statements:
             return inherited
         with self._report.attempt():
+            self._not_of_step("seeds", statements[0])
             if len(statements) > 1:
                 raise self._report.fail(Code.MGS206, "seeds are said twice", statements[1].span)
             match statements[0]:
@@ -122,6 +125,8 @@ class ExpectReader:
         if len(statements) > 1:
             self._report.error(Code.MGS206, "granularity is said twice", statements[1].span)
         for statement in statements[:1]:
+            with self._report.attempt():
+                self._not_of_step("granularity", statement)
             match statement:
                 case ast.Say(phrase=(ast.Group(parts=(_, ast.Name(text=word)), note=None),), block=None) if word in (
                     LINE,
@@ -133,6 +138,11 @@ class ExpectReader:
                     self._report.error(Code.MGS116, "granularity is line or packet", statement.span, hint)
         return False
 
+    def _not_of_step(self, what: str, statement: ast.Define | ast.Say) -> None:
+        if self._of_step:
+            hint = "a step has figures: mine.makespan, best.memory; say it about the workload of a layer"
+            raise self._report.fail(Code.MGS573, f"a step has no {what}", statement.span, hint)
+
     def _count(self, expression: ast.Expression) -> int:
         value = self._reading.value(expression)
         if value.dimension != NUMBER or value.amount.denominator != 1 or not 1 <= value.amount <= MAX_SEEDS:
@@ -141,7 +151,7 @@ class ExpectReader:
         return int(value.amount)
 
     def _readers(self, seeds: int) -> _Readers:
-        terms = TermReader(self._schedules, self._reading, seeds, self._ops)
+        terms = TermReader(self._schedules, self._reading, seeds, self._ops, of_step=self._of_step)
         return _Readers(terms, ComparisonReader(terms, self._reading, self._verdicts))
 
     def _check(self, statement: ast.Define | ast.Say, readers: _Readers) -> Check:
@@ -175,6 +185,7 @@ class ExpectReader:
     def _body(self, parts: tuple[ast.Expression, ...], statement: ast.Say, readers: _Readers) -> Body:
         match parts:
             case (ast.Compare(left=ast.Name(text="verdict")) as compare,):
+                self._not_of_step("verdict", statement)
                 return self._verdict(compare, readers)
             case (ast.Compare(left=ast.Call(function=ast.Name(text="crossover")) as call) as compare,):
                 return self._shapes(statement, readers).crossover(compare, call)

@@ -6,7 +6,9 @@ from functools import reduce
 
 from ...codes import Code
 from ...ir import (
+    OF_STEPS_ALONE,
     OP_METRICS,
+    STEP_METRICS,
     TICKS_PER_SECOND,
     Chain,
     End,
@@ -26,7 +28,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import Span, did_you_mean, listing
 from ...text.units import BYTES, NUMBER, RATE, TIME, Quantity
 from ...text.units import Dimension as Units
-from ...text.vocabulary import ALWAYS_THERE, MAX_GROUPS
+from ...text.vocabulary import ALWAYS_THERE, MAX_GROUPS, STEP_ALWAYS_THERE
 from ..values.evaluate import Reading
 from ..values.sentences import single
 
@@ -111,12 +113,21 @@ _VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 class TermReader:
     """Reads terms about the declared ``schedules``; ``seeds`` tells whether they are simulated under seeds.
 
-    ``ops`` are those of a graph.
+    ``ops`` are those of a graph. With ``of_step`` the schedules are those of a training step.
     """
 
-    def __init__(self, schedules: tuple[str, ...], reading: Reading, seeds: int = 0, ops: tuple[str, ...] = ()) -> None:
-        self._ops = ops
-        self._schedules = (*schedules, *ALWAYS_THERE)
+    def __init__(
+        self,
+        schedules: tuple[str, ...],
+        reading: Reading,
+        seeds: int = 0,
+        ops: tuple[str, ...] = (),
+        *,
+        of_step: bool = False,
+    ) -> None:
+        self._ops, self._declared = ops, schedules
+        self._schedules = (*schedules, *(STEP_ALWAYS_THERE if of_step else ALWAYS_THERE))
+        self._metrics = STEP_METRICS if of_step else tuple(each for each in Metric if each not in OF_STEPS_ALONE)
         self._reading, self._report = reading, reading.report
         self._seeds, self._reducing = seeds, False
 
@@ -171,7 +182,7 @@ class TermReader:
         if isinstance(expression, ast.Name) and expression.text == "verdict":
             hint = "it stands alone: verdict == serial"
             raise self._report.fail(Code.MGS116, "the verdict is no figure", expression.span, hint)
-        if isinstance(expression, ast.Name) and expression.text in self._schedules[: -len(ALWAYS_THERE)]:
+        if isinstance(expression, ast.Name) and expression.text in self._declared:
             hint = f"for instance {expression.text}.makespan"
             raise self._report.fail(Code.MGS116, f"which figure of {expression.text}?", expression.span, hint)
         return self.amount(self._reading.value(expression), expression)
@@ -293,11 +304,12 @@ class TermReader:
 
     def _metric(self, word: str, expression: ast.Expression) -> Metric:
         metric = metric_or_none(word)
-        if metric is None:
-            known = [each.value for each in Metric]
+        if metric is None or metric not in self._metrics:
+            known = [each.value for each in self._metrics]
             guess = did_you_mean(word, known)
             hint = f"{guess}; metrics are {listing(known)}" if guess else f"metrics are {listing(known)}"
-            raise self._report.fail(Code.MGS201, f"a schedule has no metric '{word[:64]}'", expression.span, hint)
+            what = "the schedule of a step" if self._metrics is STEP_METRICS else "a schedule"
+            raise self._report.fail(Code.MGS201, f"{what} has no metric '{word[:64]}'", expression.span, hint)
         return metric
 
 
