@@ -56,8 +56,11 @@ class Compiled:
         Raises
         ------
         CompileError
-            If there is no workload, or none of that name.
+            If there is no workload, or none of that name, or if it is a step, which is no scenario: see ``step``.
         """
+        step = self.step(workload)
+        if step is not None:
+            raise CompileError([self._of_step(step)])
         by_name = {scenario.name: scenario for scenario in self.workloads}
         if workload is None and self.workloads:
             return self.workloads[0]
@@ -68,6 +71,12 @@ class Compiled:
             raise CompileError([Diagnostic(Code.MGS122, "the file declares no workload", span)])
         hint = did_you_mean(workload, by_name) or f"workloads are: {', '.join(by_name) or 'none'}"
         raise CompileError([Diagnostic(Code.MGS203, f"unknown workload '{workload}'", span, hint)])
+
+    def _of_step(self, step: StepScenario) -> Diagnostic:
+        layers = " or ".join(dict.fromkeys(part.forward.name for block in step.step.blocks for part in block.parts))
+        hint = f"about its layers: --workload {layers}; magus advise and magus simulate answer about the step"
+        message = f"{step.name} is a training step, and this is not answered about one"
+        return Diagnostic(Code.MGS573, message, Span(Source(self.path, ""), 0, 0), hint)
 
 
 def compile_file(path: str | Path, settings: Settings = ()) -> Compiled:
