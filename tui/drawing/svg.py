@@ -17,10 +17,12 @@ INK, FAINT, PAPER, BAND = "#1b1f24", "#5c6570", "#ffffff", "#f3f5f8"
 _SHAPES: Mapping[str, Mapping[str, str]] = {
     "paper": {"fill": PAPER},
     "band": {"fill": BAND},
+    "wait": {"fill": "#e4e8ee"},
     "grid": {"fill": "none", "stroke": "#c9ced6"},
     "compute": {"fill": "#4477aa"},
     "comm": {"fill": "#ddaa33"},
     "reduce": {"fill": "#2a8c82"},
+    "gradients": {"fill": "#8a5fa8"},
     "exposed": {"fill": "#bb3344"},
     "bound": {"fill": FAINT},
     "bar": {"stroke": BAND},

@@ -1,5 +1,7 @@
 """``magus advise`` and ``magus simulate`` of a training step."""
 
+from pathlib import Path
+
 from ....advisor.steps.outcome import StepOutcome, outcome_of
 from ....advisor.steps.search import Searched, search
 from ....advisor.steps.times import LayerTimes
@@ -8,12 +10,14 @@ from ....compiler.codes import Code
 from ....compiler.ir import JsonObject, Settings
 from ....compiler.ir.step import StepScenario, StepSchedule
 from ....compiler.text.diagnostics import CompileError, Diagnostic, Span, did_you_mean
+from ...drawing import Shows
 from ...exit_codes import Exit
 from ...text.door import print_json, put
 from ...text.progress import progress_line
 from ...text.step import outcome_text, searched_text
 from ..inputs import ScenarioInput, source_of
 from ..interrupts import interruptible
+from ..simulate_options import SimulateOptions
 
 __all__ = ["advise_step", "advise_step_text", "simulate_step"]
 
@@ -47,17 +51,38 @@ def _advise(text: str, path: str, given: Settings, step: StepScenario, framework
     return Exit.INTERRUPTED if searched.interrupted else Exit.DONE
 
 
-def simulate_step(source: ScenarioInput, step: StepScenario, schedule: str | None, *, as_json: bool) -> Exit:
-    """Print one schedule of a step, by default the first of its file."""
-    chosen = _named(source, step, schedule)
+def simulate_step(source: ScenarioInput, step: StepScenario, options: SimulateOptions) -> Exit:
+    """Print one schedule of a step, by default the first of its file, and draw it where that is asked for."""
+    _reject_options(source, step, options)
+    chosen = _named(source, step, options.schedule)
     with interruptible() as stopped:
         outcome = outcome_of(step, chosen, LayerTimes(stopped), source.settings)
-    marks = marks_of(step)
-    if as_json:
+    marks, drawn = marks_of(step), options.pictures.save_step(outcome)
+    if options.as_json:
         print_json({"step": step.name, **outcome.document(), "marks": list(marks)})
     else:
         put(outcome_text(outcome, marks))
-    return Exit.DONE
+    return drawn
+
+
+def _reject_options(source: ScenarioInput, step: StepScenario, options: SimulateOptions) -> None:
+    """Raise what a step has nothing to say about: it is one run, without lines and without seeds."""
+    asked = {
+        "--seed": options.seed is not None,
+        "--seeds": options.num_seeds > 0,
+        "--record-writes": options.record is not None,
+        "--draw waterfall": options.pictures.shows is Shows.WATERFALL,
+    }
+    for option, given in asked.items():
+        if given:
+            raise step_error(source.file, f"{option} is not about a step, which {step.name} is", step)
+
+
+def step_error(file: Path, message: str, step: StepScenario) -> CompileError:
+    """Return what is not answered about a step, with the workloads that it is answered about."""
+    layers = " or ".join(dict.fromkeys(part.forward.name for block in step.step.blocks for part in block.parts))
+    hint = f"about its layers: --workload {layers}"
+    return CompileError([Diagnostic(Code.MGS573, message, Span(source_of(file), 0, 0), hint)])
 
 
 def _named(source: ScenarioInput, step: StepScenario, name: str | None) -> StepSchedule:

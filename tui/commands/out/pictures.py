@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....advisor.candidates.advice import Advice
+from ....advisor.steps.outcome import StepOutcome
 from ....compiler.text.writing import check_writable, write_whole
 from ....simcore import ShownRun
 from ...drawing import Shows
@@ -55,6 +56,20 @@ class Pictures:
         if self.svg is not None or self.png is not None:
             codes.append(self._save_drawing(run))
         return max(codes)
+
+    def save_step(self, outcome: StepOutcome) -> Exit:
+        """Write the files of a training step, and say so."""
+        if not self.wanted:
+            return Exit.DONE
+        from ...drawing.step_svg import memory_svg, step_svg, step_trace  # few files have one
+
+        codes = [Exit.DONE]
+        if self.trace is not None:
+            message = f"{self.trace}: the trace of a rank of each stage; open it in https://ui.perfetto.dev"
+            codes.append(save(self.trace, _packed(self.trace, step_trace(outcome)), message))
+        if self.shows is Shows.LOADS:
+            return max(*codes, self.save_drawing(memory_svg(outcome), "the memory of each stage"))
+        return max(*codes, self.save_drawing(step_svg(outcome), "the timeline"))
 
     def _save_drawing(self, run: ShownRun) -> Exit:
         from ...drawing.svg import waterfall_svg  # most runs are not drawn

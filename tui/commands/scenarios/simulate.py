@@ -70,7 +70,7 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
         if step is not None:
             from ..answers.step import simulate_step  # few files have one
 
-            return simulate_step(source, step, options.schedule, as_json=options.as_json)
+            return simulate_step(source, step, options)
         question = found.scenario(source.workload)
         seeds = options.seeds(question)
         if question.only_case is None:
