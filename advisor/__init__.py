@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .questions.computing import keep_results
     from .questions.question import ModelQuestion, model_question
     from .solver import NoFeasibleSchedule, enumerate_space
+    from .steps.answer import StepAdvice, advise_step
     from .work.on_dask import BackendError
 
 __all__ = [
@@ -26,10 +27,12 @@ __all__ = [
     "ModelError",
     "NoFeasibleSchedule",
     "Oracle",
+    "StepAdvice",
     "Request",
     "RequestError",
     "AnswerSource",
     "BackendError",
+    "advise_step",
     "enumerate_space",
     "keep_results",
     "lower_bound",
@@ -53,6 +56,8 @@ _HOMES = {
     "RequestError": "..compiler.request.request",
     "AnswerSource": ".candidates.advice",
     "BackendError": ".work.on_dask",
+    "StepAdvice": ".steps.answer",
+    "advise_step": ".steps.answer",
     "enumerate_space": ".solver",
     "keep_results": ".questions.computing",
     "lower_bound": ".bounds.lower_bound",

@@ -61,7 +61,7 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
         if step is not None:
             from .step import advise_step  # few files have one
 
-            return advise_step(source, step, as_json=options.as_json)
+            return advise_step(source, step, options)
         subjects = source.subjects(found)
         if len(subjects) == 1:
             return _advise_one(source, subjects[0], options, partial(draw, subjects[0]))

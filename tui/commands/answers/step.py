@@ -1,15 +1,17 @@
 """``magus advise`` and ``magus simulate`` of a training step."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ....advisor.steps.outcome import StepOutcome, outcome_of
-from ....advisor.steps.search import Searched, search
+from ....advisor.steps.answer import advise_step as answer_of
+from ....advisor.steps.answer import marks_of
+from ....advisor.steps.outcome import outcome_of
 from ....advisor.steps.times import LayerTimes
-from ....compiler import compile_text
 from ....compiler.codes import Code
-from ....compiler.ir import JsonObject, Settings
+from ....compiler.ir import Settings
 from ....compiler.ir.step import StepScenario, StepSchedule
-from ....compiler.text.diagnostics import CompileError, Diagnostic, Span, did_you_mean
+from ....compiler.text.diagnostics import CompileError, Diagnostic, Source, Span, did_you_mean
 from ...drawing import Shows
 from ...exit_codes import Exit
 from ...text.door import print_json, put
@@ -17,43 +19,46 @@ from ...text.progress import progress_line
 from ...text.step import outcome_text, searched_text
 from ..inputs import ScenarioInput, source_of
 from ..interrupts import interruptible
+from ..out.pictures import NO_PICTURES, Pictures
 from ..simulate_options import SimulateOptions
+
+if TYPE_CHECKING:
+    from .advise import AdviseOptions
 
 __all__ = ["advise_step", "advise_step_text", "simulate_step"]
 
 
-def advise_step(source: ScenarioInput, step: StepScenario, *, as_json: bool) -> Exit:
-    """Print which layout of a step to use."""
+def advise_step(source: ScenarioInput, step: StepScenario, options: "AdviseOptions") -> Exit:
+    """Print which layout of a step to use, and draw it where that is asked for."""
+    asked = {"--how": options.how, "--threshold": options.advice.threshold, "--seeds": options.num_seeds > 0}
+    asked |= {"--sensitivity": options.advice.sensitivity}
+    _reject_options(source, step, asked, options.pictures)
     text = source_of(source.file)
-    return _advise(text.text, text.path, source.settings, step, "", as_json=as_json)
+    return _advise(text, source.settings, step.name, "", options.pictures, as_json=options.as_json)
 
 
 def advise_step_text(text: str, path: str, *, framework: str, as_json: bool) -> Exit:
     """Print which layout of the step in ``text`` to use, as ``framework`` switches it on."""
-    step = compile_text(text, path).step()
-    assert step is not None, "the text is of a step"
-    return _advise(text, path, (), step, framework, as_json=as_json)
+    return _advise(Source(path, text), (), None, framework, NO_PICTURES, as_json=as_json)
 
 
-def _advise(text: str, path: str, given: Settings, step: StepScenario, framework: str, *, as_json: bool) -> Exit:
-    def compiled(settings: Settings) -> StepScenario:
-        found = compile_text(text, path, (*given, *settings)).step(step.name)
-        assert found is not None, "the file has this step"
-        return found
-
+def _advise(
+    text: Source, settings: Settings, name: str | None, framework: str, pictures: Pictures, *, as_json: bool
+) -> Exit:
     with progress_line() as progress, interruptible() as stopped:
-        searched = search(step, compiled, LayerTimes(stopped), progress, stopped)
-    marks = marks_of(step)
+        found = answer_of(text.text, text.path, settings, name, progress=progress, should_stop=stopped)
+    drawn = Exit.DONE if found.recommended is None else pictures.save_step(found.recommended)
     if as_json:
-        print_json(searched_document(step, searched, marks))
+        print_json(found.document())
     else:
-        put(searched_text(step, searched, marks, framework))
-    return Exit.INTERRUPTED if searched.interrupted else Exit.DONE
+        put(searched_text(found.scenario, found.searched, found.marks, framework))
+    return Exit.INTERRUPTED if found.searched.interrupted else drawn
 
 
 def simulate_step(source: ScenarioInput, step: StepScenario, options: SimulateOptions) -> Exit:
     """Print one schedule of a step, by default the first of its file, and draw it where that is asked for."""
-    _reject_options(source, step, options)
+    asked = {"--seed": options.seed is not None, "--seeds": options.num_seeds > 0}
+    _reject_options(source, step, asked | {"--record-writes": options.record is not None}, options.pictures)
     chosen = _named(source, step, options.schedule)
     with interruptible() as stopped:
         outcome = outcome_of(step, chosen, LayerTimes(stopped), source.settings)
@@ -65,17 +70,11 @@ def simulate_step(source: ScenarioInput, step: StepScenario, options: SimulateOp
     return drawn
 
 
-def _reject_options(source: ScenarioInput, step: StepScenario, options: SimulateOptions) -> None:
+def _reject_options(source: ScenarioInput, step: StepScenario, asked: Mapping[str, bool], pictures: Pictures) -> None:
     """Raise what a step has nothing to say about: it is one run, without lines and without seeds."""
-    asked = {
-        "--seed": options.seed is not None,
-        "--seeds": options.num_seeds > 0,
-        "--record-writes": options.record is not None,
-        "--draw waterfall": options.pictures.shows is Shows.WATERFALL,
-    }
-    for option, given in asked.items():
+    for option, given in (*asked.items(), ("--draw waterfall", pictures.shows is Shows.WATERFALL)):
         if given:
-            raise step_error(source.file, f"{option} is not about a step, which {step.name} is", step)
+            raise step_error(source.file, f"{option} is not about a training step, which {step.name} is", step)
 
 
 def step_error(file: Path, message: str, step: StepScenario) -> CompileError:
@@ -95,27 +94,3 @@ def _named(source: ScenarioInput, step: StepScenario, name: str | None) -> StepS
     raise CompileError(
         [Diagnostic(Code.MGS203, f"unknown schedule '{name[:64]}'", Span(source_of(source.file), 0, 0), hint)]
     )
-
-
-def marks_of(step: StepScenario) -> tuple[str, ...]:
-    """What to know before trusting the figures of a step."""
-    return (f"steps on {step.system.gpu.name} were not compared with measured ones",)
-
-
-def searched_document(step: StepScenario, searched: Searched, marks: tuple[str, ...]) -> JsonObject:
-    """Return the answer as JSON."""
-
-    def documents(outcomes: tuple[StepOutcome, ...]) -> list[JsonObject]:
-        return [each.document() for each in outcomes]
-
-    return {
-        "step": step.name,
-        "layouts": searched.num_layouts,
-        "impossible": searched.impossible,
-        "too_large": searched.too_large,
-        "layers_simulated": searched.layers_simulated,
-        "outcomes": documents(searched.outcomes),
-        "declared": documents(searched.declared),
-        "interrupted": searched.interrupted,
-        "marks": list(marks),
-    }

@@ -1,0 +1,106 @@
+"""The answer about a training step: which layout and which schedule to use, of those that its file explores."""
+
+from dataclasses import dataclass
+
+from ...compiler import compile_text
+from ...compiler.codes import Code
+from ...compiler.ir import JsonObject, Progress, Settings, ShouldStop
+from ...compiler.ir.step import StepScenario
+from ...compiler.text.diagnostics import CompileError, Diagnostic, Source, Span
+from .outcome import StepOutcome
+from .search import Searched, recommended, search
+from .times import LayerTimes
+
+
+@dataclass(frozen=True)
+class StepAdvice:
+    """What was found about a step.
+
+    Attributes
+    ----------
+    scenario
+        The question.
+    searched
+        All layouts and schedules that were compared.
+    """
+
+    scenario: StepScenario
+    searched: Searched
+
+    @property
+    def recommended(self) -> StepOutcome | None:
+        """The layout and schedule to use; None where none divides the ranks and fits into memory."""
+        return recommended(self.searched)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What to know before trusting the figures."""
+        return marks_of(self.scenario)
+
+    def document(self) -> JsonObject:
+        """Return the answer as JSON, as ``magus advise --json`` prints it: seconds, bytes, shares."""
+        searched, chosen = self.searched, self.recommended
+        return {
+            "step": self.scenario.name,
+            "layouts": searched.num_layouts,
+            "impossible": searched.impossible,
+            "too_large": searched.too_large,
+            "layers_simulated": searched.layers_simulated,
+            "recommended": None if chosen is None else chosen.document(),
+            "outcomes": [each.document() for each in searched.outcomes],
+            "declared": [each.document() for each in searched.declared],
+            "interrupted": searched.interrupted,
+            "marks": list(self.marks),
+        }
+
+
+def marks_of(step: StepScenario) -> tuple[str, ...]:
+    """What to know before trusting the figures of a step."""
+    return (f"steps on {step.system.gpu.name} were not compared with measured ones",)
+
+
+def advise_step(
+    text: str,
+    path: str = "<text>",
+    settings: Settings = (),
+    workload: str | None = None,
+    *,
+    progress: Progress | None = None,
+    should_stop: ShouldStop | None = None,
+    times: LayerTimes | None = None,
+) -> StepAdvice:
+    """Return which layout of a training step to use.
+
+    Parameters
+    ----------
+    text, path
+        Of a file in the language of Magus, and where it stands.
+    settings
+        Names and values of parameters, which are then not explored.
+    workload
+        The step, by default the first one of the file.
+    progress, should_stop
+        Are called with what has been done, and asked whether to stop: what was found until then is returned.
+    times
+        Of layers that were simulated before.
+
+    Raises
+    ------
+    CompileError
+        If the file has an error, or no such step.
+    ScheduleError
+        If a schedule of the file does not fit its layout.
+    """
+
+    def compiled(more: Settings) -> StepScenario:
+        step = compile_text(text, path, (*settings, *more)).step(workload)
+        if step is None:
+            message = "the file has no training step" + (f" '{workload[:64]}'" if workload else "")
+            raise CompileError([Diagnostic(Code.MGS203, message, Span(Source(path, text), 0, 0))])
+        return step
+
+    scenario = compiled(())
+    known = LayerTimes() if times is None else times
+    if should_stop is not None:
+        known.should_stop = should_stop
+    return StepAdvice(scenario, search(scenario, compiled, known, progress, should_stop))
