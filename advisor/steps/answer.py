@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from ...compiler import compile_text
 from ...compiler.codes import Code
 from ...compiler.ir import JsonObject, Progress, Settings, ShouldStop
-from ...compiler.ir.step import StepScenario
+from ...compiler.ir.step import StepScenario, StepSchedule
 from ...compiler.text.diagnostics import CompileError, Diagnostic, Source, Span
 from .outcome import StepOutcome
 from .search import Searched, recommended, search
+from .stacks import marks_of
 from .times import LayerTimes
 
 
@@ -35,7 +36,9 @@ class StepAdvice:
     @property
     def marks(self) -> tuple[str, ...]:
         """What to know before trusting the figures."""
-        return marks_of(self.scenario)
+        chosen = self.recommended
+        first = next(iter(self.scenario.schedules), StepSchedule("usual"))
+        return marks_of(self.scenario, first if chosen is None else chosen.schedule)
 
     def document(self) -> JsonObject:
         """Return the answer as JSON, as ``magus advise --json`` prints it: seconds, bytes, shares."""
@@ -52,11 +55,6 @@ class StepAdvice:
             "interrupted": searched.interrupted,
             "marks": list(self.marks),
         }
-
-
-def marks_of(step: StepScenario) -> tuple[str, ...]:
-    """What to know before trusting the figures of a step."""
-    return (f"steps on {step.system.gpu.name} were not compared with measured ones",)
 
 
 def advise_step(

@@ -2,17 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import partial
 
 from ...compiler.codes import Code
 from ...compiler.ir import (
-    TICKS_PER_SECOND,
     DType,
     EngineChoice,
     EngineKind,
     GemmShape,
-    Gpu,
     HandOff,
     OpCase,
     OpChoice,
@@ -24,6 +21,7 @@ from ...compiler.ir import (
     Schedule,
     Shard,
     ShouldStop,
+    Stack,
     System,
     Tensor,
     Workload,
@@ -41,6 +39,7 @@ from ..answer.switches import weights_gathered
 from ..bounds.lower_bound import quick_bound_ticks
 from ..layers.joint import JointRuns
 from ..layers.orders import by_library
+from .stacks import for_seconds, memory_ticks, stack_ticks
 
 LOSS_BYTES = 10
 """Bytes of memory for each element of the logits in the loss, forward and backward each: written in 16 bits by the
@@ -74,8 +73,12 @@ class LayerTimes:
         """How many layers were simulated, forward and backward each."""
         return len(self._known)
 
-    def of(self, scenario: Scenario, name: str | None) -> PassTicks:
-        """Return the ticks of a layer under the schedule of that name, by the library without one."""
+    def of(self, scenario: Scenario, name: str | None, stack: Stack | None = None) -> PassTicks:
+        """Return the ticks of a layer under the schedule of that name, by the library without one.
+
+        Its kernels are at the rates of ``stack``; what that adds beside them is not in the ticks.
+        """
+        scenario = replace(scenario, system=for_seconds(scenario.system, stack))
         schedule = _schedule(scenario, name)
         key = scenario.system, scenario.workload, replace(schedule, name="")
         if key not in self._known:
@@ -243,15 +246,20 @@ def ticks_of(scenario: StepScenario, schedule: StepSchedule, times: LayerTimes, 
     gpu, optimizer = scenario.system.gpu, scenario.step.optimizer
     weight = handed_on(scenario.step.blocks[0].parts[0].forward).dtype
     moved = optimizer.moved_bytes(weight.bytes_of(1))
-    update = tuple(_memory_ticks(gpu, each * (moved + CLEARED_BYTES)) for each in updated)
-    return StepTicks(tuple(layers), _head(scenario), send_ticks(scenario), update)
+    update = tuple(memory_ticks(gpu, each * (moved + CLEARED_BYTES)) for each in updated)
+    send, costs = send_ticks(scenario), schedule.costs
+    waited = 0 if costs is None else int(costs.sends * send)
+    return StepTicks(tuple(layers), _head(scenario, costs), send, update, waited)
 
 
 def _part_ticks(
     step: Step, part: LayerPart, schedule: StepSchedule, times: LayerTimes, named: dict[str, str]
 ) -> LayerTicks:
     forward, back = part.forward, part.back(schedule.keep)
-    ahead, behind = times.of(forward, named.get(forward.name)), times.of(back, named.get(back.name))
+    ahead = times.of(forward, named.get(forward.name), schedule.costs)
+    behind = times.of(back, named.get(back.name), schedule.costs)
+    if schedule.costs is not None:
+        ahead, behind = _on_stack(ahead, behind, part, back, schedule.costs)
     weight, gradient = handed_on(forward).dtype, step.optimizer.gradients
     scattered = Pattern.ALL_REDUCE if schedule.zero == 0 else Pattern.REDUCE_SCATTER
     gradients = gathered = 0
@@ -261,6 +269,16 @@ def _part_ticks(
             gathered += traffic_ticks(held.ranks, weight.bytes_of(held.parameters), Pattern.ALL_GATHER)
     again = ahead.ticks if schedule.keep == KEEP_LEAST else 0
     return LayerTicks(ahead.ticks, again + behind.ticks - behind.weights, behind.weights, gradients, gathered)
+
+
+def _on_stack(
+    ahead: PassTicks, behind: PassTicks, part: LayerPart, back: Scenario, stack: Stack
+) -> tuple[PassTicks, PassTicks]:
+    """The passes with what a stack adds to them."""
+    forward, moved = part.forward, handed_on(part.forward)
+    row_bytes = moved.dtype.bytes_of(elements_of_rank(moved, forward.num_ranks))
+    longer = stack_ticks(forward, stack, row_bytes, backward=False), stack_ticks(back, stack, row_bytes, backward=True)
+    return replace(ahead, ticks=ahead.ticks + longer[0]), replace(behind, ticks=behind.ticks + longer[1])
 
 
 def _sum(parts: Sequence[LayerTicks]) -> LayerTicks:
@@ -281,13 +299,13 @@ def ends_ranks(step: Step) -> System | None:
     return part.copies if shares or part.forward.num_ranks == 1 else part.stage or part.forward.system
 
 
-def _head(scenario: StepScenario) -> LayerTicks:
+def _head(scenario: StepScenario, stack: Stack | None) -> LayerTicks:
     """The last product and the loss; its gradient is two products as large. Embeddings are looked up in no time."""
     shape, gpu = head_shape(scenario.step), scenario.system.gpu
     if shape is None:
         return LayerTicks(0, 0, 0)
-    product = gemm_work(gpu, shape, gpu.sms).alone_ticks
-    loss = _memory_ticks(gpu, shape.m * shape.n * LOSS_BYTES)
+    product = gemm_work(for_seconds(scenario.system, stack).gpu, shape, gpu.sms).alone_ticks
+    loss = memory_ticks(gpu, shape.m * shape.n * LOSS_BYTES)
     weights, group = shape.n * shape.k, ends_sharing(scenario.step)
     sizes = scenario.step.optimizer.gradients.bytes_of(weights), shape.dtype.bytes_of(weights)
     if group is not None:  # gathered forward and backward, and scattered, each time
@@ -301,7 +319,3 @@ def _head(scenario: StepScenario) -> LayerTicks:
     return LayerTicks(
         product + loss, product + loss, product, gradients, traffic_ticks(copies, sizes[1], Pattern.ALL_GATHER)
     )
-
-
-def _memory_ticks(gpu: Gpu, num_bytes: int) -> int:
-    return int(Fraction(num_bytes * TICKS_PER_SECOND, gpu.hbm.achieved_bytes_per_s))

@@ -96,6 +96,7 @@ from .scenario import OpCase as OpCase
 from .scenario import Replay as Replay
 from .scenario import Scenario as Scenario
 from .scenario import Shape as Shape
+from .scenario import Stack as Stack
 from .scenario import Straggler as Straggler
 from .scenario import System as System
 from .scenario import TransferPath as TransferPath

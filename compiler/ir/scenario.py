@@ -175,8 +175,39 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True)
+class Stack:
+    """What a framework adds to each layer of a training step, beside the kernels of its graph.
+
+    Attributes
+    ----------
+    forward_rows, backward_rows
+        Passes over memory of the tokens of a rank, each as wide as the model, by row-wise kernels that are not fused.
+    forward_scores, backward_scores
+        Passes over the scores of attention, where a framework keeps them; 0 with FlashAttention.
+    products
+        The rate of its products over that of the profile, whose library is a later one, or is called otherwise.
+    sends
+        How many sends between stages each pass of a chunk waits for, where nothing hides them.
+    error
+        Mean error of steps with it, simulated and measured, as a share; ``compared`` says which.
+    """
+
+    forward_rows: Fraction = Fraction(0)
+    backward_rows: Fraction = Fraction(0)
+    forward_scores: Fraction = Fraction(0)
+    backward_scores: Fraction = Fraction(0)
+    products: Fraction = Fraction(1)
+    sends: Fraction = Fraction(0)
+    error: Fraction | None = None
+    compared: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Implementation:
-    """An implementation: the GPUs and element types it is known for, its methods by pattern, its kernel for experts."""
+    """An implementation: the GPUs and element types it is known for, its methods by pattern, its kernel for experts.
+
+    ``stack`` is what it costs as the framework of a training step.
+    """
 
     name: str
     gpus: tuple[str, ...]
@@ -184,6 +215,7 @@ class Implementation:
     methods: tuple[Method, ...]
     provenance: tuple[Provenance, ...] = ()
     experts: FusedExperts | None = None
+    stack: Stack | None = None
 
     @property
     def does(self) -> str:

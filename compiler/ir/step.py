@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
 
-from .scenario import Scenario, System
+from .scenario import Implementation, Scenario, Stack, System
 from .tensors import DType
 
 
@@ -156,6 +156,8 @@ class StepSchedule:
         What the backward pass finds, where it is derived.
     parts
         The schedule of each workload by name; the others are by the library.
+    stack
+        The framework, whose costs each layer has; None without any.
     """
 
     name: str
@@ -165,6 +167,12 @@ class StepSchedule:
     overlapped: tuple[Overlapped, ...] = ()
     keep: str = KEEP_ALL
     parts: tuple[tuple[str, str], ...] = ()
+    stack: Implementation | None = None
+
+    @property
+    def costs(self) -> Stack | None:
+        """What the framework costs, None without one."""
+        return None if self.stack is None else self.stack.stack
 
 
 @dataclass(frozen=True, slots=True)

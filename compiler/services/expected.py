@@ -18,6 +18,7 @@ from ..text.vocabulary import (
     LINK_NUMBERS,
     METHOD_NUMBERS,
     PEAK,
+    STACK_NUMBERS,
     SWITCH_NUMBERS,
     TYPE_BLOCKS,
     Property,
@@ -154,8 +155,8 @@ def section_of(place: Context) -> str:
     """Return the section of the words that begin statements here: ``gpu.hbm``, ``method``, ``variability``."""
     block = place.block
     match block.split("."):
-        case ["implementation", "experts"]:
-            return "experts"
+        case ["implementation", ("experts" | "stack") as block]:
+            return block
         case ["implementation", _]:
             return "method"
         case ["system", "variability"]:
@@ -269,6 +270,7 @@ _OF_SECTION: Mapping[str, Iterable[Property]] = {
     "switch": SWITCH_NUMBERS,
     "method": METHOD_NUMBERS,
     "experts": EXPERTS_NUMBERS,
+    "stack": STACK_NUMBERS,
 }
 _READ_IN = {
     FREQUENCY: ("GHz", "MHz"),

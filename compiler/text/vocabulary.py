@@ -205,6 +205,17 @@ EXPERTS_NUMBERS = (
     _alone("shortest", TIME, _PERCENT, low=0),
     Property("error", NUMBER, Fraction(0), Fraction(10), required=False, alone=True),
 )
+# What the stack of a framework adds to each layer of a training step.
+STACK_NUMBERS = (
+    *(
+        Property(f"{direction}_{what}", NUMBER, Fraction(0), Fraction(10_000), required=False, alone=True)
+        for what in ("rows", "scores")
+        for direction in ("forward", "backward")
+    ),
+    Property("products", NUMBER, _PERCENT, Fraction(2), required=False, alone=True),
+    Property("sends", NUMBER, Fraction(0), Fraction(16), required=False, alone=True),
+    Property("error", NUMBER, Fraction(0), Fraction(10), required=False, alone=True),
+)
 METHOD_REQUIRED = ("rate", "call", "step")
 # Sizes by the number of ranks, below which a framework's own kernel makes an all_reduce.
 METHOD_SIZES = tuple(f"{form.value}_below" for form in SumForm)
@@ -246,7 +257,7 @@ SCHEDULE_WORDS = (
     "chained",
 )
 STEP_WORDS = ("about", "step", "sequences", "head", "optimizer")
-STEP_SCHEDULE_WORDS = ("pipeline", "stages", "zero", "overlap", "keep")
+STEP_SCHEDULE_WORDS = ("pipeline", "stages", "zero", "overlap", "keep", "stack")
 STEP_EXPLORE_WORDS = ("pipeline", "zero", "keep", "memory")
 TENSOR_WORDS = ("shard",)
 OBJECTIVES = ("makespan",)

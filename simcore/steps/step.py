@@ -6,7 +6,7 @@ between them is lost.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from ...compiler.codes import Code
@@ -48,13 +48,15 @@ class LayerTicks:
 class StepTicks:
     """What a step is made of: ``layers`` in their order, and beside them the ends of the model and the optimizer.
 
-    ``optimizer`` is that of each stage, or of one for all.
+    ``optimizer`` is that of each stage, or of one for all; ``waited`` is how long a rank computes nothing for the sends
+    of each pass of a chunk.
     """
 
     layers: tuple[LayerTicks, ...]
     head: LayerTicks = field(default_factory=lambda: LayerTicks(0, 0, 0))
     send: int = 0
     optimizer: tuple[int, ...] = (0,)
+    waited: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ def run_step(ticks: StepTicks, schedule: StepSchedule, stages: int, microbatches
     ends = list(accumulate(counts))
     layers = [ticks.layers[end - count : end] for count, end in zip(counts, ends, strict=True)]
     layers[-1] = (*layers[-1], ticks.head)
-    chunks = tuple(_chunks(layers, schedule, stages, ticks.send))
+    chunks = tuple(_waiting(each, ticks.waited) for each in _chunks(layers, schedule, stages, ticks.send))
     run = run_pipeline(schedule.pipeline, chunks, microbatches, ticks.send)
     owned = [chunks_at(schedule.pipeline, rank, stages) for rank in range(stages)]
     per_stage = [[layer for chunk in own for layer in layers[chunk]] for own in owned]
@@ -172,6 +174,13 @@ def _chunks(
             last = sum(each.backward_beside or each.backward for each in own)
         arrives += first + send
         yield ChunkTicks(forward, inputs, weights, None, first, last)
+
+
+def _waiting(chunk: ChunkTicks, ticks: int) -> ChunkTicks:
+    """A chunk whose passes wait so long each for what they send and take."""
+    names = ("forward", "inputs", "both", "first_forward", "last_backward")
+    known = {name: getattr(chunk, name) for name in names}
+    return replace(chunk, **{name: own + ticks for name, own in known.items() if own is not None})
 
 
 def _gathered_each_time(

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from ....compiler.ir import JsonObject, Progress
-from ..tables import attention, collectives, copies, custom_all_reduce, exchanges, experts, gemm, sm_sweep
+from ..tables import attention, collectives, copies, custom_all_reduce, exchanges, experts, gemm, sm_sweep, steps
 from ..tables import fused as fused_rows
 from ..tables.attention import attention_comparisons
 from ..tables.collectives import collective_comparisons, shipped_points, tables_of
@@ -37,7 +37,8 @@ from ..tables.samples import (
 )
 from ..tables.shipped import shipped_comparisons
 from ..tables.sm_sweep import sm_sweep_comparisons
-from . import implementation_report, promise_report
+from ..tables.steps import StepComparison, step_comparisons, step_rows
+from . import implementation_report, promise_report, step_report
 from .targets import BASELINES, EVERY, FLOORS, NOTES, TARGETS, Reference, early_switches
 
 SCHEMA = "magus-validate/1"
@@ -81,7 +82,7 @@ class Validation:
     """The result of ``magus validate``; ``left_out`` says why rows were not compared.
 
     ``agreements`` compare simulated samples with the closed forms, ``promises`` what advice promises of kernels with
-    what was measured, and ``implementations`` what is shipped of them with the library.
+    what was measured, ``implementations`` what is shipped of them with the library, and ``steps`` whole training steps.
     """
 
     figures: tuple[ErrorStats, ...]
@@ -90,6 +91,7 @@ class Validation:
     seed: int
     promises: tuple[PromiseComparison, ...] = ()
     implementations: tuple[ImplementationComparison, ...] = ()
+    steps: tuple[StepComparison, ...] = ()
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -168,6 +170,7 @@ def weak_spots(validation: Validation) -> Iterator[str]:
             )
     yield from promise_report.weak_spots(validation.promises)
     yield from implementation_report.weak_spots(validation.implementations)
+    yield from step_report.weak_spots(validation.steps)
 
 
 def validation_document(validation: Validation) -> JsonObject:
@@ -195,6 +198,7 @@ def validation_document(validation: Validation) -> JsonObject:
         ],
         "promises": promise_report.promises_document(validation.promises),
         "implementations": implementation_report.implementations_document(validation.implementations),
+        "steps": step_report.steps_document(validation.steps),
         "weak_spots": list(weak_spots(validation)),
         "left_out": list(validation.left_out[:MAX_LEFT_OUT]),
         "left_out_count": len(validation.left_out),
@@ -206,6 +210,7 @@ def _targets_met(validation: Validation) -> bool:
     fused = [
         *promise_report.targets_of(validation.promises),
         *implementation_report.targets_of(validation.implementations),
+        *step_report.targets_of(validation.steps),
     ]
     return all(target.met for target in fused) and not any(figures.missed for figures in validation.figures)
 
@@ -249,6 +254,7 @@ READ = (
     copies.DMA_PATTERNS,
     fused_rows.PATTERNS,
     sm_sweep.PATTERNS,
+    steps.PATTERNS,
 )
 """The names of the tables that are read."""
 COMPARED = (
@@ -285,15 +291,17 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     left_out += [f"{row.gpu} {row.operation}: {row.label}: that is no time" for row in rows if not comparable(row)]
     rows = [row for row in rows if comparable(row)]
     promised = list(kept_rows(promise_rows(folder), left_out))
+    trained = list(kept_rows(step_rows(folder), left_out))
     left_out += _unread(folder)
     implementations = implementation_rows(folder)
-    if not rows and not promised and not implementations:
+    if not rows and not promised and not implementations and not trained:
         raise MeasuredError("; ".join([f"{folder}: nothing to compare", *left_out[:3]]))
     rows += kept_rows(shipped_comparisons(), left_out)
     operations = list(sampled(list(kept_rows(shipped_points(folder), [])), sample, seed))
     moved = list(sampled_copies(list(kept_rows(shipped_copies(folder), [])), sample, seed))
     gemms = [min(sample, len(table.times_us)) for table in tables]
-    advance = _counted([*gemms, *map(len, operations), *map(len, moved), len(promised), len(implementations)], progress)
+    compared_apart = map(len, (promised, implementations, trained))
+    advance = _counted([*gemms, *map(len, operations), *map(len, moved), *compared_apart], progress)
     agreements = [simulated_sample(table, sample, seed, advance) for table in tables]
     agreements += [simulated_collectives(points, advance) for points in operations]
     agreements += [simulated_copies(group, advance) for group in moved]
@@ -304,6 +312,7 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
         agreements=tuple(agreement for agreement in agreements if agreement is not None),
         promises=compared,
         implementations=shipped,
+        steps=tuple(kept_rows(step_comparisons(trained, advance), left_out)),
         left_out=tuple(left_out),
         seed=seed,
     )

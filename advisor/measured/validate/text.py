@@ -7,7 +7,8 @@ from itertools import groupby
 from ..tables.csv_rows import TableComparison
 from ..tables.implementations import ImplementationComparison
 from ..tables.promises import PromiseComparison
-from . import implementation_report, promise_report
+from ..tables.steps import StepComparison
+from . import implementation_report, promise_report, step_report
 from .report import ErrorStats, Validation, references_of, weak_spots
 from .targets import BASELINES, EVERY, NOTES, early_switches
 
@@ -54,6 +55,8 @@ def _text_lines(validation: Validation) -> Iterator[str]:
     yield from _bullets("Simulated against the closed form:", _agreement_lines(validation))
     if validation.implementations:
         yield from _implementation_lines(validation.implementations)
+    if validation.steps:
+        yield from _step_lines(validation.steps)
     yield from _bullets("Others, for scale (MAPE):", _baseline_lines(validation))
     switches = list(early_switches(validation.gpus))
     yield from _bullets("The library switches protocols too early, a choice of its build:", switches)
@@ -133,6 +136,16 @@ def _implementation_lines(rows: Sequence[ImplementationComparison]) -> Iterator[
     yield from _bullets("Implementations, held-out half:", lines)
 
 
+def _step_lines(rows: Sequence[StepComparison]) -> Iterator[str]:
+    yield f"{step_report.TITLE}, seconds, and errors in percent:"
+    for source, group in step_report.by_source(rows).items():
+        yield _fused_row(source, step_report.HEADER)
+        for row in group:
+            yield _fused_row(f"  {step_report.label_of(row)}", step_report.cells_of(row))
+    yield ""
+    yield from _bullets("Training steps:", [*step_report.summary_lines(rows), *step_report.NOTES])
+
+
 def _baseline_lines(validation: Validation) -> list[str]:
     """Return a line for each other model: its errors, and those of Magus in the same groups."""
     lines = []
@@ -179,6 +192,8 @@ def _page_lines(validation: Validation) -> Iterator[str]:
     yield from _section("The simulator against the closed form", _agreement_lines(validation))
     if validation.implementations:
         yield from _implementation_section(validation.implementations)
+    if validation.steps:
+        yield from _step_section(validation.steps)
     yield from _section("Others, for scale", _baseline_lines(validation))
     if switches := list(early_switches(validation.gpus)):
         yield from _section("Where the library switches protocols too early, a choice of its build", switches)
@@ -202,6 +217,14 @@ def _implementation_section(rows: Sequence[ImplementationComparison]) -> Iterato
     yield from _page_table(header, cells)
     lines = (*implementation_report.summary_lines(rows), *implementation_report.NOTES)
     yield from (f"- {line}" for line in lines)
+    yield ""
+
+
+def _step_section(rows: Sequence[StepComparison]) -> Iterator[str]:
+    yield from (f"## {step_report.TITLE}", "")
+    cells = [(row.row.origin.label, step_report.label_of(row), *step_report.cells_of(row)) for row in rows]
+    yield from _page_table(("source", "row and layout", *step_report.HEADER), cells)
+    yield from (f"- {line}" for line in (*step_report.summary_lines(rows), *step_report.NOTES))
     yield ""
 
 

@@ -20,6 +20,7 @@ from ...ir import (
     Pattern,
     Provenance,
     Rejection,
+    Stack,
     SumForm,
     SumKernel,
     System,
@@ -36,11 +37,11 @@ from ..devices.device_blocks import BlockReader, Tiles
 from ..values.device_numbers import Default, DeviceNumbers, FigureReader, NumberWithOrigin
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, known_head
-from .implementation_blocks import EXPERTS, Layer, read_experts
+from .implementation_blocks import EXPERTS, STACK, Layer, read_experts, read_stack
 from .schedule import ChoiceReader
 
 EXCHANGE_REQUIRED = tuple(f"exchange_{name}" for name in ("start", "bandwidth", "least_ranks", "most_ranks"))
-FOLDER = "implementations/"
+FOLDER, STACKS_FOLDER = "implementations/", "stacks/"
 SENDS = ("ranks", "copies")
 """Rows go once to each rank that has one of their experts, or once for each expert."""
 _USUAL = 'use "nvidia/h100"\nsystem usual { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }'
@@ -97,16 +98,17 @@ class ImplementationReader:
         said = {word: statement for each in parsed for word, statement in each.said.items()}
         methods, provenance = self._methods(entry, parsed)
         experts, provenance = self._experts(entry, parsed, provenance)
+        stack, provenance = self._stack(entry, parsed, provenance)
         gpus, types = (_names(said[word], self._report) if word in said else () for word in ("gpus", "dtypes"))
         dtypes = tuple(map(DType, types)) or tuple(each for each in DType if each.block == 1)
-        nothing = not methods and experts is None
+        nothing = not methods and experts is None and stack is None
         if nothing and self._report.num_failures == failures_before:
-            hint = f"what it does is {listing((*PATTERN_WORDS, EXPERTS))}: ag_gemm {{ ... }}"
+            hint = f"what it does is {listing((*PATTERN_WORDS, EXPERTS, STACK))}: ag_gemm {{ ... }}"
             message = f"implementation {entry.name} does nothing"
             self._report.error(Code.MGS209, message, entry.declaration.span, hint)
         if self._report.num_failures > failures_before or nothing:
             raise self._report.stop()
-        return Implementation(entry.name, gpus, dtypes, methods, provenance, experts)
+        return Implementation(entry.name, gpus, dtypes, methods, provenance, experts, stack)
 
     def _with_parents(self, entry: Entry) -> tuple[Entry, ...]:
         """Return the implementations that ``entry`` extends, the most distant first, and ``entry``."""
@@ -125,7 +127,7 @@ class ImplementationReader:
         said: dict[str, ast.Say] = {}
         for statement in declaration.block.statements:
             with self._report.attempt():
-                words = ("source", "gpus", "dtypes", *PATTERN_WORDS, EXPERTS)
+                words = ("source", "gpus", "dtypes", *PATTERN_WORDS, EXPERTS, STACK)
                 word = known_head(statement, words, f"implementation {entry.name}", self._report)
                 assert isinstance(statement, ast.Say)
                 if word in said:
@@ -155,6 +157,17 @@ class ImplementationReader:
             if layers:
                 kernel, numbers = read_experts(layers, self._evaluator, self._report)
                 return kernel, (*provenance, *numbers.provenance(f"{entry.name}.{EXPERTS}"))
+        return None, provenance
+
+    def _stack(
+        self, entry: Entry, parsed: Sequence[_Parsed], provenance: tuple[Provenance, ...]
+    ) -> tuple[Stack | None, tuple[Provenance, ...]]:
+        """What it costs as the framework of a step, None if nothing is said, and the provenance as for experts."""
+        layers = _layers(STACK, parsed)
+        with self._report.attempt():
+            if layers:
+                stack, numbers = read_stack(layers, self._evaluator, self._report)
+                return stack, (*provenance, *numbers.provenance(f"{entry.name}.{STACK}"))
         return None, provenance
 
 
@@ -409,10 +422,10 @@ def usual_systems() -> list[Entry]:
     return load(Source("<usual>", _USUAL), Report()).of_kind(Kind.SYSTEM)
 
 
-def shipped_implementations(system: System) -> tuple[Implementation, ...]:
-    """Return every shipped implementation whose schedules the engines and ranks of ``system`` can carry out."""
+def shipped_implementations(system: System, folder: str = FOLDER) -> tuple[Implementation, ...]:
+    """Return every implementation shipped in ``folder`` whose schedules engines and ranks of ``system`` can take."""
     found: list[Implementation] = []
-    text = "\n".join(f'use "{name}"' for name in shipped_libraries() if name.startswith(FOLDER))
+    text = "\n".join(f'use "{name}"' for name in shipped_libraries() if name.startswith(folder))
     scope = load(Source("<shipped>", text), Report())
     for entry in scope.devices():
         report = Report()

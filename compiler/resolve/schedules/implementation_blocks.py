@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ...codes import Code
-from ...ir import FusedExperts
+from ...ir import FusedExperts, Stack
 from ...text import syntax as ast
 from ...text.diagnostics import Report
 from ...text.names import Entry
-from ...text.vocabulary import EXPERTS_NUMBERS
+from ...text.vocabulary import EXPERTS_NUMBERS, STACK_NUMBERS, Property
 from ..devices.device_blocks import BlockReader
 from ..values.device_numbers import Default, DeviceNumbers, FigureReader, NumberWithOrigin
 from ..values.evaluate import ExpressionEvaluator, Place
 
-EXPERTS = "experts"
+EXPERTS, STACK = "experts", "stack"
 _OF_THE_NUMBERS = ("error", "shortest", "most_rows")
 _EXAMPLE = "start 60 us; flops 2000 TFLOP/s; memory 6 TB/s; exponent 2; block 16; weight 1; ..."
 
@@ -35,7 +35,7 @@ def read_experts(
     failures_before, figures = report.num_failures, dict[str, NumberWithOrigin]()
     for layer in layers:
         figures = {name: each for name, each in figures.items() if name not in _OF_THE_NUMBERS}
-        figures |= _figures(layer, figures, evaluator, report)
+        figures |= _figures(layer, EXPERTS, EXPERTS_NUMBERS, figures, evaluator, report)
     if report.num_failures > failures_before:
         raise report.stop()
     lacking = [each.name for each in EXPERTS_NUMBERS if each.required and each.name not in figures]
@@ -50,17 +50,35 @@ def read_experts(
     return _kernel(numbers, least, most), numbers
 
 
+def read_stack(layers: Sequence[Layer], evaluator: ExpressionEvaluator, report: Report) -> tuple[Stack, DeviceNumbers]:
+    """Return a stack and its numbers; ``layers`` are those of the parents and of the child, which comes last."""
+    failures_before, figures = report.num_failures, dict[str, NumberWithOrigin]()
+    for layer in layers:
+        figures = {name: each for name, each in figures.items() if name not in _OF_THE_NUMBERS}
+        figures |= _figures(layer, STACK, STACK_NUMBERS, figures, evaluator, report)
+    if report.num_failures > failures_before:
+        raise report.stop()
+    compared = figures["error"].source if "error" in figures else ""
+    exact = {name: each.value.amount for name, each in figures.items()}
+    return Stack(**exact, compared=compared), DeviceNumbers(figures)
+
+
 def _figures(
-    layer: Layer, before: dict[str, NumberWithOrigin], evaluator: ExpressionEvaluator, report: Report
+    layer: Layer,
+    word: str,
+    numbers: Sequence[Property],
+    before: dict[str, NumberWithOrigin],
+    evaluator: ExpressionEvaluator,
+    report: Report,
 ) -> dict[str, NumberWithOrigin]:
     """The numbers of one block, which may refer to those of its parents."""
     if layer.statement.block is None:
-        hint = f"write: {EXPERTS} {{ {_EXAMPLE} }}"
-        raise report.fail(Code.MGS116, f"{EXPERTS} opens a block", layer.statement.span, hint)
+        hint = f"write: {word} {{ {_EXAMPLE if word == EXPERTS else 'forward_rows 1; backward_rows 12'} }}"
+        raise report.fail(Code.MGS116, f"{word} opens a block", layer.statement.span, hint)
     place = Place(layer.entry.scope, base={name: each.value for name, each in before.items()} or None)
     block = BlockReader(report, FigureReader(report, evaluator), place)
-    block.numbers(layer.statement.block, EXPERTS_NUMBERS, "", EXPERTS, layer.default)
-    return {name: replace(each, owner=f"{layer.entry.name}.{EXPERTS}") for name, each in block.figures.items()}
+    block.numbers(layer.statement.block, numbers, "", word, layer.default)
+    return {name: replace(each, owner=f"{layer.entry.name}.{word}") for name, each in block.figures.items()}
 
 
 def _kernel(numbers: DeviceNumbers, least_ranks: int, most_ranks: int) -> FusedExperts:

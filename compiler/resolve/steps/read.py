@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from ...codes import Code
-from ...ir import Axis, Rejection, Scenario, System
+from ...ir import Axis, Implementation, Rejection, Scenario, System
 from ...ir.step import KEEP_ALL, KEEP_LEAST, KEEP_WRITTEN, LayerPart, StepExplore, StepScenario
 from ...text import syntax as ast
-from ...text.diagnostics import Report
+from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Entry, Kind, Scope
 from ..devices.system import SystemResolver
+from ..schedules.implementation import STACKS_FOLDER, ImplementationReader, shipped_implementations
 from ..values.evaluate import ExpressionEvaluator, Place
 from .schedule import StepBlockReader
 from .step import NamedPart, StepReader, StepText, assembled, derived_backward, results_of
@@ -48,7 +49,12 @@ class StepsReader:
         text = StepReader(entry, self._evaluator, self._report).read()
         system = self._whole(entry)
         reader = StepBlockReader(
-            self._schedules(text), self._results(text), Place(entry.scope), self._evaluator, self._report
+            self._schedules(text),
+            self._results(text),
+            lambda name: self._stack(name, system),
+            Place(entry.scope),
+            self._evaluator,
+            self._report,
         )
         declared = (each.declaration for each in self._scope.of_kind(Kind.SCHEDULE))
         own = (
@@ -66,6 +72,24 @@ class StepsReader:
         stages = self._stages(system)
         step = assembled(text, system, 1 if stages is None else stages.num_ranks, parts, self._report)
         return StepScenario(entry.name, system, step, stages, schedules, explore)
+
+    def _stack(self, name: ast.Name, system: System) -> Implementation:
+        """The implementation of that name that is a stack: of the file, or a shipped one."""
+        own = self._scope.lookup((name.text,))
+        if own is not None and own.kind is Kind.IMPLEMENTATION:
+            found = {name.text: ImplementationReader(system, self._evaluator, self._report).read(own)}
+        else:
+            found = {each.name: each for each in shipped_implementations(system, STACKS_FOLDER)}
+        stack = found.get(name.text)
+        if stack is None or stack.stack is None:
+            message = f"unknown stack '{name.text[:40]}'" if stack is None else f"{name.text} does not say its stack"
+            hint = did_you_mean(name.text, found) or f"stacks are {listing(tuple(found))}"
+            raise self._report.fail(Code.MGS204, message, name.span, hint)
+        if stack.gpus and system.gpu.name not in stack.gpus:
+            message = f"{name.text} is known on {', '.join(stack.gpus)}, not on {system.gpu.name}"
+            hint = "leave it out, or say the numbers of one of your own: implementation ours { stack { ... } }"
+            raise self._report.fail(Code.MGS530, message, name.span, hint)
+        return stack
 
     def _workload(self, name: ast.Name) -> tuple[Entry, Scenario]:
         entry = self._scope.find(name, Kind.WORKLOAD, self._report)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from ...codes import Code
+from ...ir import Implementation
 from ...ir.step import (
     KEEP_ALL,
     KEEP_LEAST,
@@ -40,23 +41,26 @@ class _Said:
     parts: dict[str, str] = field(default_factory=dict)
     settings: dict[str, tuple[str, ...]] = field(default_factory=dict)
     memory_bytes: int | None = None
+    stack: Implementation | None = None
 
 
 class StepBlockReader:
     """Reads blocks about one step.
 
-    ``schedules`` are the names of those that the file declares for each workload of the step.
+    ``schedules`` are the names of those that the file declares for each workload of the step, and ``stack`` finds the
+    implementation of a name whose costs as a framework are known.
     """
 
     def __init__(
         self,
         schedules: dict[str, Sequence[str]],
         results: Sequence[str],
+        stack: Callable[[ast.Name], Implementation],
         place: Place,
         evaluator: ExpressionEvaluator,
         report: Report,
     ) -> None:
-        self._schedules, self._results = schedules, results
+        self._schedules, self._results, self._stack = schedules, results, stack
         self._place, self._evaluator, self._report = place, evaluator, report
         self._numbers = FigureReader(report, evaluator)
 
@@ -77,6 +81,7 @@ class StepBlockReader:
             overlapped=said.overlapped,
             keep=next(iter(said.keep), usual.keep),
             parts=tuple(said.parts.items()),
+            stack=said.stack,
         )
 
     def explore(self, question: ast.Explore) -> StepExplore:
@@ -119,6 +124,7 @@ class StepBlockReader:
             "keep": self._keep if several else self._kept,
             "stages": self._stages,
             "overlap": self._overlapped,
+            "stack": self._framework,
         }
         if word in readers:
             readers[word](words, said)
@@ -185,6 +191,10 @@ class StepBlockReader:
                 hint = did_you_mean(each.span.text[:40], known) or f"what may run beside the passes: {listing(known)}"
                 raise self._report.fail(Code.MGS204, f"unknown traffic '{each.span.text[:40]}'", each.span, hint)
             said.overlapped = (*said.overlapped, Overlapped(each.text))
+        words.end()
+
+    def _framework(self, words: Words, said: _Said) -> None:
+        said.stack = self._stack(words.take_name("a stack"))
         words.end()
 
     def _keep(self, words: Words, said: _Said) -> None:

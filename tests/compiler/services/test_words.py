@@ -39,8 +39,9 @@ SECTIONS: dict[str, set[str]] = {
     "gpu.cache": {each.name for each in words.CACHE_NUMBERS} | {"per", "source"},
     "link": {each.name for each in words.LINK_NUMBERS} | {*words.LINK_LISTS, *words.LINK_CHOICES, "source"},
     "switch": {each.name for each in words.SWITCH_NUMBERS} | {*words.SWITCH_CHOICES, "source"},
-    "implementation": {"source", "gpus", "dtypes", "experts", *PATTERN_WORDS},
+    "implementation": {"source", "gpus", "dtypes", "experts", "stack", *PATTERN_WORDS},
     "experts": {each.name for each in words.EXPERTS_NUMBERS} | {"source"},
+    "stack": {each.name for each in words.STACK_NUMBERS} | {"source"},
     "method": {each.name for each in words.METHOD_NUMBERS}
     | {"source", "schedule", "path", "sends", "tiles", "gpus", "dtypes", *words.METHOD_SIZES},
     "path": {path.value for path in TransferPath},

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....advisor.steps.answer import advise_step as answer_of
-from ....advisor.steps.answer import marks_of
 from ....advisor.steps.outcome import outcome_of
+from ....advisor.steps.stacks import marks_of
 from ....advisor.steps.times import LayerTimes
 from ....compiler.codes import Code
 from ....compiler.ir import Settings
@@ -62,7 +62,7 @@ def simulate_step(source: ScenarioInput, step: StepScenario, options: SimulateOp
     chosen = _named(source, step, options.schedule)
     with interruptible() as stopped:
         outcome = outcome_of(step, chosen, LayerTimes(stopped), source.settings)
-    marks, drawn = marks_of(step), options.pictures.save_step(outcome)
+    marks, drawn = marks_of(step, chosen), options.pictures.save_step(outcome)
     if options.as_json:
         print_json({"step": step.name, **outcome.document(), "marks": list(marks)})
     else:
