@@ -66,7 +66,7 @@ def read_stack(layers: Sequence[Layer], evaluator: ExpressionEvaluator, report: 
 def _figures(
     layer: Layer,
     word: str,
-    numbers: Sequence[Property],
+    numbers: tuple[Property, ...],
     before: dict[str, NumberWithOrigin],
     evaluator: ExpressionEvaluator,
     report: Report,
