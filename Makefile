@@ -21,7 +21,7 @@ help:
 	@echo "make check   format, lint, types, import contracts, tests"
 	@echo "make check-slow  the tests that make check leaves out because they take long"
 	@echo "make check-extras  the tests that need Triton, PyTorch, HolisticTraceAnalysis and InfraGraph; Linux"
-	@echo "make test-all  the tests with the slow ones, and twenty times as many draws"
+	@echo "make test-all  the tests with the slow ones, and thirty times as many draws"
 	@echo "make nightly   test-all, and every core against the oracle at scale"
 	@echo "make slowest   the fifty slowest of the tests that make check runs"
 	@echo "make coverage  branches that the tests take, by room; ROOM=simcore/fold: with its tests alone"

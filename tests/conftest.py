@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from magus.advisor.learned.proposal_model import ProposalModel
 
 WHATEVER_IT_TAKES = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", WHATEVER_IT_TAKES, max_examples=50, derandomize=True)
+settings.register_profile("quick", WHATEVER_IT_TAKES, max_examples=30, derandomize=True)
 settings.register_profile("deep", WHATEVER_IT_TAKES, max_examples=1000, print_blob=True)
 settings.load_profile("quick")
 
@@ -74,15 +74,33 @@ def compiled_core() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def kept_results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Commands of this module keep their results, and find them again, in a folder of the module's own.
+@pytest.fixture(scope="session")
+def results_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all processes of a run keep results; each run begins with none."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "results"
 
-    For tests of how results are shown: ``test_memo.py`` shows that what is kept is what was computed.
+
+@pytest.fixture(scope="module")
+def kept_results(results_folder: Path) -> Iterator[None]:
+    """What commands of this module compute is kept, and found again by those of other modules that take this.
+
+    For tests of how results are shown: ``test_memo.py`` shows that what is kept is what was computed. What a test
+    computes otherwise than Magus does must not be kept.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MAGUS_CACHE_DIR", str(tmp_path_factory.mktemp("results")))
-        patch.delenv("MAGUS_NO_CACHE")
+        patch.setenv("MAGUS_CACHE_DIR", str(results_folder))
+        patch.delenv("MAGUS_NO_CACHE", raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def kept_answers(kept_results: None) -> Iterator[None]:
+    """So is what is computed without a command."""
+    from magus.simcore.memo.memo import memoizing
+    from magus.simcore.memo.store import user_store
+
+    with memoizing(user_store()):
         yield
 
 

@@ -86,7 +86,7 @@ def times_us(advice: Advice) -> Iterator[tuple[str, float]]:
             yield advice.offers.library, advice.offers.library_us
 
 
-@pytest.mark.quick(12)
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("seed", range(24))
 def test_no_estimate_is_below_the_bound(seed: int) -> None:
     scenario = draw(seed)

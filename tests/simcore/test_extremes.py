@@ -35,7 +35,7 @@ def stretched(program: Program, factor: int) -> Program:
 @pytest.mark.parametrize("bits", [pytest.param(20, marks=pytest.mark.slow), 34])
 def test_times_of_any_length_are_exact(core: Core, bits: int) -> None:
     compared, refused = 0, 0
-    for seed in range(40):
+    for seed in range(20):
         program = random_program(seed, num_ranks=2, features=ALL)
         try:
             longer = stretched(program, 1 << bits)
@@ -55,7 +55,7 @@ def test_times_of_any_length_are_exact(core: Core, bits: int) -> None:
             assert short.hop_wait_ticks is not None and long.hop_wait_ticks is not None
             np.testing.assert_allclose(long.hop_wait_ticks, short.hop_wait_ticks * 2.0**bits, rtol=1e-6)
         compared += 1
-    assert compared + refused > 30
+    assert compared + refused > 15
     assert compared > refused
 
 

@@ -74,7 +74,7 @@ def _ticks(scenario: OpCase, choice: OpChoice) -> int:
 
 @pytest.mark.usefixtures("compiled_core")
 def test_better_hardware_makes_no_run_slower() -> None:
-    found = some(compared(0, 28))
+    found = some(compared(0, len(PATTERNS)))
 
     assert [each for each in found if each.slower > TOLERANCE] == []
 

@@ -10,7 +10,6 @@ import pytest
 from tests.helpers.marks import first, thinned
 from tests.tui.test_hostile_text import FILE
 
-pytestmark = pytest.mark.usefixtures("kept_results")
 COMMAND = (sys.executable, "-m", "magus.tui.cli")
 
 

@@ -24,20 +24,22 @@ from magus.compiler.ir import (
 from magus.compiler.planning.plan import build_plan
 from magus.simcore import simulate
 from magus.simcore.program.program import RunOutcome
+from tests.helpers.marks import first
 from tests.helpers.oracle.drawn_graphs import draw_graph_plan
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
 
-def test_no_plan_is_faster() -> None:
+@pytest.mark.parametrize("seeds", first((range(4), range(4, 12)), 1))
+def test_no_plan_is_faster(seeds: range) -> None:
     done = 0
-    for seed in range(12):
+    for seed in seeds:
         system, graph, plan = draw_graph_plan(random.Random(f"bound {seed}"), 4)
         result = simulate(system, plan, unit_bytes=4096)
         if result.outcome is RunOutcome.DONE:
             done += 1
             bound = workload_bound(system, graph)
             assert bound.ticks <= result.makespan_ticks, (seed, bound.binding)
-    assert done > 7
+    assert done > len(seeds) / 2
 
 
 def test_ops_add_up() -> None:

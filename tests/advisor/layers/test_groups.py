@@ -56,6 +56,7 @@ def test_more_and_more_groups_until_they_are_slower() -> None:
     assert space is not None and space.cut == best.cut
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("said", "groups"),
     [

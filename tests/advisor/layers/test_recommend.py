@@ -198,6 +198,7 @@ def test_the_block_that_is_printed_is_what_was_simulated(text: str) -> None:
     assert result.total_ticks == best.ticks
 
 
+@pytest.mark.slow
 def test_the_same_again() -> None:
     scenario = scenario_of(CHAIN)
     first, second = advice_on(CHAIN), recommend_workload(scenario)

@@ -12,7 +12,7 @@ from magus.advisor.training.table import ANYWHERE, LabelTable, Winner
 from magus.advisor.training.train import Labeller, fit_model
 from magus.compiler.ir import EngineChoice, EngineKind, OpChoice
 
-SEED, COUNT = 3, 24
+SEED, COUNT = 3, 16
 SM16 = EngineChoice(EngineKind.SM, 16)
 BATCHES = (BatchShape(0.75, (0.25,)), BatchShape(0.25, (0.75,)))
 

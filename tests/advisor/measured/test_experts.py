@@ -140,6 +140,7 @@ def test_the_stated_error_of_fused_layers_is_that_of_ranks_that_were_not_fitted_
     assert kernel.shortest_ticks == pytest.approx(min(each.measured_us for each in rows) * TICKS_PER_US, rel=0.001)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")
 def test_the_hottest_rank_of_ten_sampled_routings_is_near_without_a_constant_of_its_own() -> None:
     rows = [each for each in fused_layer_comparisons(Path(DATA)) if isinstance(each, TableComparison)]

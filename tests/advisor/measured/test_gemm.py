@@ -22,10 +22,13 @@ from magus.advisor.measured.tables.gemm import (
 from magus.advisor.measured.tables.samples import simulated_sample
 from magus.compiler.ir import DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work
+from tests.helpers.marks import first
 from tests.helpers.scenarios.scenarios import by_waves, h100, mi300x
+from tests.helpers.some import some
 
 HEAD = "gpu,op,m,n,k,dtype,time_us,tflops,kernel\n"
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
+GPUS = ("GB300", "A100", "B200", "H100")
 
 
 def paired() -> Gpu:
@@ -252,11 +255,12 @@ MOST = {
 
 
 @pytest.mark.skipif(not DATA, reason="MAGUS_MEASURED_DATA names no folder")
-def test_measured_gemms_of_every_gpu_are_met() -> None:
+@pytest.mark.parametrize("gpu", first(GPUS, 1))
+def test_measured_gemms_of_every_gpu_are_met(gpu: str) -> None:
     tables, _ = found_in(Path(DATA))
 
-    assert tables
-    for table in tables:
+    assert {table.gpu for table in tables} == set(GPUS)
+    for table in some([each for each in tables if each.gpu == gpu]):
         names = [name.replace("bf16", table.dtype.value) for name in (ALL, LARGE)]
         rows = [each for each in gemm_comparisons(table) if each.operation in names and FIT not in each.group]
         every, large = (

@@ -21,7 +21,7 @@ from magus.tui.text.ask import ask_text
 from magus.tui.text.render import implementation_lines
 from tests.helpers.commands import document
 
-pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
+pytestmark = pytest.mark.usefixtures("compiled_core", "one_model", "kept_answers")
 
 SMALL = ("llama-3.2-1b", "h100", "vllm")
 WORDS = ("ask", "--model", SMALL[0], "--gpu", SMALL[1], "--for", SMALL[2], "--tp", "4", "--prefill", "512")

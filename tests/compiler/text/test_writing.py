@@ -3,6 +3,7 @@
 import ast
 import errno
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -202,6 +203,8 @@ def test_asking_whether_a_file_can_be_written_changes_nothing(file: Path) -> Non
 
 
 WRITERS = {"write_text", "write_bytes", "mkstemp", "NamedTemporaryFile", "TemporaryFile", "rename", "renames", "dump"}
+MAY_WRITE = re.compile(rf"\b({'|'.join(sorted(WRITERS))}|open|fdopen)\(|\bos\.replace\(")
+"""What a module says that writes: the others need not be parsed."""
 
 
 def writes_of(tree: ast.AST) -> Iterator[ast.Call]:
@@ -229,7 +232,9 @@ def test_nothing_else_opens_a_file_for_writing() -> None:
         f"{module.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}"
         for top in CODE
         for module in (ROOT / top).rglob("*.py")
-        for call in writes_of(ast.parse(module.read_text(encoding="utf-8")))
+        for text in [module.read_text(encoding="utf-8")]
+        if MAY_WRITE.search(text)
+        for call in writes_of(ast.parse(text))
         if module != ROOT / "compiler" / "text" / "writing.py" and "os.devnull" not in ast.unparse(call)
         # Processes of ranks talk through a folder of their own, which goes when they end.
         if module.parent != ROOT / "runtime" / "over_torch"
@@ -242,6 +247,6 @@ def test_the_search_for_writers_finds_them() -> None:
     wanted = ("p.write_text(t)", "open(p, 'w')", "p.open(mode='ab')", "os.open(p, os.O_WRONLY)", "os.replace(a, b)")
 
     for text in wanted:
-        assert list(writes_of(ast.parse(text))), text
+        assert MAY_WRITE.search(text) and list(writes_of(ast.parse(text))), text
     for text in ("open(p)", "p.open('rb')", "open(p, encoding='utf-8')", "text.replace('a', 'b')"):
         assert not list(writes_of(ast.parse(text))), text

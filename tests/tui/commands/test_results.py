@@ -15,7 +15,7 @@ PACKETS = ("--granularity", "packet")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MAGUS_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.delenv("MAGUS_NO_CACHE")
+    monkeypatch.delenv("MAGUS_NO_CACHE", raising=False)
     return tmp_path / "cache"
 
 

@@ -15,7 +15,6 @@ from tests.helpers.scenarios.graph_runs import TEXT
 
 LARGE = ("--set", "M=2048")  # where overlap pays
 FEW = TEXT.replace("repeat 40", "repeat 8") + "\nexplore mlp { engine dma(3); chunks 8 }\n"
-pytestmark = pytest.mark.usefixtures("compiled_core", "kept_results")
 
 
 @pytest.fixture(scope="module")

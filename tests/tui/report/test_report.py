@@ -26,7 +26,6 @@ system s { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
 workload up on s { x = tensor bf16[M, 1024] shard rows; w = tensor bf16[1024, 2048]; y = gemm(all_gather(x), w) }
 explore up { schedules serial, shard_p2p, uniform_fused_1d; chunks 8, 16; engine dma(3), sm(16) }
 """
-pytestmark = pytest.mark.usefixtures("kept_results")
 QUICK = ("--bespoke", "0", "--top", "2", "--workers", "1")
 TAGS = {
     *("html", "head", "meta", "title", "style", "body", "header", "section", "footer", "script"),

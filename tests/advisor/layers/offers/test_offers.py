@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("compiled_core")
 
 SIZES = {"m": 1024, "width": 2048, "inner": 8192, "both": 16384, "ranks": 4, "layers": 2}
 BACK = TEXT.format(**SIZES).partition("schedule pairs")[0]
-QUICK = AdviceOptions(verify=False)
+QUICK = AdviceOptions(verify=False, bespoke=0)
 AT_ENGINES = "explore back { engine dma(3) }"
 BATCHES = """
 use "nvidia/h100"

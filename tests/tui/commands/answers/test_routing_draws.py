@@ -23,7 +23,6 @@ workload moe on node {
 
 explore moe { engine sm(16); chunks 4 }
 """
-pytestmark = pytest.mark.usefixtures("compiled_core", "kept_results")
 
 
 def written(folder: Path, law: str) -> Path:

@@ -11,7 +11,6 @@ from tests.helpers.scenarios.graph_runs import TEXT
 
 FEW = f"{TEXT}\nexplore mlp {{ engine sm(16); chunks 4, 8 }}\n"
 """The same with a part of the candidates, among them the answer."""
-pytestmark = pytest.mark.usefixtures("compiled_core", "kept_results")
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from magus.advisor.work.processes import Processes
 from magus.tui.commands.answers import sweep as command
 from tests.helpers.commands import magus
 
-pytestmark = pytest.mark.usefixtures("kept_results")
 TEXT = """use "nvidia/h100"
 param M = 256 in 8..65536 x2
 param K = 512
