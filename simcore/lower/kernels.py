@@ -8,6 +8,7 @@ a count of completed tiles for each chunk).
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from ...compiler.ir import (
     Kernels,
@@ -210,7 +211,9 @@ def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> 
     )
     window = _window(state, work, together)
     totals = [state.units(num_bytes) for _, num_bytes in routes]
-    for count, shares in split_evenly_together(totals, work.num_units):
+
+    @cache
+    def stage(shares: tuple[int, ...]) -> Stage:
         ahead = _look_ahead(state, sum(shares))
         flows = tuple(
             flow
@@ -220,7 +223,9 @@ def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> 
                 Flow(route, units, window // units, 0, TrafficClass.COMPUTE, -(-ahead * units // sum(shares)))
             )
         )
-        yield count, Stage(work.unit_ticks, (*flows, *noc.tiled(state, rank, work, window)))
+        return Stage(work.unit_ticks, (*flows, *noc.tiled(state, rank, work, window)))
+
+    return [(count, stage(shares)) for count, shares in split_evenly_together(totals, work.num_units)]
 
 
 def _look_ahead(state: Lowering, units: int) -> int:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import sub
 from zlib import crc32
 
 from ...compiler.ir import (
@@ -258,7 +259,15 @@ def split_evenly(total: int, num_workers: int) -> list[tuple[int, int]]:
 
 
 def split_evenly_together(totals: Sequence[int], num_workers: int) -> list[tuple[int, tuple[int, ...]]]:
-    """Split several totals evenly among the same workers, remainders first: runs of workers with equal shares."""
+    """Split several totals evenly among the same workers: runs of workers with equal shares.
+
+    Remainders come first. A total of fewer than there are workers is spread over all of them: of a kernel with many
+    waves the first ones would else have all of its traffic to memory, and wait for it.
+    """
+    if any(0 < total < num_workers for total in totals):
+        up_to = [tuple(total * worker // num_workers for total in totals) for worker in range(num_workers + 1)]
+        shares = (tuple(map(sub, high, low)) for low, high in pairwise(up_to))
+        return [(sum(1 for _ in run), share) for share, run in groupby(shares)]
     edges = sorted({0, num_workers} | {total % num_workers for total in totals})
     runs = pairwise(edges)
     return [(high - low, tuple(t // num_workers + (low < t % num_workers) for t in totals)) for low, high in runs]

@@ -33,6 +33,7 @@ from magus.simcore import simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.kernels.dispatch import split_by_weight, split_units
 from magus.simcore.kernels.gemm import gemm_work, ticks_for
+from magus.simcore.lower.state import split_evenly_together
 from magus.simcore.program.program import OpKind
 from tests.helpers.oracle.lowering import (
     UNIT,
@@ -298,3 +299,24 @@ def test_what_another_l2_misses_is_not_part_of_the_fitted_start() -> None:
     traffic = ticks_for(works[1].hbm_read_bytes + works[1].hbm_write_bytes, 500 * 10**9)
     assert works[1].missed_bytes > 0 and more > 0
     assert times[1] > traffic > times[0]
+
+
+@pytest.mark.parametrize("size", [131072, 262144])
+def test_a_kernel_of_many_waves_takes_as_long_in_units_larger_than_its_tiles_move(size: int) -> None:
+    case = lone_gemm(32768, 16384, 256, gpu=h100())
+    work = gemm_work(case.gpu, case.shape.gemm, case.gpu.sms)
+    schedule = build_op_plan(case, OpChoice("serial", 1, EngineChoice(EngineKind.DMA, 1)))
+    fine, coarse = (simulate_op(case, schedule, unit_bytes=each).makespan_ticks for each in (8192, size))
+
+    assert work.waves > 30
+    assert work.hbm_read_bytes < size * work.num_units
+    assert coarse == pytest.approx(fine, rel=0.005)
+
+
+def test_a_total_of_fewer_than_there_are_workers_is_spread_over_all_of_them() -> None:
+    runs = split_evenly_together((3, 20), 9)
+
+    each = [share for count, share in runs for _ in range(count)]
+    assert [first for first, _ in each] == [0, 0, 1, 0, 0, 1, 0, 0, 1]
+    assert sum(second for _, second in each) == 20
+    assert {second for _, second in each} == {2, 3}
