@@ -38,7 +38,8 @@ def sizes_of(scenario: Scenario) -> LayerSizes:
     gathers = weights_gathered(scenario)
     moved = [op.shape.moved for op in scenario.workload.ops if op.name in gathers and op.shape.moved is not None]
     rows = max((case.shape.gemm.m for case in scenario.cases if case.shape.gemm is not None), default=0)
-    own = rows // scenario.num_ranks if is_tensor_parallel(scenario) else rows
+    sent = max((case.shape.routing.rows for case in scenario.cases if case.shape.routing is not None), default=0)
+    own = max(sent, rows // scenario.num_ranks if is_tensor_parallel(scenario) else rows)
     elements = sum(each.rows * each.cols for each in moved)
     return LayerSizes(own * scenario.num_ranks, own, elements, sum(each.num_bytes for each in moved))
 
@@ -97,6 +98,15 @@ class Switched:
             "costs": self.switch.costs,
             "else_runs": self.switch.else_runs or None,
         }
+
+
+def first_paying(pays: Sequence[bool]) -> tuple[int, int | None]:
+    """Return at which of rising sizes a switch pays first, and the first larger one at which it does no longer.
+
+    The former is their number where it pays at none; the latter None where it pays at all that are larger.
+    """
+    first = next((place for place, does in enumerate(pays) if does), len(pays))
+    return first, next((place for place in range(first, len(pays)) if not pays[place]), None)
 
 
 _ORDER = (Verdict.OVERLAP, Verdict.WORTH_TRYING, Verdict.SERIAL)

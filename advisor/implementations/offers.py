@@ -125,8 +125,9 @@ class Offers:
 
     @property
     def paying(self) -> tuple[Offer, ...]:
-        """The implementations that are faster than the library beyond their error, the fastest first."""
-        return tuple(offer for offer in self.offers if offer.promise.verdict is Verdict.OVERLAP)
+        """The implementations that pay over the library: those of measured error first, each kind the fastest first."""
+        pays = (offer for offer in self.offers if offer.promise.pays)
+        return tuple(sorted(pays, key=lambda offer: offer.promise.verdict is not Verdict.OVERLAP))
 
     def fastest_us(self, family: str) -> float:
         """The time of the library, or of implementations whose names begin so where they are faster; none if empty."""

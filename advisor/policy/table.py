@@ -79,9 +79,9 @@ class PolicyRule:
     or None is not. The rule holds for sizes of ``axis`` (``m``, ``num_bytes``, ``tokens`` or a parameter of the file)
     from ``least`` to ``most`` that are multiples of ``multiple_of`` once at most ``pad`` is added (``PADDING``).
     ``gain`` are the lowest and the highest predicted speedup over the baseline at ``sizes``, all that were looked at,
-    ``loss`` the most by which it is behind the fastest schedule there. ``implementation`` is one that is faster than
-    the library at all these sizes, beyond its error; empty if none is known. ``choice`` is the schedule of several ops,
-    None of one. ``nodes`` counts the nodes of the system; the JSON does not say it.
+    ``loss`` the most by which it is behind the fastest schedule there. ``implementation`` is one that pays
+    over the library at all these sizes (``Promise.pays``); empty if none is known. ``choice`` is the schedule of
+    several ops, None of one. ``nodes`` counts the nodes of the system; the JSON does not say it.
     """
 
     gpu: str
@@ -267,13 +267,20 @@ def rule_verdict(verdicts: Iterable[Verdict], *, is_serial: bool) -> Verdict:
 
 
 def implementation_at_all(advices: Sequence[Advice]) -> str:
-    """Return the implementation that pays in all ``advices``, with the least sum of times; empty if there is none."""
-    times: dict[str, list[float]] = {}
+    """Return the implementation that pays in all ``advices``, empty if there is none.
+
+    One whose error is measured in all comes first, then that with the least sum of times.
+    """
+    found: dict[str, list[Offer]] = {}
     for advice in advices:
         for offer in () if advice.offers is None else advice.offers.paying:
-            times.setdefault(offer.name, []).append(offer.us)
-    everywhere = {name: sum(each) for name, each in times.items() if len(each) == len(advices)}
-    return min(everywhere, key=everywhere.__getitem__, default="")
+            found.setdefault(offer.name, []).append(offer)
+    ranks = {
+        name: (any(each.promise.verdict is not Verdict.OVERLAP for each in offers), sum(each.us for each in offers))
+        for name, offers in found.items()
+        if len(offers) == len(advices)
+    }
+    return min(ranks, key=ranks.__getitem__, default="")
 
 
 def rules_hash(rules: list[JsonObject]) -> str:

@@ -14,7 +14,15 @@ from ...compiler.ir import GemmShape, OpCase, Pattern, Scenario
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.resolve.schedules.implementation import shipped_implementations
-from ..answer.switches import Switched, best_first, is_tensor_parallel, sizes_of, switched, weights_gathered
+from ..answer.switches import (
+    Switched,
+    best_first,
+    first_paying,
+    is_tensor_parallel,
+    sizes_of,
+    switched,
+    weights_gathered,
+)
 from ..implementations.predict import simulated_us
 from ..policy.table import PolicyTable, SweepPoint
 from .base import Options, Target, comments, heading, refused, settings_text
@@ -75,16 +83,24 @@ def _written(name: str, table: PolicyTable) -> Iterator[_Written]:
     at = [(settings_text(point), {each.switch: each for each in switched_at(name, point)}) for point in points]
     for switch in framework_named(name).switches:
         known = [(where, found[switch]) for where, found in at if switch in found]
-        pays = [each.pays for _, each in known]
-        if True not in pays:
+        first, lost = first_paying([each.pays for _, each in known])
+        if first == len(known):
             continue
-        first = pays.index(True)
-        if not all(pays[first:]) or (first and "TOKENS" not in switch.setting):
-            other = known[pays.index(False, first if not all(pays[first:]) else 0)][0]
-            message = f"{switch.what} pays at {known[first][0]}, and not at {other}"
+        has_threshold = switch.says_from or "TOKENS" in switch.setting
+        lost = 0 if lost is None and first and not has_threshold else lost
+        if lost is not None:
+            message = f"{switch.what} pays at {known[first][0]}, and not at {known[lost][0]}"
             raise refused(message, "a run has one setting: sweep the sizes of one alone")
-        gains = (f"{where}: {each.promise.speedup:.2f}x over today{_sure(each)}" for where, each in known[first:])
+        gains = [f"{where}: {each.promise.speedup:.2f}x over today{_sure(each)}" for where, each in known[first:]]
+        if switch.says_from:
+            gains.append(_from(known[first][1], known[first - 1][0] if first else ""))
         yield _Written(known[first][1], tuple(gains))
+
+
+def _from(first: Switched, slower: str) -> str:
+    """From how many tokens on it pays, and where it does not, in words: a threshold that is to be kept by hand."""
+    least = f"pays from {first.sizes.tokens} tokens of a step on, {first.sizes.own_tokens} of each GPU"
+    return f"{least}, and not at {slower}: leave it out where steps are smaller" if slower else least
 
 
 def _sure(each: Switched) -> str:

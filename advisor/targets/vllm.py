@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 
 from ...compiler.ir import Pattern
+from ..answer.switches import first_paying
 from ..candidates.advice import Advice
 from ..implementations.predict import Promise
 from ..layers.transformer_engine import te_layers
@@ -44,11 +45,6 @@ class _Tokens:
         return next((each.reason for each in left_out if each.name == NAME), "")
 
     @property
-    def pays(self) -> bool:
-        """Whether fusion pays."""
-        return self.promise.pays
-
-    @property
     def why(self) -> str:
         """What was found."""
         library = "" if self.advice.offers is None else f" over {self.advice.offers.library}"
@@ -60,11 +56,9 @@ class _Tokens:
 
 def _write(table: PolicyTable, options: Options) -> str:
     points = sorted(_points(table), key=lambda point: point.tokens)
-    pays = [point.pays for point in points]
-    first = pays.index(True) if True in pays else len(points)
-    if not all(pays[first:]):
-        end = points[first + pays[first:].index(False)]
-        message = f"fusion pays from {points[first].where} on, and no longer at {end.where}"
+    first, lost = first_paying([point.promise.pays for point in points])
+    if lost is not None:
+        message = f"fusion pays from {points[first].where} on, and no longer at {points[lost].where}"
         raise refused(message, "vLLM has one threshold: sweep the rows above")
     config: dict[str, bool | int] = {"enable_sp": first < len(points), "fuse_gemm_comms": first < len(points)}
     if first < len(points):

@@ -56,6 +56,8 @@ class FrameworkSwitch:
         What runs where it is switched on and cannot be; empty where that is an error.
     on_up_to
         Elements of the weights of a layer up to which it is on by default.
+    says_from
+        Whether a file says beside it from how many tokens it pays: the framework switches on all steps or none.
     """
 
     offer: str
@@ -69,6 +71,7 @@ class FrameworkSwitch:
     dtypes: tuple[str, ...] = ()
     else_runs: str = ""
     on_up_to: int = 0
+    says_from: bool = False
 
     def fits(self, gpu: str, dtype: str) -> bool:
         """Whether it is for a GPU of that name and for weights of that type."""

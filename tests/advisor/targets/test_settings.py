@@ -8,9 +8,9 @@ import pytest
 from magus.advisor.answer.switches import weights_gathered
 from magus.advisor.implementations.offers import Offer, Offers
 from magus.advisor.implementations.predict import Promise
-from magus.advisor.policy.table import PolicyTable, SweepPoint
+from magus.advisor.policy.table import PolicyTable, SweepPoint, implementation_at_all
 from magus.advisor.targets import Refused
-from magus.advisor.targets.settings import nearest_of
+from magus.advisor.targets.settings import nearest_of, switched_at
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import TICKS_PER_US, OpChoice, OpMode, Scenario, Schedule
@@ -134,6 +134,44 @@ def test_two_batches_are_for_experts_that_are_sent_rows() -> None:
     ]
     with pytest.raises(Refused, match="nothing that SGLang can switch on pays here"):
         text_of("sglang", table_of((layer_of(BY_TP.format(tokens=4096)), times)))
+
+
+def test_a_switch_without_a_threshold_says_from_how_many_tokens_it_pays() -> None:
+    small = layer_of(EXPERTS.replace("4096", "512"))
+    table = table_of((small, {"two_batch_overlap": 1100.0}), (layer_of(EXPERTS), {"two_batch_overlap": 800.0}))
+
+    text = text_of("sglang", table)
+    assert "pays from 4096 tokens of a step on, 1024 of each GPU, and not at P = 0" in text.replace("\n# ", " ")
+    assert settings_of(text) == settings_of(
+        text_of("sglang", table_of((layer_of(EXPERTS), {"two_batch_overlap": 800.0})))
+    )
+    lost = table_of((small, {"two_batch_overlap": 800.0}), (layer_of(EXPERTS), {"two_batch_overlap": 1100.0}))
+    with pytest.raises(Refused, match="pays at P = 0, and not at P = 1"):
+        text_of("sglang", lost)
+
+
+@pytest.mark.parametrize(("speedup", "error", "outside"), [(1.3, None, ""), (1.3, 0.1, "elsewhere"), (1.3, 0.4, "")])
+def test_tables_questions_and_files_decide_by_one_rule(speedup: float, error: float | None, outside: str) -> None:
+    layer, promise = layer_of(BY_TP.format(tokens=4096)), Promise(speedup, error, outside)
+    (point,) = table_of((layer, {})).points
+    offers = Offers("torch_nccl", 1000.0, (Offer("torch_async_tp", 1000 / speedup, promise),))
+    point = replace(point, advice=replace(point.advice, offers=offers))
+    pays = speedup > 1 + (error or 0)
+
+    (asked,) = switched_at("torchtitan", point)
+    assert asked.pays is pays and (point.offer is not None) is pays
+    assert implementation_at_all([point.advice]) == ("torch_async_tp" if pays else "")
+    if pays:
+        assert settings_of(text_of("torchtitan", table_with(point))) == [asked.setting]
+    else:
+        with pytest.raises(Refused, match="nothing that torchtitan"):
+            text_of("torchtitan", table_with(point))
+
+
+def test_what_was_measured_comes_before_what_was_not() -> None:
+    offers = (Offer("guessed", 500.0, Promise(2.0, None)), Offer("measured", 700.0, Promise(1.4, 0.1)))
+
+    assert [each.name for each in Offers("torch_nccl", 1000.0, offers).paying] == ["measured", "guessed"]
 
 
 @pytest.mark.parametrize("name", ["megatron", "vllm"])
