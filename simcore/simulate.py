@@ -25,7 +25,7 @@ from .cores.engine import run
 from .figures.metrics import kernel_ticks
 from .figures.plan_result import result_of
 from .figures.result import Result, Waterfall
-from .fold.run import DEFAULT_OPTIONS, Finished, RunOptions, period_ticks, run_folded
+from .fold.run import DEFAULT_OPTIONS, PERIODIC_LAYERS, Finished, RunOptions, period_ticks, run_folded
 from .lower.budget import check_budget
 from .lower.machine import Idealization
 from .lower.plan import Lowered, lower, plan_of, plan_period
@@ -172,7 +172,7 @@ def simulate(
     Cancelled
         If ``options.should_stop`` said so before the run began.
     """
-    how = options.fold, options.observe, options.loads
+    how = options.fold, options.observe, options.loads, options.path
     return memoized(
         memo_of(("simulate", system, plan, name, unit_bytes, seed, what_if, alike, how)),
         Result,
@@ -205,7 +205,7 @@ def simulate_op(
 
 def _simulate(case: Case, name: str, unit_bytes: int, what_if: WhatIf | None, options: RunOptions) -> Result:
     with heeding(options.should_stop):
-        lowered, several = case.lowered(unit_bytes, fold=options.fold), case.plan.num_layers > 1
+        lowered, several = case.lowered(unit_bytes, fold=options.fold), case.plan.num_layers >= PERIODIC_LAYERS
         finished = case.run(lowered, replace(options, observe=options.observe or several))
         losses: tuple[Waterfall | None, float | None] = (None, None)
         if what_if is not None and finished.run.outcome is RunOutcome.DONE:
@@ -215,7 +215,7 @@ def _simulate(case: Case, name: str, unit_bytes: int, what_if: WhatIf | None, op
                 fold = finished.ranks_simulated < lowered.program.ranks_simulated
                 losses = _explain(case, what_if, known, RunOptions(fold=fold, should_stop=options.should_stop))
         period = period_ticks(lowered, finished.run) if several else None
-        return result_of(name, lowered, finished, losses=losses, period=period, loads=options.loads)
+        return result_of(name, lowered, finished, losses=losses, period=period, loads=options.loads, path=options.path)
 
 
 def record_writes(

@@ -62,7 +62,8 @@ def simulate_layers(
 
     if isinstance(schedule, Plan):
         return _of_written(workload, schedule, seed, simulated(schedule))
-    found = _of_first_layers(run, count, most_effort) if seed is None else None
+    ahead = schedule.layers_shifted > 0 and count <= MOST_LAYERS  # such a period shows late: all are as soon simulated
+    found = _of_first_layers(run, count, most_effort) if seed is None and not ahead else None
     too_many = count * schedule.batches * max(1, len(schedule.groups)) * len(workload.ops) > MOST_OPS
     if found is not None and (not found.is_estimate or too_many or _is_beyond(most_effort, found, count)):
         return found

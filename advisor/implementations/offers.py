@@ -139,8 +139,8 @@ class Offers:
         return next((offer for offer in self.offers if offer.name == name), None)
 
 
-def offers_of(scenario: Scenario, orders: Sequence[Order] = ()) -> Offers | None:
-    """Return what is known of implementations here, None if that is nothing.
+def offers_of(scenario: Scenario, orders: Sequence[Order] = (), only: Sequence[str] = ()) -> Offers | None:
+    """Return what is known of implementations here, None if that is nothing; ``only`` of those whose names begin so.
 
     The file's are taken where it names some, else those that ship for this GPU, and the type and pattern of an op.
     Without a time of the library there is nothing to compare them with but the direct exchange, which ``orders`` of
@@ -160,7 +160,7 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = ()) -> Offers | None
     offers = [_of_order(each, scenario, base) for each in orders]
     unknown: list[Unknown] = []
     for implementation in (requested or shipped) if len(unfit) < len(moving) else ():
-        if implementation.name == scenario.exchange:
+        if implementation.name == scenario.exchange or not implementation.name.startswith(tuple(only) or ""):
             continue
         offer = _offer if implementation.experts is None else _offer_of_experts
         found, reason = offer(scenario, implementation, library, base)
@@ -168,7 +168,7 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = ()) -> Offers | None
             offers.append(found)
         if reason is not None and (requested or reason.code is Code.MGS530):
             unknown.append(Unknown(implementation.name, reason.message))
-    if not offers and not unknown:
+    if not offers and not unknown and not only:
         return None
     name = library.name if len(unfit) < len(moving) else DIRECT
     name += f" with {scenario.exchange}" if scenario.exchange else ""

@@ -18,11 +18,17 @@ from .options import OpOption, OpOptions
 COARSE_BYTES = 8192
 """Bytes of a packet in the search: within 0.2 % of packets of 1 KiB on the shipped layers, in a third of the time."""
 
-SEARCH_LAYERS = 3
-"""Layers that are simulated in the search, of those that repeat: one with its neighbours on both sides."""
+SEARCH_LAYERS, QUICK_LAYERS = 3, 2
+"""Layers that are simulated in the search, of those that repeat: one with its neighbours on both sides.
 
-MOST_LINE_HOPS = 60_000_000
-"""Line-hops of a run in the search, about a second on one core: larger workloads are searched in larger packets."""
+A quick search has none behind it where nothing is brought ahead: the period is the same where layers do not overlap.
+"""
+
+MOST_LINE_HOPS, QUICK_LINE_HOPS = 60_000_000, 20_000_000
+"""Line-hops of a run in the search, about a second on one core: larger workloads are searched in larger packets.
+
+Those of a quick search are within 0.8 % of packets of 8 KiB, where these are 16 or 32 KiB: llama-3.1-405b on 8 H200.
+"""
 
 MOST_EFFORT = 600_000_000
 """Line-hops, and what takes as long, of a run of more layers where five show no period: 6 s or so on one core."""
@@ -57,7 +63,8 @@ class JointRuns:
 
     ``staging_limit_bytes`` is the most memory that a schedule may stage. ``num_runs`` counts those that were simulated,
     in packets of ``unit_bytes``, and ``effort`` what that has taken, in line-hops. ``ranks`` knows where one is
-    simulated for all. ``left_out`` says of schedules without a time why, in words.
+    simulated for all. ``left_out`` says of schedules without a time why, in words. ``quick`` runs are of fewer layers
+    in larger packets, and the answer is simulated in ``exact_bytes``.
     """
 
     system: System
@@ -68,6 +75,8 @@ class JointRuns:
     num_runs: int = 0
     effort: int = 0
     unit_bytes: int = COARSE_BYTES
+    exact_bytes: int = COARSE_BYTES
+    quick: bool = False
     left_out: dict[Schedule, str] = field(default_factory=dict)
     ranks: AlikeRanks = field(init=False)
     _known: dict[Schedule, int | None] = field(default_factory=dict)
@@ -103,7 +112,7 @@ class JointRuns:
         Cancelled
             If the caller is asked to stop.
         """
-        result = self._few(choice, should_stop)
+        result = self._few(choice, should_stop, SEARCH_LAYERS, fine=True)
         if result is None:
             return None
         layers, line_hops = self.workload.num_layers, self._line_hops(choice, result)
@@ -111,7 +120,8 @@ class JointRuns:
             period = _shift(result, 0)
             result = replace(result, layers=layers, period_ticks=period, is_estimate=True)
         start = Start(line_hops, result)
-        self.unit_bytes = affordable_packet(start.line_hops)
+        most = QUICK_LINE_HOPS if self.quick else MOST_LINE_HOPS
+        self.unit_bytes, self.exact_bytes = (affordable_packet(start.line_hops, each) for each in (most, 2 * most))
         if self.unit_bytes == COARSE_BYTES and not self.stages_too_much(result):
             self.num_runs, self._known[replace(choice, name="")] = self.num_runs + 1, result.total_ticks
         return start
@@ -134,18 +144,18 @@ class JointRuns:
             If the caller is asked to stop.
         """
         self.num_runs += 1
-        return self._few(choice, self.should_stop)
+        return self._few(choice, self.should_stop, SEARCH_LAYERS)
 
-    def _few(self, choice: Schedule, should_stop: ShouldStop) -> Result | None:
-        """The result of a few layers, with one rank for all where that makes no difference."""
+    def _few(self, choice: Schedule, should_stop: ShouldStop, layers: int, *, fine: bool = False) -> Result | None:
+        """The result of a few ``layers``, with one rank for all where that makes no difference."""
         repeat = self.workload.repeat
-        few = None if repeat is None else replace(repeat, count=few_layers(repeat.count, choice))
+        few = None if repeat is None else replace(repeat, count=few_layers(repeat.count, choice, layers))
         workload = replace(self.workload, repeat=few)
         alike = self.ranks.under(replace(workload, repeat=None), choice)
-        return simulated(self.system, workload, choice, self.unit_bytes, should_stop, alike=alike)
+        return simulated(self.system, workload, choice, self.unit_bytes, should_stop, fine=fine, alike=alike)
 
     def _simulated(self, choice: Schedule) -> int | None:
-        result = self._few(choice, self.should_stop)
+        result = self._few(choice, self.should_stop, QUICK_LAYERS if self.quick else SEARCH_LAYERS)
         self.num_runs += 1
         self.effort += 0 if result is None else effort_of(result)
         if result is None or self.stages_too_much(result):
@@ -175,9 +185,9 @@ def affordable_packet(line_hops: int, most_line_hops: int = MOST_LINE_HOPS) -> i
     return unit
 
 
-def few_layers(count: int, choice: Schedule) -> int:
+def few_layers(count: int, choice: Schedule, layers: int = SEARCH_LAYERS) -> int:
     """How many of ``count`` layers are simulated in the search: more where something is brought layers ahead."""
-    return min(count, SEARCH_LAYERS + choice.layers_shifted)
+    return min(count, SEARCH_LAYERS + choice.layers_shifted if choice.layers_shifted else layers)
 
 
 def _of_layers(result: Result, layers: int, apart: int) -> int:
@@ -212,15 +222,15 @@ def simulated(
 ) -> Result | None:
     """Return the result of one schedule; None where it cannot be carried out, or does not finish.
 
-    A ``fine`` one tells where units queue, and the loads of links over time. Ranks may be taken for ``alike``. Where no
-    period shows, of a ``whole`` one all layers are simulated.
+    A ``fine`` one tells where units queue, the critical path, and the loads of links over time. Ranks may be taken for
+    ``alike``. Where no period shows, of a ``whole`` one all layers are simulated.
 
     Raises
     ------
     Cancelled
         If the caller is asked to stop.
     """
-    options = RunOptions(observe=fine, loads=fine, should_stop=should_stop)
+    options = RunOptions(observe=fine, loads=fine, path=fine, should_stop=should_stop)
     try:
         result = simulate_layers(
             system,

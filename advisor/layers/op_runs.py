@@ -167,7 +167,7 @@ def of_one_op(explore: Explore, copier: Copier) -> Explore:
     return replace(explore, requested=requested, staging_limit_bytes=None).asking("engine", (copier.engine,))
 
 
-_QUICK = RunOptions(loads=False)
+_QUICK = RunOptions(loads=False, path=False)
 _OP = "op"
 
 

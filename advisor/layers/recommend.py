@@ -198,14 +198,15 @@ def _recommended(
 ) -> Advice:
     late = lateness(options.within_s)
     early = stop if late is None else either(stop, late)
-    runs = JointRuns(scenario.system, scenario.workload, scenario.explore.staging_limit_bytes, early)
+    limit, quick = scenario.explore.staging_limit_bytes, not options.verify
+    runs = JointRuns(scenario.system, scenario.workload, limit, early, quick=quick)
     runs.reported = lambda choice, ticks: report("joint", runs.num_runs, 0)
     report("place", 0, 1)
     serial = _begun(scenario, options, runs, stop)
     if isinstance(serial, Advice):
         return serial
     search = JointSearch(scenario, runs, climbs=options.verify and options.bespoke > 0)
-    stages, finish = Stages(early), Finish(scenario, runs, serial, early, report, quick=not options.verify)
+    stages, finish = Stages(early), Finish(scenario, runs, serial, early, report, quick=quick)
     library, by_others = by_library(scenario)
     if library is not None:
         stages.run(SEARCH, lambda: search.take(library.choice, library.what), None)

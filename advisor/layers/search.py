@@ -164,7 +164,7 @@ class JointSearch:
                 self._grouped(space)
             elif self.places:
                 self._placed(space.quick(self.runs.ranks) if self.runs.ranks.are_many else space)
-        for start in self._starts():
+        for start in self._starts() if self.climbs or not self.runs.quick else self._starts()[:1]:
             if self.climbs:
                 self._climbed(start)
             else:
@@ -410,7 +410,7 @@ class Finish:
     def _unit(self) -> int:
         """The finest unit in which a run has no more line-hops than are affordable: lines, or packets."""
         if self.quick:
-            return self.runs.unit_bytes
+            return self.runs.exact_bytes
         line, unit = self.scenario.system.gpu.line_bytes, affordable_packet(self.serial.line_hops, FINE_LINE_HOPS)
         line_hops = self.serial.line_hops * COARSE_BYTES // unit
         while unit // 2 >= line and line_hops * 2 <= FINE_LINE_HOPS:

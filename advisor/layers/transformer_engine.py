@@ -24,9 +24,11 @@ from ...compiler.ir import (
     System,
     Workload,
 )
+from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.planning.parts import collective_alone, kernel_alone
 from ...compiler.templates import BASELINE
+from ...simcore import RunTooLarge
 from ..implementations.offers import LayerTable, OpSetting
 from ..implementations.predict import simulated_us
 from .placement import is_free
@@ -130,6 +132,9 @@ def _gather(workload: Workload, wgrad: Op) -> str:
 NAME = "transformer_engine"
 RING, PIPELINE, BULK = "ring_exchange", "pipeline", "bulk"
 USUAL_SPLITS, SPLITS = 4, (2, 4, 8)
+SLACK = 0.005
+"""A table is not simulated whose products, each alone, lose more than this share of their time."""
+
 NUM_SM = (2, 4, 8, 16, 24, 32)
 """SMs that may copy for ``pipeline`` and ``bulk``: those of the tables that Megatron-Bridge ships, 16 by default."""
 
@@ -174,6 +179,7 @@ class TeSearch:
     library: tuple[OpMode, ...] = ()
     layers: tuple[TeLayer, ...] = field(init=False)
     _num_sm: dict[tuple[str, str], int] = field(default_factory=dict)
+    _alone: dict[OpMode, float | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.layers = te_layers(self.workload)
@@ -189,10 +195,43 @@ class TeSearch:
             yield self.table(best), least
         for stage in (self._flags, self._methods):
             for other in dict.fromkeys(stage(best)):
+                as_best = (best, replace(other, gathers=best.gathers))  # in all, and in what stands for itself
+                if least is not None and any(self._loses(each, other) for each in as_best):
+                    continue
                 took = ticks(self.table(other).choice)
                 if took is not None and (least is None or took < least):
                     best, least = other, took
                     yield self.table(best), least
+
+    def _loses(self, best: TeMethods, other: TeMethods) -> bool:
+        """Whether the products that ``other`` carries out otherwise take longer so, each alone; False if not known.
+
+        They follow one another: where what runs beside what is the same, the times of those that change decide. Of the
+        launches, which in a layer come while something else runs, each may be a part of such a time or not.
+        """
+        mine, theirs = self.table(best).choice, self.table(other).choice
+        if replace(mine, modes=()) != replace(theirs, modes=()):
+            return False
+        before, after = ({mode.op: mode for mode in choice.modes} for choice in (mine, theirs))
+        changed = [op for op in before.keys() | after.keys() if before.get(op) != after.get(op)]
+        times = [[self._alone_us(modes.get(op)) for op in changed] for modes in (before, after)]
+        now, then = ([us for us in of if us is not None] for of in times)
+        launch = self.system.gpu.launch
+        launches_us = (launch.kernel_ticks + launch.event_ticks) * len(changed) / TICKS_PER_US
+        known = len(now) == len(then) == len(changed)
+        return known and sum(then) > sum(now) * (1 + SLACK) + launches_us
+
+    def _alone_us(self, mode: OpMode | None) -> float | None:
+        """The time of a product with its collective alone; None where these run apart, or where it is not known."""
+        if mode is None or mode.separate is not None or not isinstance(mode.body, OpChoice):
+            return None
+        if mode not in self._alone:
+            case = OpCase(mode.op, self.system, self.workload.op(mode.op).shape)
+            try:
+                self._alone[mode] = simulated_us(case, mode.body)
+            except (ScheduleError, RunTooLarge):
+                self._alone[mode] = None
+        return self._alone[mode]
 
     def defaults(self) -> TeMethods:
         """What Transformer Engine does unless a file says otherwise."""

@@ -6,11 +6,12 @@ kernel of one's own could add is told apart.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ...compiler.from_model.frameworks import Framework, FrameworkSwitch
-from ...compiler.ir import TICKS_PER_US, ShouldStop
+from ...compiler.ir import TICKS_PER_US, Cancelled, ShouldStop
 from ..answer.stages import AdviceOptions
 from ..answer.switches import Switched, best_first, sizes_of, switched, time_today
 from ..candidates.advice import Advice
@@ -31,7 +32,8 @@ class ModelAnswer:
 
     ``library_us`` is that with the library's collectives alone, which ``advice`` compares with; both have its calls.
 
-    ``unknown`` names switches of which nothing is known here. ``advice`` is that of each workload, with what a kernel
+    ``unknown`` names switches of which nothing is known here, ``interrupted`` is whether it was stopped before all was
+    found. ``advice`` is that of each workload, with what a kernel
     of one's own could add.
     """
 
@@ -41,6 +43,7 @@ class ModelAnswer:
     switches: tuple[Switched, ...]
     unknown: tuple[str, ...]
     advice: tuple[Advice, ...]
+    interrupted: bool = False
 
     @property
     def framework(self) -> Framework:
@@ -101,7 +104,7 @@ class ModelAnswer:
             "kernel": None if kernel is None else {"gain": kernel.speedup, "interval": kernel.interval},
             "simulated_gain": self.simulated,
             "most_gain": self.limit,
-            "interrupted": any(advice.interrupted for advice in self.advice),
+            "interrupted": self.interrupted,
             "confidence": self.advice[0].confidence.value,
             "confidence_reason": self.advice[0].confidence_reason,
         }
@@ -136,7 +139,10 @@ def ask(
     advice = tuple(advisor.recommend_many(scenarios, options, threads=len(scenarios), should_stop=should_stop))
     today, library = (sum(each) for each in zip(*(time_today(question.facts, each) for each in advice), strict=True))
     exchanging = any(each.exchange for each in question.switches)
-    sent = [advisor.recommend(question.scenario(exchange=True), options, should_stop=should_stop)] if exchanging else []
+    sent: list[Advice] = []
+    with suppress(Cancelled):  # what is known of the layer that runs today is an answer
+        if exchanging:
+            sent.append(advisor.recommend(question.scenario(exchange=True), options, should_stop=should_stop))
     found = {
         each.what: switched(question.facts, each, sent, today)
         if each.exchange
@@ -145,7 +151,8 @@ def ask(
     }
     unknown = tuple(what for what, each in found.items() if each is None)
     switches = best_first(each for each in found.values() if each is not None)
-    return ModelAnswer(question, today, library, switches, unknown, advice)
+    interrupted = any(each.interrupted for each in (*advice, *sent)) or (exchanging and not sent)
+    return ModelAnswer(question, today, library, switches, unknown, advice, interrupted)
 
 
 def _answered(
@@ -171,10 +178,11 @@ def _by_rows(question: ModelQuestion, switch: FrameworkSwitch, today: float) -> 
 
 def _gain_at(question: ModelQuestion, switch: FrameworkSwitch, tokens: int) -> Promise | None:
     """The same with other ``tokens``, over what runs there; None where nothing is known of that."""
-    before = offers_of(question.scenario(tokens=tokens))
+    family = question.facts.all_reduce
+    before = offers_of(question.scenario(tokens=tokens), only=[family or switch.offer])
     if before is None or before.library_us is None:
         return None
-    return _gain_by_rows(question, switch, tokens, before.fastest_us(question.facts.all_reduce))
+    return _gain_by_rows(question, switch, tokens, before.fastest_us(family))
 
 
 def _sizes(tokens: int) -> Iterator[int]:
@@ -186,6 +194,6 @@ def _sizes(tokens: int) -> Iterator[int]:
 
 
 def _gain_by_rows(question: ModelQuestion, switch: FrameworkSwitch, tokens: int, today: float) -> Promise | None:
-    offers = offers_of(question.scenario(tokens=tokens, sequence=True))
+    offers = offers_of(question.scenario(tokens=tokens, sequence=True), only=[switch.offer])
     offer = None if offers is None else offers.named(switch.offer)
     return None if offer is None else offer.promise.over(today / offer.us / offer.promise.speedup)

@@ -32,9 +32,9 @@ from ..program.program import NEVER, NONE, Int64Array, OpKind, Program, Run
 from .result import Interval, IntervalKind, ServerLoad, Timeline, Utilization
 
 
-def intervals_of(lowered: LoweredPart, run: Run) -> list[Interval]:
-    """Every step that ran; transfers are not dealt to engines yet."""
-    starts = _work_starts(lowered.program, run)
+def intervals_of(lowered: LoweredPart, run: Run, starts: Int64Array | None = None) -> list[Interval]:
+    """Every step that ran; transfers are not dealt to engines yet. ``starts`` are the ``work_starts`` if known."""
+    starts = work_starts(lowered.program, run) if starts is None else starts
     shown = _shown(lowered)
     return [interval for ops in shown if (interval := _interval(lowered, ops, run, starts)) is not None]
 
@@ -69,8 +69,8 @@ def shown_name(scenario: OpCase, schedule: OpPlan, step: Step) -> str:
     return step.name
 
 
-def _work_starts(program: Program, run: Run) -> Int64Array:
-    """[O] begin of the work of each op; for ops that had to poll, the time at which the last flag was set."""
+def work_starts(program: Program, run: Run) -> Int64Array:
+    """Return the [O] begin of the work of each op; where one had to poll, the time at which the last flag was set."""
     set_at = np.full(program.num_ops, NEVER, np.int64)
     np.maximum.at(set_at, program.op_sets, np.repeat(run.op_done, np.diff(program.op_sets_ptr)))
     # With one round an op did not have to wait for its flags.

@@ -19,6 +19,7 @@ from .metrics import (
     union_ticks,
     utilization,
     utilization_of,
+    work_starts,
 )
 from .result import NO_LOADS, Interval, IntervalKind, OpResult, Result, Timeline, Utilization, Waterfall
 
@@ -31,8 +32,12 @@ def result_of(
     losses: tuple[Waterfall | None, float | None] = (None, None),
     period: int | None = None,
     loads: bool = True,
+    path: bool = True,
 ) -> Result:
-    """Return the figures of a finished run of the scenario ``name``, with its ``losses``: waterfall and ``cil``."""
+    """Return the figures of a finished run of the scenario ``name``, with its ``losses``: waterfall and ``cil``.
+
+    Without ``loads`` or ``path`` those over time, or the critical path, are empty.
+    """
     run, program, gpu = finished.run, lowered.program, lowered.system.gpu
     of_parts = _intervals(lowered, run)
     timeline = timeline_with(program, run, (interval for intervals in of_parts.values() for interval in intervals))
@@ -63,7 +68,7 @@ def result_of(
         core=run.core,
         timeline=timeline,
         servers=server_loads(program, run),
-        critical_path=critical_path(program, run),
+        critical_path=critical_path(program, run) if path else (),
         deadlock=circle_of_waits(program, run),
         loads=loads_of(lowered.parts[0], run) if loads else NO_LOADS,  # memories and links are those of all parts
         ops=ops,
@@ -115,10 +120,11 @@ def _intervals(lowered: Lowered, run: Run) -> dict[str, list[Interval]]:
     """The intervals of each part, under names and in lanes of the whole."""
     if len(lowered.parts) == 1:
         return {lowered.plan.parts[0].name: intervals_of(lowered.parts[0], run)}
+    begins = work_starts(lowered.program, run)
     return {
         part.name: [
             replace(one, name=f"{part.name}.{one.name}", lane=_lane(part.stream, one))
-            for one in intervals_of(here, run)
+            for one in intervals_of(here, run, begins)
         ]
         for part, here in zip(lowered.plan.parts, lowered.parts, strict=True)
     }

@@ -251,7 +251,7 @@ class RunOptions:
     ``fold``: simulate one rank for all that are alike. ``observe``: record where units queued, for ``servers`` and
     ``critical_path``, which takes some more time. ``should_stop`` is called at least once a second. ``progress`` is
     called now and then with the line-hops simulated, those of what-if runs left out. ``loads``: tell those of links and
-    memories over time.
+    memories over time. ``path``: tell the critical path.
     """
 
     fold: bool = True
@@ -259,6 +259,7 @@ class RunOptions:
     should_stop: ShouldStop | None = None
     progress: StepsDone | None = None
     loads: bool = True
+    path: bool = True
 
 
 DEFAULT_OPTIONS = RunOptions()
@@ -306,6 +307,9 @@ def _folded(program: Program) -> Folded | Refusal:
 
 DEPTHS = (1, 2)
 """Over how many of the layers behind it a layer may last; one more pair of layers must then have the same period."""
+
+PERIODIC_LAYERS = DEPTHS[0] + 3
+"""Fewer layers show no period: the last one has none behind it."""
 
 
 def period_ticks(lowered: Lowered, run: Run) -> int | None:

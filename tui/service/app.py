@@ -128,6 +128,8 @@ MAX_BODY = 1 << 16
 BODY_S = 10.0
 GRACE_S = 5.0
 """Seconds beyond the longest time of an answer after which there is none, whatever is being computed."""
+MODEL_TIMES = 4
+"""A question about a model looks at several layers: it has so many times the time of another."""
 FIRST_GUESS_S = 1.0
 """Seconds that a question takes, before the first is answered."""
 USUAL_OF = 8
@@ -139,7 +141,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one client may cost: seconds of one answer with its wait, answers at a time, and questions in the queue."""
+    """What one client may cost: seconds of one answer with its wait, answers at a time, and questions in the queue.
+
+    Answers about models have ``MODEL_TIMES`` as long.
+    """
 
     answer_s: float = 30.0
     at_once: int = 2
@@ -228,27 +233,31 @@ class Service:
                 ).document()
             )
 
-        return await self._in_turn(advised)
+        return await self._in_turn(advised, MODEL_TIMES * self._limits.answer_s)
 
     def stop(self) -> None:
         """Let what is being computed be answered with the best found so far, and compute nothing more."""
         self._stopped = True
 
-    async def _in_turn(self, advised: Advised) -> Response:
-        """Wait for a turn, and answer in the time that is left; too many that wait, or for too long, are sent away."""
+    async def _in_turn(self, advised: Advised, most_s: float | None = None) -> Response:
+        """Wait for a turn, and answer in the time that is left; too many that wait, or for too long, are sent away.
+
+        Wait and answer take ``most_s``, by default those of an answer.
+        """
+        most_s = self._limits.answer_s if most_s is None else most_s
         if self._waiting >= self._limits.waiting:
             return self._later(f"{self._waiting} questions wait already")
-        end = asyncio.get_running_loop().time() + self._limits.answer_s
+        end = asyncio.get_running_loop().time() + most_s
         self._waiting += 1
         try:
             async with asyncio.timeout_at(end):
                 await self._turn.acquire()
             try:
-                return await self._reported(advised, end)
+                return await self._reported(advised, end, most_s)
             finally:
                 self._turn.release()
         except TimeoutError:
-            return self._later(f"no turn came within {self._limits.answer_s:g} s")
+            return self._later(f"no turn came within {most_s:g} s")
         finally:
             self._waiting -= 1
 
@@ -257,15 +266,18 @@ class Service:
         wait_s = self._usual_s * self._waiting / self._limits.at_once
         return _failed(503, error_document("503", why), {"Retry-After": str(max(1, math.ceil(wait_s)))})
 
-    async def _reported(self, advised: Advised, end: float) -> Response:
-        """The answer, or what is wrong; soon after ``end``, in the time of the event loop, that there is none."""
+    async def _reported(self, advised: Advised, end: float, most_s: float) -> Response:
+        """The answer, or what is wrong; soon after ``end``, in the time of the event loop, that there is none.
+
+        That is the end of ``most_s``.
+        """
         clock = asyncio.get_running_loop().time
         begun = clock()
         try:
             async with asyncio.timeout_at(end + GRACE_S):
                 return _Json(await advised(max(0.0, end - begun)))
         except TimeoutError:
-            return self._later(f"no answer came within {self._limits.answer_s + GRACE_S:g} s")
+            return self._later(f"no answer came within {most_s + GRACE_S:g} s")
         except RequestError as error:
             return _failed(400, request_error_document(error))
         except NoFeasibleSchedule as error:

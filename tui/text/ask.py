@@ -22,6 +22,8 @@ def _lines(answer: ModelAnswer) -> Iterator[str]:
     yield ""
     yield from _switches(answer)
     yield from _kernel(answer)
+    if answer.interrupted:
+        yield "Stopped early: this is the best of what was found until then."
     advice = answer.advice[0]
     yield from hanging(f"{advice.confidence.value}: {advice.confidence_reason}.", 10, "How sure: ")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from magus.advisor import Advisor, ModelQuestion, RequestError, ask, model_question, shipped_model
+from magus.advisor import Advice, Advisor, ModelQuestion, RequestError, ask, model_question, shipped_model
 from magus.advisor.answer.export import offers_document
 from magus.advisor.answer.switches import sizes_of
 from magus.advisor.policy.table import SweepPoint, table_of
@@ -15,6 +15,7 @@ from magus.advisor.questions.ask import QUICK, ModelAnswer
 from magus.advisor.targets.settings import TORCHTITAN
 from magus.compiler.codes import Code
 from magus.compiler.from_model.frameworks import Need
+from magus.compiler.ir import Cancelled
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.tui.text.ask import ask_text
@@ -89,6 +90,22 @@ def test_the_text_has_a_dozen_lines_of_eighty_columns(answer: ModelAnswer) -> No
     assert max(map(len, lines)) <= 80 or any("compilation-config" in line for line in lines)
     assert lines[0].startswith("llama-3.2-1b (16 layers) on 4 x H100, TP4: prefill of 512 tokens")
     assert any(line.startswith("How sure: ") for line in lines)
+
+
+def test_what_was_found_in_time_is_an_answer_and_marked(answer: ModelAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = list(answer.advice)
+
+    def in_time(*args: object, **options: object) -> Advice:
+        if not known:
+            raise Cancelled
+        return known.pop()
+
+    monkeypatch.setattr(Advisor, "recommend", in_time)
+    short = ask(model_question("qwen3-30b-a3b", "h100", "vllm", tp=1, dp=4, ep=4, prefill=512))
+
+    assert not answer.interrupted and short.interrupted and short.document()["interrupted"]
+    assert short.first is None and "dispatch and combine by DeepEP" in short.unknown
+    assert "Stopped early" in ask_text(short) and "Stopped early" not in ask_text(answer)
 
 
 @pytest.mark.slow

@@ -1,8 +1,11 @@
 """Names of Transformer Engine for the products of a graph, and the tables that its flags allow."""
 
+from dataclasses import replace
+
 import pytest
 
 from magus.advisor.layers.joint import JointRuns
+from magus.advisor.layers.orders import by_library
 from magus.advisor.layers.transformer_engine import BULK, PIPELINE, RING, TeMethods, TeSearch, taken_ticks, te_layers
 from magus.compiler import compile_text
 from magus.compiler.ir import Scenario
@@ -33,8 +36,8 @@ workload back on hgx { backward layer; keep qkv, a, r, u }
 ALL = (("qkv_dgrad", RING, 0), ("fc1_dgrad", PIPELINE, 4))
 
 
-def graph_of(name: str) -> Scenario:
-    graph = compile_text(LAYER).scenario(name)
+def graph_of(name: str, rows: int = 1024) -> Scenario:
+    graph = compile_text(LAYER.replace("x    = tensor bf16[1024", f"x    = tensor bf16[{rows}")).scenario(name)
     assert graph is not None
     return graph
 
@@ -131,6 +134,37 @@ def test_the_search_gets_ever_faster_and_ends_no_slower_than_any_table_of_the_fl
     assert times == sorted(times, reverse=True) and times
     others = [runs.ticks(search.table(each).choice) for each in search._flags(search.defaults())]
     assert times[-1] <= min(ticks for ticks in others if ticks is not None)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "fewer"), [("layer", 8192, True), ("back", 8192, True), ("back", 1024, False)]
+)
+def test_tables_whose_products_lose_alone_are_left_out_and_none_is_the_best(name: str, rows: int, fewer: bool) -> None:
+    scenario = graph_of(name, rows)
+    library, _ = by_library(scenario)
+    assert library is not None
+    runs, search = (
+        JointRuns(scenario.system, scenario.workload, quick=True),
+        TeSearch(scenario.system, scenario.workload, library=library.choice.modes),
+    )
+
+    *_, (best, least) = search.found(runs.ticks)
+
+    tried, others = runs.num_runs, [search.table(each).choice for each in search._flags(search.defaults())]
+    times = [ticks for choice in others if (ticks := runs.ticks(choice)) is not None]
+    assert least == runs.ticks(best.choice) <= min(times) * 1.001 and (tried < runs.num_runs or not fewer)
+
+
+@pytest.mark.parametrize("name", ["layer", "back"])
+def test_fewer_layers_in_a_quick_search_have_the_time_of_more(name: str) -> None:
+    scenario = graph_of(name)
+    search = TeSearch(scenario.system, scenario.workload)
+    choice = search.table(search.defaults()).choice
+    ahead = replace(choice, prefetch=1)
+
+    quick, usual = (JointRuns(scenario.system, scenario.workload, quick=quick) for quick in (True, False))
+    assert quick.ticks(choice) == pytest.approx(usual.ticks(choice), rel=0.002)
+    assert quick.ticks(ahead) == usual.ticks(ahead)  # what is brought ahead shows in as many layers as ever
 
 
 def test_sms_that_copy_take_their_share_of_the_kernels_while_they_copy() -> None:
