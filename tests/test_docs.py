@@ -37,6 +37,8 @@ LONG = (
     "magus advise examples/decode_small_batch.mgs",
     "magus advise examples/llama70b_tp8_mi300x.mgs",
     "magus advise examples/gemm_rs_h100.mgs",
+    "magus advise examples/steps/llama3_70b_128.mgs",
+    "magus ask --model llama-3.1-8b --gpu h100 --train --gpus 16 --for torchtitan",
 )
 # In place of commands that take many seconds: the same file with the same values, or with fewer or smaller ones.
 SHORTER = {
