@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..compiler.planning.plan import own_name
-from .figures.result import IntervalKind, Span, overlap_ticks, total_ticks, union_of, union_of_spans
+from .figures.result import IntervalKind
+from .figures.spans import Span, overlap_ticks, total_ticks, union_of, union_of_spans
 from .shown_run import ShownPart, ShownRun
 from .simulate_layers import SHOWN_LAYER
 

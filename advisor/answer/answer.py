@@ -12,8 +12,9 @@ from ...compiler.text.units import us_text
 from ...simcore import Result, ShownRun, run_of
 from ..bespoke.stage import sentence_of
 from ..bounds.lower_bound import Bound, quick_bound_ticks
-from ..candidates.advice import Advice, AnswerSource, Sensitivity, Threshold, Timing
+from ..candidates.advice import Advice, AnswerSource, Threshold, Timing
 from ..candidates.candidate import Candidate, by_time
+from ..candidates.sensitivity import Sensitivity
 from ..implementations.offers import Offers
 from ..work.workers import Failure, FailureKind, SimulationJob
 from .explain import confidence_of_ops, marks_of, price_of_simplicity, reasons_for, reasons_of_several

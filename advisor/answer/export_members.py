@@ -6,8 +6,9 @@ from ...compiler.planning.groups import experts_of_a_rank, labels_of
 from ...compiler.planning.parts import batch_counts
 from ...compiler.planning.plan import own_name
 from ...simcore import OpResult, Result
-from ..candidates.advice import Advice, ChangedNumber, OpAdvice, RobustChoice, RoutingDraws, Sensitivity, spread_of
+from ..candidates.advice import Advice, OpAdvice
 from ..candidates.candidate import Candidate
+from ..candidates.sensitivity import ChangedNumber, RobustChoice, RoutingDraws, Sensitivity, spread_of
 from .imbalance import imbalance_of
 
 

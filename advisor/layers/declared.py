@@ -27,7 +27,8 @@ from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.text.diagnostics import listing
 from ...compiler.text.units import us_text
 from ...simcore import RunOptions, RunOutcome
-from ...simcore.figures.result import Interval, IntervalKind, Result, overlap_ticks, total_ticks, union_of
+from ...simcore.figures.result import Interval, IntervalKind, Result
+from ...simcore.figures.spans import overlap_ticks, total_ticks, union_of
 from ...simcore.simulate_layers import SHOWN_LAYER, simulate_layers
 from ..answer.answer import Answered, Confirmed, Findings, advice_of
 from ..answer.stages import Stages

@@ -39,10 +39,11 @@ from ..work.processes import ProcessDied
 from ..work.workers import failed_stage, failure_sentences, open_workers
 from .bespoke_ops import BespokeOps
 from .declared import ops_of, reasons_for, simulated_schedules, slowly, with_simulated
+from .finish import Finish
 from .joint import JointRuns, Start, too_much
 from .op_runs import leaves_out_copy_engines
 from .orders import BY_LIBRARY, EACH_ITS_BEST, NO_OVERLAP, OfferSearch, by_library, free_names, in_turn_of
-from .search import JOINT, Finish, JointSearch
+from .search import JOINT, JointSearch
 
 NUM_FINALISTS = 3
 """Searched schedules of which all layers are simulated."""

@@ -27,9 +27,10 @@ from ..answer.rule import Finalists, finalists, overlap_pays, recommended_of
 from ..answer.stages import AdviceOptions, Stages, either
 from ..bespoke.stage import bespoke_candidates, budget_of, is_searched
 from ..bounds.lower_bound import Bound, lower_bound
-from ..candidates.advice import Sensitivity, Threshold
+from ..candidates.advice import Threshold
 from ..candidates.candidate import Candidate, baseline_of
 from ..candidates.predicted import predicted_candidates, unpredicted_candidates, usual_serials
+from ..candidates.sensitivity import Sensitivity
 from ..candidates.shortlist import (
     first_to_simulate,
     job_in_packets,

@@ -14,9 +14,9 @@ from typing import Any
 from ...compiler.ir import TICKS_PER_US, Cancelled, Gpu, Link, OpCase, Scenario, Switch, System
 from ...compiler.planning.knobs.library import library_on
 from ..answer.rule import Finalists, finalists, overlap_pays
-from ..candidates.advice import MAX_LOSS, ChangedNumber, Sensitivity
 from ..candidates.candidate import Candidate, baseline_of, by_time
 from ..candidates.predicted import library_us
+from ..candidates.sensitivity import MAX_LOSS, ChangedNumber, Sensitivity
 from ..candidates.shortlist import simulated_ranks
 from ..estimate.makespan import makespans
 from ..work.workers import SimulationJob, Workers

@@ -24,8 +24,9 @@ from ...compiler.text.diagnostics import CompileError
 from ...simcore import RunOptions, RunOutcome, RunTooLarge
 from ...simcore.simulate_layers import simulate_layers
 from ..answer.rule import finalists, overlap_pays, recommended_of
-from ..candidates.advice import Advice, ChangedNumber, RoutingDraws, Sensitivity, Threshold
+from ..candidates.advice import Advice, Threshold
 from ..candidates.candidate import Candidate, baseline_of, by_time
+from ..candidates.sensitivity import ChangedNumber, RoutingDraws, Sensitivity
 from ..estimate.makespan import makespans
 from .sensitivity import HardwareNumber, hardware_numbers, with_number
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ...advisor.candidates.advice import (
+from ...advisor.candidates.sensitivity import (
     MAX_LOSS,
     ChangedNumber,
     RobustChoice,

@@ -8,9 +8,9 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
 from magus.advisor.answer.export_members import sensitivity_document
-from magus.advisor.candidates.advice import ChangedNumber, Sensitivity
 from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.candidates.predicted import predicted_candidates
+from magus.advisor.candidates.sensitivity import ChangedNumber, Sensitivity
 from magus.advisor.candidates.shortlist import simulate_shortlist
 from magus.advisor.questions import one_op as advice_run
 from magus.advisor.sensitivity import sensitivity

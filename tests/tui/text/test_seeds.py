@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.candidates.advice import percentile
+from magus.advisor.candidates.sensitivity import percentile
 
 
 @pytest.mark.parametrize(("percent", "value"), [(1, 15), (5, 15), (30, 20), (40, 20), (50, 35), (99, 50), (100, 50)])

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from ....compiler.ir import TICKS_PER_US
 from ....compiler.planning.plan import own_name
 from ....compiler.text.units import round_step
-from ....simcore.figures.result import Interval, IntervalKind, Span, Timeline, exposed_spans
+from ....simcore.figures.result import Interval, IntervalKind, Timeline
+from ....simcore.figures.spans import Span, exposed_spans
 from ....simcore.op_spans import OpRow, op_rows
 from ....simcore.shown_run import ShownRun
 
