@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from magus.advisor import Advice
+from magus.advisor import Advice, AdviceOptions, Advisor
 from magus.advisor.policy.table import PolicyTable
-from magus.compiler.ir import Pattern
+from magus.compiler.ir import EngineChoice, EngineKind, Explore, Pattern, Scenario
 from tests.helpers.paths import ROOT
+from tests.helpers.scenarios.scenarios import ag_gemm, exploring
 from tests.helpers.scenarios.simulated import runs
 
 pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
@@ -27,15 +28,28 @@ def names() -> dict[str, Any]:
     return found
 
 
-def test_advice_is_a_line_and_a_table(names: dict[str, Any]) -> None:
-    advice: Advice = names["advice"]
+def test_advice_is_a_line_and_a_table() -> None:
+    few = Explore.of(chunks=(8,), engine=(EngineChoice(EngineKind.DMA, 3),))
+    question = Scenario.of_one(exploring(ag_gemm(512, 2048, 2048, ranks=4), few))
+    advice = Advisor(None).recommend(question, AdviceOptions(verify=False, bespoke=0))
+
+    check_advice(advice, [row["schedule"] for row in advice.rows()])
+
+
+@pytest.mark.slow
+def test_so_it_is_in_the_notebook(names: dict[str, Any]) -> None:
+    check_advice(names["advice"], list(names["candidates"]["schedule"]))
+
+
+def check_advice(advice: Advice, schedules: list[str]) -> None:
     assert advice.recommended.expression in repr(advice) and len(repr(advice)) < 200
     assert type(advice.baseline) is type(advice.recommended)
-    assert list(names["candidates"]["schedule"]) == [each.expression for each in advice.candidates]
+    assert schedules == [each.expression for each in advice.candidates]
     assert advice._repr_html_().count("<tr>") == min(len(advice.candidates), 60) + 1
     assert json.loads(json.dumps(advice.to_dict()))["verdict"] == advice.verdict.value
 
 
+@pytest.mark.slow
 def test_so_is_a_policy_table(names: dict[str, Any]) -> None:
     table: PolicyTable = names["table"]
     assert len(repr(table)) < 200 and len(table.to_pandas()) == len(table.rules) > 0

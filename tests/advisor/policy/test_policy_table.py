@@ -84,6 +84,13 @@ def test_it_satisfies_its_schema_and_is_read_back(made: tuple[Request, PolicyTab
     assert json.loads((DOCS / "policy.schema.json").read_text(encoding="utf-8")) == policy_schema()
 
 
+def test_it_is_a_line_and_a_table(made: tuple[Request, PolicyTable]) -> None:
+    table = made[1]
+
+    assert len(repr(table)) < 200 and len(table.rows()) == len(table.rules) > 0
+    assert table._repr_html_().count("<tr>") == min(len(table.rules), 60) + 1
+
+
 def test_the_verdict_of_a_rule_is_about_its_schedule(made: tuple[Request, PolicyTable]) -> None:
     request, table = made
 
