@@ -55,10 +55,12 @@ class TreeFlow(Enum):
 class _Graph:
     """Edges between ranks; ``loads`` [edges, links] is how long a byte on an edge holds each link, in us per MB.
 
-    ``place`` has the number of an edge by its ends, ``onward`` the targets and numbers of the edges from each rank.
+    With ``any_root`` it does not matter which rank is the root of how much. ``place`` has the number of an edge by its
+    ends, ``onward`` the targets and numbers of the edges from each rank.
     """
 
     num_ranks: int
+    any_root: bool
     ends: tuple[tuple[int, int], ...]
     loads: Floats
     place: dict[tuple[int, int], int]
@@ -87,7 +89,7 @@ def _graph(fabric: Fabric, num_ranks: int, flow: TreeFlow) -> _Graph:
         tuple((target, at) for at, (source, target) in enumerate(ends) if source == rank) for rank in range(num_ranks)
     )
     place = {each: at for at, each in enumerate(ends)}
-    return _Graph(num_ranks, tuple(ends), np.array(rows), place, tuple(onward))
+    return _Graph(num_ranks, flow is TreeFlow.BOTH, tuple(ends), np.array(rows), place, tuple(onward))
 
 
 @lru_cache(maxsize=8)
@@ -102,16 +104,16 @@ def packings(fabric: Fabric, num_ranks: int, flow: TreeFlow = TreeFlow.DOWN) -> 
     packer.pack()
     packer.add_shallow_trees()
     found = (packer.of_few_levels(slack) for slack in SLACKS)
-    return tuple(dict.fromkeys(_weighed(packing) for packing in found if packing))
+    return tuple(dict.fromkeys(_weighed(packing, packer.pools) for packing in found if packing))
 
 
-def _weighed(packing: Iterable[tuple[Column, float]]) -> tuple[tuple[int, ...], ...]:
-    """The trees with whole weights: those of one root are divided by what all have in common."""
+def _weighed(packing: Iterable[tuple[Column, float]], pools: int) -> tuple[tuple[int, ...], ...]:
+    """The trees with whole weights: those of one pool are divided by what all have in common."""
     weights = [(*column, max(1, round(share * WEIGHTS))) for column, share in packing]
     common = dict[int, int]()
     for root, _, weight in weights:
-        common[root] = gcd(common.get(root, 0), weight)
-    return tuple((root, weight // common[root], *parents) for root, parents, weight in weights)
+        common[root % pools] = gcd(common.get(root % pools, 0), weight)
+    return tuple((root, weight // common[root % pools], *parents) for root, parents, weight in weights)
 
 
 class _Packer:
@@ -119,6 +121,8 @@ class _Packer:
 
     def __init__(self, graph: _Graph) -> None:
         self.graph, self.random = graph, Random(SEED)
+        # Rows of each rank have trees of their own, or all rows any: the pool of a root is its number modulo this.
+        self.pools = 1 if graph.any_root else graph.num_ranks
         self.columns = dict[Column, Floats]()  # with the load of each link
         self.times = graph.loads.sum(axis=1)
         self.least, self.duals = 0.0, np.ones(graph.loads.shape[1])
@@ -145,13 +149,13 @@ class _Packer:
         rows = [solver.Constraint(-solver.infinity(), 0) for _ in range(links)]
         for row in rows:
             row.SetCoefficient(time, -1)
-        whole = [solver.Constraint(1, solver.infinity()) for _ in range(n)]
+        whole = [solver.Constraint(n / self.pools, solver.infinity()) for _ in range(self.pools)]
         known, bound, smooth = 0, 0.0, None
         for _ in range(MOST_ROUNDS):
             checkpoint()
             for (root, _parents), loads in list(self.columns.items())[known:]:
                 share = solver.NumVar(0, solver.infinity(), "")
-                whole[root].SetCoefficient(share, 1)
+                whole[root % self.pools].SetCoefficient(share, 1)
                 for link in np.flatnonzero(loads):
                     rows[link].SetCoefficient(share, float(loads[link]))
             known = len(self.columns)
@@ -164,8 +168,8 @@ class _Packer:
             for prices in (smooth, duals):
                 costs = self.graph.loads @ prices
                 trees = [_cheapest_tree(self.graph, root, costs + 1e-9 * self.times) for root in range(n)]
-                total = sum(costs[self.graph.edges_of(*each)].sum() for each in enumerate(trees))
-                bound = max(bound, float(total))
+                total = np.array([costs[self.graph.edges_of(*each)].sum() for each in enumerate(trees)])
+                bound = max(bound, float(total.sum() if self.pools == n else n * total.min()))
                 for root, parents in enumerate(trees):
                     self.add(root, parents)
             if self.least <= bound * (1 + GAP) or len(self.columns) == known:
@@ -195,7 +199,7 @@ class _Packer:
                 break
         while program.solve():
             taken = [(value, number) for number, value in enumerate(program.shares()) if value > 1e-9]
-            largest = {program.columns[at][0]: at for _, at in sorted(taken)}
+            largest = {program.columns[at][0] % self.pools: at for _, at in sorted(taken)}
             small = [number for value, number in taken if value < LEAST_SHARE and number not in largest.values()]
             if not small:
                 return [(program.columns[number], value) for value, number in taken]
@@ -211,7 +215,8 @@ class _FewLevels:
 
         self.packer, self.columns = packer, list[Column]()
         self.solver, self._shares = pywraplp.Solver.CreateSolver("GLOP"), list[Any]()
-        self.whole = [self.solver.Constraint(1, 1) for _ in range(packer.graph.num_ranks)]
+        share = packer.graph.num_ranks / packer.pools
+        self.whole = [self.solver.Constraint(share, share) for _ in range(packer.pools)]
         links = range(packer.graph.loads.shape[1])
         self.rows = [self.solver.Constraint(-self.solver.infinity(), 1 + slack) for _ in links]
         over = self.solver.NumVar(0, self.solver.infinity(), "")
@@ -224,10 +229,10 @@ class _FewLevels:
     def _take_new(self) -> None:
         """Take the columns that the packer has and this program has not."""
         for column in list(self.packer.columns)[len(self.columns) :]:
-            share, loads = self.solver.NumVar(0, 1, ""), self.packer.columns[column]
+            share, loads = self.solver.NumVar(0, self.solver.infinity(), ""), self.packer.columns[column]
             self.columns.append(column)
             self._shares.append(share)
-            self.whole[column[0]].SetCoefficient(share, 1)
+            self.whole[column[0] % self.packer.pools].SetCoefficient(share, 1)
             self.solver.Objective().SetCoefficient(share, _levels(*column))
             for link in np.flatnonzero(loads):
                 self.rows[link].SetCoefficient(share, float(loads[link]) / self.packer.least)
@@ -256,7 +261,7 @@ class _FewLevels:
             trees += [_shortest_tree(graph, root, costs + hop) for hop in (0.1, 1.0)]
             for parents in trees:
                 cost = costs[graph.edges_of(root, parents)].sum() + _levels(root, parents)
-                if cost < self.whole[root].dual_value() - 1e-6:
+                if cost < self.whole[root % packer.pools].dual_value() - 1e-6:
                     packer.add(root, parents)
         self._take_new()
         return len(packer.columns) > known

@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import pytest
 
-from magus.advisor.solver.cuts import Flows, widest_spread
-from magus.advisor.solver.forest import GAP, MOST_RANKS, SLACKS, packings
+from magus.advisor.solver.cuts import Flows, narrowest_between, widest_spread
+from magus.advisor.solver.forest import GAP, MOST_RANKS, SLACKS, TreeFlow, packings
 from magus.compiler import compile_text
 from magus.compiler.ir import Fabric, network_of
 
@@ -34,6 +34,23 @@ def rate_of(ranks: int, fabric: Fabric) -> Fraction:
     cut = widest_spread(flows, range(ranks))
     into = min(Fraction(flows.rate_into(rank) * flows.unit, ranks - 1) for rank in range(ranks))
     return into if cut is None else Fraction(cut.bytes_per_s, len(cut.ranks))
+
+
+@pytest.mark.parametrize("name", FABRICS)
+def test_trees_of_any_root_sum_as_fast_as_the_least_flow_between_two_ranks(name: str) -> None:
+    ranks, fabric = fabric_of(name)
+    network = network_of(fabric, ranks)
+    flows = Flows(ranks, network.edges)
+    rates = [sum(edge.bytes_per_s for edge in network.edges if edge.ends[1] == rank) for rank in range(ranks)]
+    bound = max(1 / narrowest_between(flows, range(ranks)).bytes_per_s, 2 * (ranks - 1) / sum(rates))
+    for trees, slack in zip(packings(fabric, ranks, TreeFlow.BOTH), SLACKS, strict=False):
+        loads, whole = defaultdict[tuple[int, int], float](float), sum(weight for _, weight, *_ in trees)
+        for root, weight, *parents in trees:
+            for rank, above in enumerate(parents):
+                ways = () if rank == root else (*network.route(above, rank), *network.route(rank, above))
+                for edge in ways:
+                    loads[edge.ends] += weight / whole / edge.bytes_per_s
+        assert 1 <= max(loads.values()) / bound <= (1 + GAP) * (1 + slack) * 1.02
 
 
 @pytest.mark.parametrize("name", FABRICS)

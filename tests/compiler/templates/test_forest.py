@@ -1,5 +1,6 @@
 """Trees for the rows of each shard: what they carry, in which order, and what is no tree."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from magus.compiler.ir import (
     Kernels,
     OpCase,
     OpChoice,
+    Pattern,
     Reduction,
     TileGroup,
     Wait,
@@ -75,10 +77,13 @@ def test_kernels_take_rows_of_any_rank(collective: str, tactics: ExecutionOption
     kernels = [step for step in plan.steps_of(2) if isinstance(step, TileGroup)]
 
     assert carry_out(*alone(case, plan), range(2)).exact
-    assert [kernel.name for kernel in kernels].index("own") == (len(kernels) - 1 if pattern.produces else 0)
+    names = [kernel.name for kernel in kernels]
+    if collective != "GEMM+AR":  # there what a rank is the root of is made when the rest comes up
+        assert names.index("own") == (len(kernels) - 1 if pattern.produces else 0)
     assert any(len({region.owner for region in kernel.regions}) > 1 for kernel in kernels)
     sizes = [sum(region.rows.size for region in kernel.regions) for kernel in kernels if kernel.name != "own"]
-    assert sum(sizes) == 3 * 23 and min(sizes[:-1] if pattern.consumes else sizes[1:]) >= 2 * 23 // 3
+    assert sum(sizes) == (4 if collective == "GEMM+AR" else 3) * 23
+    assert min(sizes[:-1] if pattern.consumes else sizes[1:]) >= 2 * 23 // 3
 
 
 def test_kernels_follow_the_order_in_which_rows_arrive() -> None:
@@ -95,6 +100,29 @@ def test_chunks_beside_a_kernel_have_whole_tiles() -> None:
     edges = {edge for (chunk, _, _), _ in copies for edge in (chunk.rows.start, chunk.rows.stop)}
     assert edges - {400} and not any(edge % 64 for edge in edges - {400})
     assert sum(chunk.rows.size for (chunk, to, _), _ in copies if to == 3) == 3 * 400
+
+
+def test_rows_of_an_all_reduce_go_to_any_root() -> None:
+    """Two trees of which one has two thirds of all rows: no chunk has rows of two owners, and ranks 2 and 3 no tree."""
+    trees, case = ((0, 2, 0, 0, 0, 0), (1, 1, 1, 1, 1, 2)), case_of("all_reduce")
+    chunks = {copy.chunk for copy, _ in ordered_copies(trees, (23,) * 4, 3, kind=Pattern.ALL_REDUCE)}
+    rows = Counter(chunk.root for chunk in chunks for _ in range(chunk.rows.size))
+    covered = Counter((chunk.owner, row) for chunk in chunks for row in range(chunk.rows.start, chunk.rows.stop))
+
+    assert rows == {0: 61, 1: 31} and covered == {(owner, row): 1 for owner in range(4) for row in range(23)}
+    assert carry_out(*alone(case, build_op_plan(case, choice_of(*trees))), range(2)).exact
+    made = case_of("GEMM+AR")
+    assert carry_out(*alone(made, build_op_plan(made, replace(choice_of(*trees), waves=2))), range(2)).exact
+
+
+def test_chunks_of_an_all_reduce_go_down_while_others_go_up() -> None:
+    """Along a chain 48 copies share a link; the first goes down after three up and their sums, of two copies each."""
+    chain = ((0, 1, 0, 0, 1, 2), (3, 1, 1, 2, 3, 3))
+    timed = ordered_copies(chain, (240,) * 4, 12, kind=Pattern.ALL_REDUCE)
+
+    firsts = {up: min(at for copy, at in timed if copy.up is up) for up in (True, False)}
+    assert firsts == {True: 0, False: pytest.approx(10 / 48)}
+    assert max(at for copy, at in timed if not copy.up) < 1.2
 
 
 def test_rows_of_ranks_that_add_up_are_refused() -> None:
