@@ -1,9 +1,11 @@
 """The servers and pools of a GPU and its fabric, and the routes between them."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from fractions import Fraction
+from types import MappingProxyType
 
 from ...compiler.ir import CopyProtocol, EngineKind, Network, Noc, OpCase, OpPlan
 from ..kernels.gemm import ticks_for
@@ -174,13 +176,32 @@ def _memory(builder: ProgramBuilder, scenario: OpCase, unit: int, suffix: str, *
     return Memory(l2, hbm[0], channels, mall, builder.server("noc", noc_packet_ticks(network, unit), 0))
 
 
-def _links(builder: ProgramBuilder, network: Network, unit: int) -> tuple[Hop, ...]:
+PORTS = frozenset(("up", "down", "nic-out", "nic-in"))
+"""Edges that a rank has one of, whichever ranks it sends to: those to and from switches."""
+
+
+def ports_shared(machine: Machine) -> dict[tuple[str, int], int]:
+    """Return the servers of the ports of a machine, by name."""
+    edges = zip(machine.network.own, machine.links, strict=True)
+    return {(edge.name, 0): server for edge, (server, _) in edges if edge.name in PORTS}
+
+
+def with_network(
+    builder: ProgramBuilder, machine: Machine, network: Network, unit: int, shared: Mapping[tuple[str, int], int]
+) -> Machine:
+    """Return the machine on another network, some of whose ports are ``shared`` with others."""
+    return replace(machine, network=network, links=_links(builder, network, unit, shared))
+
+
+def _links(
+    builder: ProgramBuilder, network: Network, unit: int, shared: Mapping[tuple[str, int], int] = MappingProxyType({})
+) -> tuple[Hop, ...]:
     """Declare the servers of ``network.own``: the number of each, and the rank at which it stands for that edge.
 
     A declared server stands on every rank, so it serves an edge of the same name for each.
     """
     slots: Counter[tuple[str, int]] = Counter()
-    declared: dict[tuple[str, int], int] = {}
+    declared = dict(shared)
     links: list[Hop] = []
     plain = network.symmetric and len({edge.name for edge in network.own}) == len(network.own)
     for number, edge in enumerate(network.own):

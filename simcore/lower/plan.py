@@ -122,10 +122,10 @@ def lower(
     if unit_bytes < 1 or unit_bytes % system.gpu.line_bytes:
         raise ValueError(f"granularity must be a multiple of {system.gpu.line_bytes} B, got {unit_bytes} B")
     if len(plan.parts) > 1:
-        plan = replace(plan, parts=tuple(_on_their_sms(system, plan)))
+        plan = replace(plan, parts=tuple(on_their_sms(system, plan)))
     period = plan_period(system, plan, alike=alike) if fold else system.num_ranks
     builder = ProgramBuilder(system.num_ranks, period=period, unit_bytes=unit_bytes)
-    composer = _Composer(plan, builder, _machines(builder, system, plan, unit_bytes, ideal), period, writes or {})
+    composer = Composer(plan, builder, machines_of(builder, system, plan, unit_bytes, ideal), period, writes or {})
     states, ops = list[Lowering](), list[range]()
     for part in plan.parts:
         checkpoint()
@@ -143,8 +143,8 @@ def _scenario(system: System, part: Part) -> OpCase:
     return OpCase(part.name, system, part.shape)
 
 
-def _on_their_sms(system: System, plan: Plan) -> Iterator[Part]:
-    """The parts with the SMs that are left to kernels while others copy."""
+def on_their_sms(system: System, plan: Plan) -> Iterator[Part]:
+    """Yield the parts with the SMs that are left to kernels while others copy."""
     limited: dict[tuple[int, int], OpPlan] = {}  # layers share theirs
     for part, sms in zip(plan.parts, sms_of_parts(system, plan), strict=True):
         key = id(part.schedule), sms
@@ -153,10 +153,10 @@ def _on_their_sms(system: System, plan: Plan) -> Iterator[Part]:
         yield replace(part, schedule=limited[key])
 
 
-def _machines(
+def machines_of(
     builder: ProgramBuilder, system: System, plan: Plan, unit_bytes: int, ideal: Idealization
 ) -> dict[str, Machine]:
-    """One machine for all parts, with the pool of engines that each has; by the name of the part."""
+    """Return one machine for all parts, with the pool of engines that each has; by the name of the part."""
     moving = [part for part in plan.parts if part.shape.moved is not None] or plan.parts[:1]
     kernels = (part for part in plan.parts if not part.shape.is_collective)
     scenario = _scenario(system, next(kernels, plan.parts[0]))
@@ -201,7 +201,7 @@ def _pool_key(schedule: OpPlan, *, own: bool) -> object:
 
 
 @dataclass(slots=True)
-class _Composer:
+class Composer:
     """Lowers the parts of a plan one after the other."""
 
     plan: Plan

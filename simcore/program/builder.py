@@ -2,13 +2,49 @@
 
 from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import dataclass, replace
 
 from .assembly import Described, DescribedServer, OpCall, assemble
 from .limits import check_range
-from .program import MAX_HORIZON_TICKS, NONE, PRIORITIES, OpKind, OpSpec, Program
+from .program import MAX_HORIZON_TICKS, NONE, PRIORITIES, Flow, OpKind, OpSpec, Program, Stage
 
 MAX_RANKS, MAX_OPS = 1 << 24, 1 << 31
 """Far more than fits into memory op by op, and few enough for every index to fit into an integer."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRanks:
+    """One group of the ranks of a program: ``size`` of them, the ``first`` and each ``stride`` after the one before.
+
+    Of these ``period`` are written. A group counts its ranks from 0, and around.
+    """
+
+    first: int
+    stride: int
+    size: int
+    period: int
+
+    def of(self, rank: int) -> int:
+        """Return the rank of the program that the group counts as ``rank``."""
+        return self.first + rank % self.size * self.stride
+
+    def placed(self, stages: Iterable[Stage], rank: int, ranks: int) -> tuple[Stage, ...]:
+        """Return the ``stages`` of an op of ``rank`` with hops at ranks of the program, ``ranks`` of which are written.
+
+        Simultaneous units are served by how far ahead the op is in its group, around, which is the same for all that
+        are alike. So a hop has a number that is so many times ``ranks`` less than it would be.
+        """
+        return tuple(
+            replace(stage, flows=tuple(replace(flow, route=self._route(flow, rank, ranks)) for flow in stage.flows))
+            for stage in stages
+        )
+
+    def _route(self, flow: Flow, rank: int, ranks: int) -> tuple[tuple[int, int], ...]:
+        at = self.of(rank) % ranks
+        return tuple(
+            (server, at - (at - self.of(other)) % ranks - (rank - other) % self.size * ranks)
+            for server, other in flow.route
+        )
 
 
 class ProgramBuilder:
@@ -30,11 +66,18 @@ class ProgramBuilder:
         self._next_local_id = [0] * self._described.ranks_simulated
         self._prefix = ""
         self._priorities: Mapping[OpKind, int] = {}
+        self._group: GroupRanks | None = None
 
     def scoped(self, prefix: str, priorities: Mapping[OpKind, int]) -> "ProgramBuilder":
         """Return a builder of the same program whose ops have labels with ``prefix``, and ``priorities`` by kind."""
         scope = copy(self)  # what is collected is shared
         scope._prefix, scope._priorities = prefix, priorities
+        return scope
+
+    def on(self, group: GroupRanks) -> "ProgramBuilder":
+        """Return a builder of the same program whose ranks are those of a group."""
+        scope = copy(self)
+        scope._group = group
         return scope
 
     @property
@@ -78,6 +121,9 @@ class ProgramBuilder:
     def op(self, rank: int, op: OpSpec, *, count: int = 1) -> range:
         """Define ``count`` ops like ``op`` with consecutive local ids; returns their global ids."""
         described, name, times = self._described, f"op {op.label!r}", (op.setup_ticks, op.release_ticks)
+        stages, written = tuple(op.stages), described.ranks_simulated
+        if self._group is not None:
+            stages, rank = self._group.placed(stages, rank, written), self._group.of(rank) % written
         if not 0 <= rank < described.ranks_simulated:
             raise ValueError(f"{name} is on rank {rank}; ranks 0 to {described.ranks_simulated - 1} are described here")
         if op.pool is not None and not 0 <= op.pool < len(described.pools):
@@ -94,7 +140,7 @@ class ProgramBuilder:
         pool = NONE if op.pool is None else op.pool * described.ranks_simulated + rank
         call = OpCall(int(OpKind(op.kind)), label, rank, self._next_local_id[rank], pool, *times, priority, count)
         described.calls.append(call)
-        described.stages.append(tuple(op.stages))
+        described.stages.append(stages)
         self._next_local_id[rank] += count
         described.num_ops += count
         return range(described.num_ops - count, described.num_ops)
