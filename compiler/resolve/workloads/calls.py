@@ -299,6 +299,10 @@ _EXAMPLE = "x = tensor bf16[8192, 8192] shard rows"
 _EXTENT = Property("a size", NUMBER, Fraction(1), Fraction(MAX_EXTENT), whole=True)
 
 
+OVER = "over"
+_ONE_GROUP = "what is on another group is a workload of its own: workload sums on pod.dp { ... }"
+
+
 class ArgumentReader:
     """Reads the arguments of calls in one workload."""
 
@@ -323,6 +327,9 @@ class ArgumentReader:
             name = argument.name
             if name is None:
                 continue
+            if name not in names and name == OVER:
+                message = f"{operation.name} is among the ranks of its workload, and not over other axes"
+                raise self._report.fail(Code.MGS520, message, argument.span, _ONE_GROUP)
             if name not in names:
                 known = f"it has: {listing(names)}" if names else ""
                 what = f"no argument '{name[:64]}'" if names else "no named arguments"
@@ -465,6 +472,9 @@ class TensorReader:
         num_rows = int(self._numbers.value(_EXTENT, (rows,), place).amount)
         num_cols = int(self._numbers.value(_EXTENT, (cols,), place).amount)
         shard = self._shard(words)
+        if words.take_word(OVER):
+            message = f"{statement.name} is dealt to the ranks of its workload, and not over other axes"
+            raise self._report.fail(Code.MGS520, message, statement.span, _ONE_GROUP)
         words.end(TENSOR_WORDS)
         if shard is Shard.ROWS and self._routes:
             num_rows = self._filled_up(num_rows, rows.span)

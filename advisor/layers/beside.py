@@ -1,0 +1,176 @@
+"""A layer with traffic beside it among other ranks: gradients that are summed, or weights that are gathered.
+
+One layer and one collective begin at the same time on the same GPUs, and are simulated together: copies take SMs, ports
+and memory from kernels, and these take them from copies.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ...compiler.ir import (
+    Cancelled,
+    DType,
+    EngineMode,
+    OpCase,
+    OpChoice,
+    OpPlan,
+    OpShape,
+    Pattern,
+    Plan,
+    Rejection,
+    Scenario,
+    Schedule,
+    Shard,
+    ShouldStop,
+    System,
+    Tensor,
+)
+from ...compiler.ir.stopping import heeding, never
+from ...compiler.planning.build import build_op_plan, build_schedules, reject_choice
+from ...compiler.planning.knobs.library import library_engine, library_rejection, library_serial
+from ...compiler.planning.plan import build_plan
+from ...compiler.templates import BASELINE
+from ...simcore.cores.engine import run
+from ...simcore.lower.beside import OnGroup, lower_beside, rejected
+from ...simcore.lower.budget import check_budget
+from ...simcore.lower.plan import lower, plan_period
+from ...simcore.memo.memo import ADVISOR, memo_of, memoized
+from ...simcore.program.program import Int64Array, Program, RunOutcome
+from ..estimate.makespan import estimate_ticks
+from .joint import COARSE_BYTES
+
+TRAFFIC = "traffic beside"
+"""The part that moves it; no op of a workload has a space in its name."""
+
+ACROSS_NODES = ("ring", "hierarchical")
+"""Algorithms in the manner of libraries (NCCL) where the closed form of one node does not hold: the faster is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """A collective among ranks that hold the same weights: ``elements`` of the whole tensor, as each rank has them."""
+
+    pattern: Pattern
+    dtype: DType
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class BesideTicks:
+    """Ticks of one layer and of traffic, each ``alone`` and ``beside`` the other.
+
+    A layer that begins with all that it takes and ends with its last op; layers that follow each other may take less.
+    """
+
+    layer_alone: int
+    layer_beside: int
+    traffic_alone: int
+    traffic_beside: int
+
+    @property
+    def longer(self) -> float:
+        """How many times as long a layer takes beside the traffic."""
+        return self.layer_beside / self.layer_alone
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A layer with traffic beside it.
+
+    Attributes
+    ----------
+    scenario, schedule
+        The layer on its group of ranks, and how it is carried out.
+    copies
+        The ranks that hold the same weights, a group along other axes of the same system.
+    traffic
+        What is moved among them, by the library, or as it does where it is not known.
+    unit_bytes
+        The packets of the simulation.
+    alike
+        Whether ranks that do the same are taken for alike, whoever their peers are: an estimate.
+    """
+
+    scenario: Scenario
+    schedule: Schedule
+    copies: System
+    traffic: Traffic
+    unit_bytes: int = COARSE_BYTES
+    alike: bool = False
+
+    def ticks(self, should_stop: ShouldStop = never) -> BesideTicks | Rejection:
+        """Simulate it, each alone and both together; a Rejection where it is not known what the groups share.
+
+        Raises
+        ------
+        ScheduleError
+            If the layer, or the traffic, cannot be carried out so.
+        RunTooLarge
+            If the run would take minutes or more memory than is sensible.
+        Cancelled
+            If ``should_stop`` said so.
+        """
+        unfit = rejected(self.scenario.system, self.copies)
+        if unfit is not None:
+            return unfit
+        system, schedule = self.scenario.system, replace(self.schedule, name="")
+        question = system, self.scenario.workload, schedule, self.copies, self.traffic, self.unit_bytes, self.alike
+        with heeding(should_stop):
+            compute = partial(self._simulated, should_stop)
+            return memoized(memo_of(("beside", *question), ADVISOR), BesideTicks, compute)
+
+    def _simulated(self, should_stop: ShouldStop) -> BesideTicks:
+        layer = self._layer()
+        both = layer, self._others(1 + max(part.stream for part in layer.plan.parts))
+        for on in both:
+            ranks = plan_period(on.system, on.plan, alike=self.alike)
+            check_budget(on.system, on.plan, self.unit_bytes, ranks)
+        together = lower_beside(*both, unit_bytes=self.unit_bytes, alike=self.alike)
+        done = _done(together.program, should_stop)
+        beside, traffic = (
+            max(int(done[ops.start : ops.stop].max()) for ops in each) for each in (together.first, together.second)
+        )
+        programs = (lower(on.system, on.plan, unit_bytes=self.unit_bytes, alike=self.alike).program for on in both)
+        layer_alone, traffic_alone = (int(_done(program, should_stop).max()) for program in programs)
+        return BesideTicks(layer_alone, beside, traffic_alone, traffic)
+
+    def _layer(self) -> OnGroup:
+        """One layer; it has no others among which anything could be moved."""
+        system, one = self.scenario.system, replace(self.scenario.workload, repeat=None)
+        return OnGroup(system, build_plan(system, one, replace(self.schedule, prefetch=0, deferred=())))
+
+    def _others(self, stream: int) -> OnGroup:
+        """The traffic, in a stream that the layer has not."""
+        case, schedule = traffic_plan(self.copies, self.traffic)
+        part = replace(Plan.of_one(TRAFFIC, case.shape, schedule).parts[0], stream=stream, behind_kernels=False)
+        return OnGroup(self.copies, Plan(schedule.expression, (part,)))
+
+
+def _done(program: Program, should_stop: ShouldStop) -> Int64Array:
+    """When each op is done, [O]."""
+    finished = run(program, should_stop=should_stop)
+    if finished.outcome is RunOutcome.CANCELLED:
+        raise Cancelled
+    return finished.op_done
+
+
+def traffic_plan(copies: System, traffic: Traffic) -> tuple[OpCase, OpPlan]:
+    """Return the collective among ``copies`` and its plan.
+
+    By the library where its time is known, which is in one node; else by as many SMs in rings, or first in nodes.
+
+    Raises
+    ------
+    ScheduleError
+        If no algorithm does it.
+    """
+    ranks, gathers = copies.num_ranks, traffic.pattern is Pattern.ALL_GATHER
+    moved = Tensor("x", traffic.dtype, ranks, -(-traffic.elements // ranks), Shard.ROWS if gathers else Shard.NONE)
+    case = OpCase(TRAFFIC, copies, OpShape(TRAFFIC, "", traffic.pattern, (moved,), moved, None, "y"))
+    if library_rejection(case) is None:
+        return case, build_op_plan(case, library_serial(case))
+    engine = replace(library_engine(case.gpu), mode=EngineMode.SHARED)
+    rings = (OpChoice(name, ranks, engine) for name in ACROSS_NODES)
+    fit = [choice for choice in rings if reject_choice(case, choice) is None]
+    plans = build_schedules(case, fit or [OpChoice(BASELINE.name, ranks, engine)])
+    return case, min(plans, key=lambda plan: estimate_ticks(case, plan).makespan_ticks)

@@ -1,0 +1,94 @@
+"""A layer with traffic beside it: slower than alone, by less where less is moved or links are faster."""
+
+import pytest
+
+from magus.advisor.layers.beside import Beside, BesideTicks, Traffic, traffic_plan
+from magus.advisor.layers.orders import by_library
+from magus.compiler import compile_text
+from magus.compiler.codes import Code
+from magus.compiler.ir import DType, Pattern, Rejection, Scenario, System
+from magus.compiler.resolve.schedules.from_text import SERIAL
+
+TEXT = """use "nvidia/h100"
+link ib { bandwidth 50 GB/s; achieved NIC; latency 1.5 us }
+system pod { gpus 32 x H100; fabric FABRIC; mesh tp TP, dp 32 / TP }
+workload layer on pod.tp {
+  x = tensor bf16[2048, 2048] shard rows
+  w1 = tensor bf16[2048, 8192] shard cols
+  w2 = tensor bf16[8192, 2048] shard rows
+  h = gemm(all_gather(x), w1)
+  y = reduce_scatter(gemm(h, w2))
+  repeat 8 y as x
+}
+workload back on pod.tp { backward layer; keep h }
+workload sums on pod.dp { g = tensor bf16[1024, 64]; s = all_reduce(g) }
+"""
+RAILS = "rails(nvswitch, link=nvlink, node=8, nic=ib)"
+WEIGHTS = 2 * 2048 * 8192
+KINDS = {
+    "gradients": ("back", Pattern.REDUCE_SCATTER, DType.FP32),
+    "summed": ("back", Pattern.ALL_REDUCE, DType.BF16),
+    "weights": ("layer", Pattern.ALL_GATHER, DType.BF16),
+}
+
+
+def layer_and_copies(name: str, tp: int, fabric: str = RAILS, nic: str = "45 GB/s") -> tuple[Scenario, System]:
+    text = TEXT.replace("NIC", nic).replace("FABRIC", fabric).replace("TP", str(tp))
+    found = compile_text(text)
+    return found.scenario(name), found.scenario("sums").system
+
+
+def ticks(kind: str, tp: int, elements: int, fabric: str = RAILS, nic: str = "45 GB/s") -> BesideTicks:
+    name, pattern, dtype = KINDS[kind]
+    layer, copies = layer_and_copies(name, tp, fabric, nic)
+    known, _ = by_library(layer)
+    assert known is not None
+    found = Beside(layer, known.choice, copies, Traffic(pattern, dtype, elements)).ticks()
+    assert isinstance(found, BesideTicks)
+    return found
+
+
+@pytest.mark.parametrize("tp", [8, 4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_layer_is_slower_beside_traffic_and_both_take_less_than_in_turn(kind: str, tp: int) -> None:
+    found = ticks(kind, tp, WEIGHTS // tp)
+
+    assert found.layer_alone < found.layer_beside and found.traffic_alone <= found.traffic_beside
+    assert max(found.layer_beside, found.traffic_beside) < found.layer_alone + found.traffic_alone
+    assert found.longer == found.layer_beside / found.layer_alone
+
+
+def test_less_traffic_and_faster_links_cost_the_layer_less() -> None:
+    most, less, little = (ticks("gradients", 8, WEIGHTS // 8 // part) for part in (1, 4, 256))
+    slow, fast = (ticks("gradients", 8, WEIGHTS // 8, nic=nic) for nic in ("22 GB/s", "45 GB/s"))
+
+    assert most.layer_alone == less.layer_alone == little.layer_alone
+    assert most.layer_beside >= less.layer_beside >= little.layer_beside
+    assert little.longer < 1.02
+    assert fast.traffic_beside < slow.traffic_beside
+
+
+def test_ranks_that_share_a_nic_gather_first_in_their_node() -> None:
+    """With tensor parallelism over 8 a rank of a group is in a node; over 2 there are four, which rings do not use."""
+    plans = {}
+    for tp in (8, 2):
+        _, copies = layer_and_copies("layer", tp)
+        _, plan = traffic_plan(copies, Traffic(Pattern.ALL_GATHER, DType.BF16, WEIGHTS // tp))
+        plans[tp] = plan.expression.partition("(")[0]
+
+    assert plans == {8: "ring", 2: "hierarchical"}
+
+
+def test_the_library_moves_what_is_in_one_node() -> None:
+    text = TEXT.replace("mesh tp TP, dp 32 / TP", "mesh dp 8, tp 4").replace("FABRIC", RAILS).replace("NIC", "45 GB/s")
+    copies = compile_text(text).scenario("sums").system
+    _, plan = traffic_plan(copies, Traffic(Pattern.REDUCE_SCATTER, DType.FP32, WEIGHTS))
+
+    assert plan.engine.by_library
+
+
+def test_what_is_shared_of_other_fabrics_is_not_known() -> None:
+    layer, copies = layer_and_copies("layer", 8, "ring(nvlink)")
+    found = Beside(layer, SERIAL, copies, Traffic(Pattern.ALL_GATHER, DType.BF16, 1024)).ticks()
+
+    assert isinstance(found, Rejection) and found.code is Code.MGS440
