@@ -196,16 +196,23 @@ def traffic_ticks(system: System | None, num_bytes: int, pattern: Pattern) -> in
 
 
 def send_ticks(scenario: StepScenario) -> int:
-    """How long a rank takes to send what a stage hands on to the next one."""
+    """How long a rank takes to send what a stage hands on to the next one.
+
+    Of what all ranks of a group have each sends a part, and those of the next stage gather it (Narayanan et al. 2021,
+    section 4.1).
+    """
     if scenario.stages is None or scenario.num_stages == 1:
         return 0
     forward = scenario.step.blocks[0].parts[0].forward
     moved = handed_on(forward)
-    num_bytes = moved.dtype.bytes_of(elements_of_rank(moved, forward.num_ranks))
+    num_bytes, gathered = moved.dtype.bytes_of(elements_of_rank(moved, forward.num_ranks)), 0
+    if moved.shard is Shard.NONE and forward.num_ranks > 1:
+        gathered = traffic_ticks(forward.system, num_bytes, Pattern.ALL_GATHER)
+        num_bytes = -(-num_bytes // forward.num_ranks)
     pair = replace(scenario.stages, num_ranks=2) if scenario.num_stages > 2 else scenario.stages
     tensor = Tensor("x", DType.FP8, 1, num_bytes, Shard.NONE)
     case = OpCase("x", pair, OpShape("x", "", Pattern.SEND_RECV, (tensor,), tensor, None, "y"))
-    return quick_bound_ticks(case) + max(link.latency_ticks for link in pair.fabric.links)
+    return gathered + quick_bound_ticks(case) + max(link.latency_ticks for link in pair.fabric.links)
 
 
 def handed_on(forward: Scenario) -> Tensor:

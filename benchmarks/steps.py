@@ -1,0 +1,102 @@
+"""Training steps: errors against measured ones, memory against measured peaks, and what layouts cost to compare.
+
+``MAGUS_MEASURED_DATA`` names the folder of ``training_steps.csv``; without it nothing is compared. Seconds are of one
+core.
+"""
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from magus.advisor.measured.tables.steps import StepComparison, scenario_of, step_comparisons, step_rows
+from magus.advisor.measured.validate.step_report import by_source, targets_of
+from magus.advisor.steps.outcome import outcome_of
+from magus.advisor.steps.search import search
+from magus.advisor.steps.times import LayerTimes
+from magus.compiler import compile_text
+from magus.compiler.ir import Settings
+from magus.compiler.ir.step import StepScenario
+from magus.examples import path
+
+from .harness.report import Figure, main
+
+PEAKS_GIB = {"titan-8b-8-compile": 77.0, "titan-8b-128-compile": 62.0}
+"""Measured peaks of memory by row: pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md."""
+
+SEARCHES = {"steps/llama3_70b_128": 60, "steps/deepseek_v3_1024": 120}
+"""Seconds in which all layouts of an example are to be compared."""
+
+PEAK_MEMORY_MIB = 2048
+
+
+def measure() -> Iterator[Figure]:
+    """Yield all figures."""
+    yield from _compared()
+    for name, seconds in SEARCHES.items():
+        yield from _searched(name, seconds)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    yield Figure("peak memory of this run", peak, "MiB", "lower", PEAK_MEMORY_MIB)
+
+
+def _compared() -> Iterator[Figure]:
+    folder = os.environ.get("MAGUS_MEASURED_DATA")
+    if not folder:
+        print("MAGUS_MEASURED_DATA names no folder with tables: no step is compared", file=sys.stderr)
+        return
+    rows = [row for row in step_rows(Path(folder)) if not isinstance(row, str)]
+    compared = [row for row in step_comparisons(rows, lambda: None) if not isinstance(row, str)]
+    for target in targets_of(compared):
+        yield Figure(target.name, target.value, "%", "higher" if target.at_least else "lower", target.bound)
+    for source, group in by_source(compared).items():
+        mean = sum(abs(row.error) for row in group) / len(group)
+        yield Figure(f"{source}, {len(group)} rows: mean of absolute errors", 100 * mean, "%", "lower")
+    yield from _without_stacks(compared)
+    yield from _memory(compared)
+
+
+def _without_stacks(compared: list[StepComparison]) -> Iterator[Figure]:
+    """The same rows by the kernels of their graph alone."""
+    times = LayerTimes()
+    for source, group in by_source(compared).items():
+        if group[0].row.origin.stack:
+            errors = []
+            for row in group:
+                scenario = scenario_of(row.row)
+                bare = replace(scenario.schedules[0], stack=None)
+                errors.append(abs(outcome_of(scenario, bare, times).seconds / row.row.seconds - 1))
+            mean = 100 * sum(errors) / len(errors)
+            yield Figure(f"{source} without a stack: mean of absolute errors", mean, "%", "lower")
+
+
+def _memory(compared: list[StepComparison]) -> Iterator[Figure]:
+    for row in compared:
+        if row.row.name in PEAKS_GIB:
+            off = 100 * abs(row.outcome.memory_bytes / 2**30 / PEAKS_GIB[row.row.name] - 1)
+            yield Figure(f"memory of {row.row.name}: off its measured peak", off, "%", "lower", 10)
+
+
+def _searched(name: str, seconds: int) -> Iterator[Figure]:
+    """All layouts of an example, with nothing known before: layers are simulated once each."""
+    file = path(name)
+    text = Path(file).read_text()
+
+    def compiled(settings: Settings) -> StepScenario:
+        found = compile_text(text, str(file), settings).step()
+        assert found is not None, "the example has a step"
+        return found
+
+    step = compiled(())
+    begin = time.process_time()
+    searched = search(step, compiled, LayerTimes())
+    took = time.process_time() - begin
+    yield Figure(f"{name}: {searched.num_layouts} layouts compared", took, "s", "lower", seconds)
+    if searched.outcomes:
+        yield Figure(f"{name}: the fastest step", searched.outcomes[0].seconds, "s", "lower")
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__ or "", measure))
