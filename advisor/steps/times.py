@@ -1,6 +1,7 @@
 """Times of what a step is made of: layers as they are simulated, traffic, the ends of the model, the optimizer."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -32,11 +33,13 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.plan import in_layer
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.templates import BASELINE
+from ...simcore import RunTooLarge
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ...simcore.steps.step import LayerTicks, StepTicks
 from ..answer.switches import weights_gathered
 from ..bounds.lower_bound import quick_bound_ticks
+from ..layers.beside import Beside, BesideTicks, Traffic
 from ..layers.joint import JointRuns
 from ..layers.orders import by_library
 from .stacks import for_seconds, memory_ticks, stack_ticks
@@ -49,8 +52,24 @@ CLEARED_BYTES = 8
 """Bytes of memory for each gradient beside the update: it is cleared, and read for the norm of all (4 bytes each)."""
 
 
+TRAFFIC_PACKET = 1 << 17
+"""Bytes of a packet of traffic beside a layer, which is some hundred megabytes."""
+
 LIBRARY_SMS = 16
 """SMs of the library's kernels among nodes, as many as its channels (NCCL)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """``parameters`` that one rank has, and the ranks that have the same, as a system; None where none has."""
+
+    parameters: int
+    ranks: System | None
+
+    @property
+    def copies(self) -> int:
+        """How many ranks have them."""
+        return 1 if self.ranks is None else self.ranks.num_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +82,16 @@ class PassTicks:
 
 @dataclass(slots=True)
 class LayerTimes:
-    """Times of layers, each workload under each schedule simulated once, however many layouts ask for it."""
+    """Times of layers, each workload under each schedule simulated once, however many layouts ask for it.
+
+    ``contended`` is whether traffic beside layers is simulated together with them; without that both take as long as
+    alone, which is enough to tell which layouts are worth it.
+    """
 
     should_stop: ShouldStop = never
+    contended: bool = True
     _known: dict[tuple[System, Workload, Schedule], PassTicks] = field(default_factory=dict)
+    _beside: dict[Beside, BesideTicks | None] = field(default_factory=dict)
 
     @property
     def num_simulated(self) -> int:
@@ -85,6 +110,24 @@ class LayerTimes:
             question = memo_of(("layer of a step", *key), ADVISOR)
             self._known[key] = memoized(question, PassTicks, partial(_simulated, scenario, schedule, self.should_stop))
         return self._known[key]
+
+    def beside(
+        self, scenario: Scenario, name: str | None, held: Held, pattern: Pattern, dtype: DType
+    ) -> BesideTicks | None:
+        """Return the ticks of a layer and of traffic of weights that it has, each alone and beside the other.
+
+        None where they are not simulated together: without such ranks, or where it is not known what the groups share.
+        """
+        if not self.contended or held.ranks is None or held.ranks.num_ranks == 1:
+            return None
+        traffic = Traffic(pattern, dtype, held.parameters)
+        question = Beside(scenario, _schedule(scenario, name), held.ranks, traffic, TRAFFIC_PACKET, alike=True)
+        if question not in self._beside:
+            self._beside[question] = None
+            with suppress(ScheduleError, RunTooLarge):
+                found = question.ticks(self.should_stop)
+                self._beside[question] = None if isinstance(found, Rejection) else found
+        return self._beside[question]
 
 
 def _schedule(scenario: Scenario, name: str | None) -> Schedule:
@@ -154,19 +197,6 @@ def elements_of_rank(tensor: Tensor, ranks: int) -> int:
     """How many elements of a tensor one of the ranks of its group has."""
     elements = tensor.rows * tensor.cols
     return elements if tensor.shard is Shard.NONE else -(-elements // ranks)
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """``parameters`` that one rank has, and the ranks that have the same, as a system; None where none has."""
-
-    parameters: int
-    ranks: System | None
-
-    @property
-    def copies(self) -> int:
-        """How many ranks have them."""
-        return 1 if self.ranks is None else self.ranks.num_ranks
 
 
 def held_by(part: LayerPart) -> tuple[Held, ...]:
@@ -267,15 +297,40 @@ def _part_ticks(
     behind = times.of(back, named.get(back.name), schedule.costs)
     if schedule.costs is not None:
         ahead, behind = _on_stack(ahead, behind, part, back, schedule.costs)
+    again = ahead.ticks if schedule.keep == KEEP_LEAST else 0
+    layer = LayerTicks(ahead.ticks, again + behind.ticks - behind.weights, behind.weights)
     weight, gradient = handed_on(forward).dtype, step.optimizer.gradients
     scattered = Pattern.ALL_REDUCE if schedule.zero == 0 else Pattern.REDUCE_SCATTER
-    gradients = gathered = 0
     for held in held_by(part):
-        gradients += traffic_ticks(held.ranks, gradient.bytes_of(held.parameters), scattered)
+        layer = _with_traffic(layer, (back, named.get(back.name)), held, scattered, gradient, times, backward=True)
         if schedule.zero:
-            gathered += traffic_ticks(held.ranks, weight.bytes_of(held.parameters), Pattern.ALL_GATHER)
-    again = ahead.ticks if schedule.keep == KEEP_LEAST else 0
-    return LayerTicks(ahead.ticks, again + behind.ticks - behind.weights, behind.weights, gradients, gathered)
+            passes = (forward, named.get(forward.name))
+            layer = _with_traffic(layer, passes, held, Pattern.ALL_GATHER, weight, times, backward=False)
+    return layer
+
+
+def _with_traffic(
+    layer: LayerTicks,
+    of: tuple[Scenario, str | None],
+    held: Held,
+    pattern: Pattern,
+    dtype: DType,
+    times: LayerTimes,
+    *,
+    backward: bool,
+) -> LayerTicks:
+    """A layer with the traffic of some of its weights, and how much longer the pass ``of`` a layer takes beside it."""
+    alone = traffic_ticks(held.ranks, dtype.bytes_of(held.parameters), pattern)
+    both = times.beside(*of, held, pattern, dtype) if alone else None
+    longer, slower = (
+        (0, 0) if both is None else (both.layer_beside - both.layer_alone, both.traffic_beside - both.traffic_alone)
+    )
+    ticks = alone + max(0, slower)
+    if backward:
+        usual = layer.backward_beside or layer.backward
+        return replace(layer, gradients=layer.gradients + ticks, backward_beside=usual + max(0, longer))
+    usual = layer.forward_beside or layer.forward
+    return replace(layer, gathered=layer.gathered + ticks, forward_beside=usual + max(0, longer))
 
 
 def _on_stack(

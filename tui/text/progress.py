@@ -40,6 +40,7 @@ WORDS = {
     "compare": "comparing with the tables",
     "calibrate": "fitting constants, part {done} of {total}",
     "layouts": "simulating layouts {done}/{total}",
+    "contention": "simulating traffic beside layers {done}/{total}",
     "sample": "simulating a sample {done}/{total}",
 }
 OF_AN_ANSWER = (

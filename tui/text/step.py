@@ -4,14 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from ...advisor.steps.flags import flags_of
 from ...advisor.steps.outcome import StepOutcome, memory_limit
-from ...advisor.steps.search import TIE, Searched, recommended
+from ...advisor.steps.search import SHOWN, TIE, Searched, recommended
 from ...compiler.ir import TICKS_PER_SECOND
 from ...compiler.ir.step import StepScenario
 from ...compiler.text.units import bytes_text
 from .door import bullet, hanging, wrapped
-
-SHOWN = 5
-"""Layouts in the table of an answer."""
 
 
 def question_of(scenario: StepScenario) -> str:
