@@ -2,29 +2,21 @@
 
 A table is a file ``sm_sweep*.csv`` with the columns gpu, n_gpus, pattern, m, n, k, shape_semantics, dtype,
 best_static_us, best_static_comm_sms and swept_comm_sms. uccl-project/mKernel gathers by multicast in the switch under a
-persistent GEMM, and before a reduce_scatter copies what its tiles have computed. Times are of one launch behind a
-barrier: of the simulated time, what a kernel's GEMM costs over the library's, and no call. Nothing is fitted to them.
+persistent GEMM, and before a reduce_scatter copies what its tiles have computed: its shipped implementation says with
+which schedule and tile. Times are of one launch behind a barrier: of the simulated time, what a kernel's GEMM costs
+over the library's, and no call. Nothing is fitted to them.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ....compiler import CompileError
-from ....compiler.ir import (
-    DType,
-    EngineChoice,
-    EngineKind,
-    ExecutionOptions,
-    Kernels,
-    OpCase,
-    OpChoice,
-    Pattern,
-    Wait,
-    WaitPer,
-)
+from ....compiler.ir import DType, EngineChoice, EngineKind, Method, OpCase, Pattern
 from ....compiler.planning.build import ScheduleError
+from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....simcore import RunTooLarge
-from ...implementations.predict import MIN_GAIN, kernel_us, simulated_us
+from ...implementations.predict import MIN_GAIN, kernel_us, machine_of, simulated_us
 from .collectives import gpu_named, tables_of, whole_number
 from .csv_rows import TableComparison, rows_in
 from .fused import MAX_RANKS, FusedPart, parts_of, scenario_on
@@ -33,12 +25,7 @@ PATTERNS = ("sm_sweep*.csv", "sm_sweep*.csv.gz")
 COLUMNS = ("gpu", "pattern", "shape_semantics", "dtype", "swept_comm_sms")
 NUMBERS = ("n_gpus", "best_static_us", "best_static_comm_sms")
 TIMES, COUNTS = "kernel with copying SMs", "best number of copying SMs"
-SCHEDULES: Mapping[Pattern, tuple[str, str, int]] = {
-    Pattern.AG_GEMM: ("pipelined", "nvls", 4),
-    Pattern.GEMM_RS: ("shard_p2p", "", 1),
-}
-"""What is simulated: template, algorithm and pieces of each shard."""
-_PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
+KERNEL = "mkernel_hopper"
 
 
 def sm_sweep_comparisons(folder: Path) -> Iterator[TableComparison | str]:
@@ -60,11 +47,12 @@ def _comparisons(row: Mapping[str, str]) -> tuple[TableComparison, TableComparis
     if gpu is None or ranks is None or ranks < 2 or row["dtype"] not in dtypes:
         return "the GPU, the number of GPUs or the type is not known"
     parts = parts_of({**row, "op": row["pattern"]}, ranks)
-    if len(parts) != 1 or parts[0].pattern not in SCHEDULES or not swept:
+    if len(parts) != 1 or parts[0].pattern not in (Pattern.AG_GEMM, Pattern.GEMM_RS) or not swept:
         return "no GEMM behind an all_gather or before a reduce_scatter, or numbers of SMs that are not stated"
     try:
         case = scenario_on(name, ranks, dtypes[row["dtype"]], parts[0])
-        times = {each: _simulated_us(case, each) for each in sorted(swept) if 0 < each < gpu.sms}
+        method = _method(case)
+        times = {each: _simulated_us(case, method, each) for each in sorted(swept) if 0 < each < gpu.sms}
         us = min(times.values())
         sms = next(each for each, time in times.items() if time <= us * (1 + MIN_GAIN))  # others are better left alone
     except (CompileError, RunTooLarge, ScheduleError, ValueError) as error:
@@ -77,12 +65,18 @@ def _comparisons(row: Mapping[str, str]) -> tuple[TableComparison, TableComparis
     )
 
 
-def _simulated_us(case: OpCase, sms: int) -> float:
-    template, algorithm, pieces = SCHEDULES[case.shape.pattern]
-    engine = EngineChoice(EngineKind.SM, sms)
-    choice = OpChoice(template, pieces * case.num_ranks, engine, algorithm=algorithm, tactics=_PERSISTENT)
+def _method(case: OpCase) -> Method:
+    """How the kernel of the tables carries out the pattern of ``case``."""
+    kernel = next(each for each in shipped_implementations(case.system) if each.name == KERNEL)
+    method = kernel.method(case.shape.pattern)
+    assert method is not None, "it gathers and scatters"
+    return method
+
+
+def _simulated_us(case: OpCase, method: Method, sms: int) -> float:
+    choice = replace(method.choice, engine=EngineChoice(EngineKind.SM, sms))
     assert case.shape.gemm is not None, "a part is a GEMM"
-    return kernel_us(simulated_us(case, choice), case.shape.gemm.flops, num_calls=0)
+    return kernel_us(simulated_us(machine_of(case, method), choice), case.shape.gemm.flops, num_calls=0)
 
 
 def _label(part: FusedPart, ranks: int) -> str:

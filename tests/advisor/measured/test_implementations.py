@@ -183,8 +183,10 @@ def of_all_rows(compiled_core: None) -> list[ImplementationComparison]:
 @measured
 def test_stated_errors_are_those_of_the_held_out_rows(of_all_rows: list[ImplementationComparison]) -> None:
     rows = [row for row in of_all_rows if row.row.held_out]
+    named = {(row.row.name, row.row.part.pattern) for row in rows}  # exchanges and all_reduces have other tables
 
-    for name, method in some([each for each in shipped_methods() if each[1].error is not None]):
+    stated = [(name, each) for name, each in shipped_methods() if each.error and (name, each.pattern) in named]
+    for name, method in some(stated):
         own = [abs(row.error) for row in rows if row.row.name == name and row.row.part.pattern is method.pattern]
         assert method.error is not None and fmean(own) == pytest.approx(100 * float(method.error), abs=1)
 
