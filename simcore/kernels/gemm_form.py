@@ -20,7 +20,9 @@ of fp8 have nine of their own where they were fitted (``GemmModel.of``).
 Kernels of fp8_block on Hopper are DeepGEMM's, whose block is that of fewest waves and not the fastest (``WaveBlock``).
 Of its ceil(W) waves as many as the ragged blocks fill, those with r rows beyond M, have longer tiles:
 
-    t_tile = ((t_mma (1 + uneven))^p + t_lat^p + (ks / 64 * r * ragged)^p)^(1/p) + tile
+    t_tile = ((t_mma (1 + uneven))^p + t_lat^p + (ks / 64 * r * min(1, W) * ragged)^p)^(1/p) + tile
+
+What these wait for all SMs share: fewer blocks than SMs wait that much less.
 
 The constants are read once for many tiles: ``TileForm`` for those of a GPU, ``BodyForm`` for those of a kernel.
 """
@@ -176,7 +178,8 @@ def library_tiles(gpu: Gpu, dtype: DType) -> list[Tile]:
 class WaveBlock:
     """The block of a kernel of ``num_blocks`` in ``waves``, of which ``ragged_waves`` are as long as ragged blocks.
 
-    Those have ``beyond`` rows beyond M. The columns of ``uneven`` blocks do not divide a block of scales.
+    Those have ``beyond`` rows beyond M. The columns of ``uneven`` blocks do not divide a block of scales. ``busy`` is
+    the share of SMs that have a block.
     """
 
     block: tuple[int, int]
@@ -185,13 +188,14 @@ class WaveBlock:
     beyond: int
     ragged_waves: int
     uneven: bool
+    busy: float
 
     def waves_us(self, gpu: Gpu, dtype: DType, k: int) -> float:
         """Time of all waves: a step of a ragged block is longer by what its rows beyond M take."""
         model, form, inner = gpu.gemm.of(dtype), TileForm.of(gpu, dtype), split_k(k, 1)
         longer = 1 + float(model.uneven) if self.uneven else 1.0
         plain_us = form.step_us((self.block, 1), inner, longer)
-        ragged_us = inner / 64 * self.beyond * (model.ragged_ticks or 0) / TICKS_PER_US
+        ragged_us = inner / 64 * self.beyond * self.busy * (model.ragged_ticks or 0) / TICKS_PER_US
         ragged = self.ragged_waves * p_norm(plain_us, ragged_us, form.exponent)
         return (self.waves - self.ragged_waves) * plain_us + ragged + self.waves * form.overhead_us
 
@@ -217,7 +221,8 @@ def block_of_fewest_waves(m: int, n: int, sms: int) -> WaveBlock:
     beyond = 0 if swapped else along * side - m
     ragged_waves = min(waves, math.ceil(across / sms)) if beyond else 0
     uneven = not swapped and SIDES[1] % other > 0
-    return WaveBlock((other, side) if swapped else (side, other), along * across, waves, beyond, ragged_waves, uneven)
+    block, busy = (other, side) if swapped else (side, other), min(1.0, along * across / sms)
+    return WaveBlock(block, along * across, waves, beyond, ragged_waves, uneven, busy)
 
 
 def split_k(k: int, split: int) -> int:

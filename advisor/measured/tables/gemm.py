@@ -64,8 +64,8 @@ class GemmTerms:
 
     ``ideal_math_us`` is the math of a tile at the full peak, ``ideal_memory_us`` the traffic at the full rate of HBM,
     ``partial_bytes`` the additional traffic of split-K, ``floor_us`` the time of all bytes in L2, or the latency of
-    memory in every wave, whichever is longer. ``ragged_steps`` are rows beyond M times k steps of a block, in
-    ``ragged_waves`` waves; ``uneven`` is 1 where columns do not divide a block of scales.
+    memory in every wave, whichever is longer. ``ragged_steps`` are rows beyond M times k steps of a block, times the
+    share of SMs that have one, in ``ragged_waves`` waves; ``uneven`` is 1 where columns divide no block of scales.
     """
 
     waves: Floats
@@ -159,7 +159,7 @@ def gemm_terms(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> GemmTerms:
         partial_bytes=np.where(split > 1, 8.0 * split * m * n, 0.0),
         floor_us=np.maximum(l2_us, latency_us),
         legal=((split == 1) | (k_part >= MIN_SPLIT_K)) & (sms_per_tile <= gpu.sms),
-        ragged_steps=beyond * k_part / 64,
+        ragged_steps=beyond * np.minimum(1.0, waves) * k_part / 64,
         ragged_waves=ragged_waves.astype(np.float64),
         uneven=uneven.astype(np.float64),
     )

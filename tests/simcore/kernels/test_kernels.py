@@ -114,11 +114,22 @@ def test_a_kernel_of_fewest_waves_waits_for_rows_that_are_not_there() -> None:
         return gemm_work(gpu, GemmShape(m, 1536, 10240, DType.BF16), gpu.sms).alone_ticks / TICKS_PER_US
 
     math_us = 2 * 128 * 24 * 10240 * 1.177 / (989e6 / 132 * 0.801)
-    p, latency_us, missing_us = 2.97, 160 * 0.092, 160 * 127 * 0.001374
+    p, latency_us, missing_us = 2.97, 160 * 0.092, 160 * 127 * 128 / 132 * 0.001374  # 128 of 132 SMs have a block
     tile_us = (math_us**p + latency_us**p + missing_us**p) ** (1 / p) + 0.879
     memory_us = 2 * (129 * 10240 + 1536 * 10240 + 129 * 1536) / (0.821 * 3.35e6)
     assert us(129) == pytest.approx(1.951 + (tile_us**p + memory_us**p) ** (1 / p), rel=0.01)
     assert us(129) > 1.3 * us(256) and us(128) < us(256)
+
+
+def test_few_blocks_hardly_wait_for_rows_that_are_not_there() -> None:
+    gpu = by_waves()
+
+    def longer(n: int) -> float:
+        """How much longer one row more makes a kernel of ``n`` columns."""
+        full, ragged = (gemm_work(gpu, GemmShape(m, n, 16384, DType.BF16), gpu.sms).body_ticks for m in (128, 129))
+        return ragged / full - 1
+
+    assert longer(128) < 0.02 < longer(256) < longer(512) < longer(1024)
 
 
 @given(sizes, sizes, sizes, st.sampled_from((*GPUS, by_waves())), st.integers(min_value=8, max_value=132))
