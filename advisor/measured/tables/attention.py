@@ -29,6 +29,8 @@ MLA_COLS: Mapping[str, tuple[int, int]] = {"context": (192, 128), "generation": 
 """Columns of a key and of a value by phase."""
 MAX_HEAD_DIM = 256
 """Nothing is fitted to larger heads: they have kernels of their own."""
+MOST_SHARING = 32
+"""Heads that share keys and are packed in generation; with more TensorRT-LLM reads their keys again for each."""
 LONG_US = 100
 
 
@@ -42,6 +44,12 @@ class AttentionRow:
     shape: AttentionShape
     time_us: float
     file: str
+
+    @property
+    def by_head(self) -> bool:
+        """Whether so many heads share keys in generation that a kernel that nothing was fitted to may not pack them."""
+        sharing = self.shape.heads > MOST_SHARING * self.shape.kv_heads
+        return sharing and self.phase == PHASES[1] and self.shape.values is None and not self.half
 
     @property
     def half(self) -> str:
@@ -86,7 +94,8 @@ def attention_comparisons(folder: Path) -> Iterator[TableComparison | str]:
         else:
             length = f"{'below' if row.time_us < LONG_US else 'from'} {LONG_US} us"
             window = "window" if row.shape.window is not None else ""
-            group = ", ".join(each for each in (row.half, window, length) if each)
+            sharing = f"over {MOST_SHARING} heads a key" if row.by_head else ""
+            group = ", ".join(each for each in (row.half, sharing, window, length) if each)
             name = "attention" if row.shape.values is None else "mla"
             operation, predicted_us = f"{name} {row.phase}, {row.kernel}", attention_us(gpu, row.shape)
             yield TableComparison(row.gpu, operation, group, row.shape.text, row.time_us, predicted_us)

@@ -108,7 +108,11 @@ NOTES = (
     "held out. Times are those of a framework in a graph, with the write to its cache. TensorRT-LLM itself takes 1.23 "
     "(H100) and 1.32 (B200) times as long as that kernel for contexts, and 0.97 and 1.14 times in generation, at the "
     "median of the same shapes. MLA has constants of TensorRT-LLM, fitted to half of the numbers of heads; windows "
-    "have none of their own, and are held out. fp8 caches and pages have no words in the language.",
+    "have none of their own, and are held out. fp8 caches and pages have no words in the language. From 50 us on "
+    "generation by TensorRT-LLM takes 1.0 to 1.3 times the predicted time where up to 16 heads share keys, 1.5 to 2.2 "
+    "times with 24 and 32, and 11 to 28 times with 48 and more, with windows and without: it then reads keys again for "
+    "each head, which no constant of a packed kernel can say. FlashAttention-4 has heads of 512 columns alone; its "
+    "times rise and fall with the batch (8 heads, short keys: 16 sequences 42 us, 256 857 us, 1024 176 us).",
     "Experts of a mixture are two grouped GEMMs and three row-wise kernels as a graph has them, each with its start, "
     "against what TensorRT-LLM times of one rank with even loads: sort, cast, products, activation, where the rows of "
     "all tokens are read and written. Constants of bf16 and fp8 (cutlass) are fitted to 300 rows of half of the models "
@@ -116,7 +120,12 @@ NOTES = (
     "stand for fp8 in blocks too. Two releases of one framework differ by 7%, two frameworks by 10-15%. A tenth of the "
     "bf16 rows on H100 take 2 to 4 times as long as shapes beside them: their kernel is another one. "
     "The hottest experts are those of the rank with most rows by a power law of 1.2, each time the mean of five draws: "
-    "the table's and ours. No constant is fitted to them, and all are of models that none was fitted to.",
+    "the table's and ours. No constant is fitted to them, and all are of models that none was fitted to. On "
+    "Blackwell fp8 and nvfp4 with more than 2,048 tokens are 13% to 26% too fast from 32 ranks on, and 20% to 53% too "
+    "slow on one and two, by their medians: something grows with the choices of all tokens, those of other ranks too. "
+    "Where a rank has 2 of 512 experts, kernels without a "
+    "gate take 0.6 to 1.0 ns on Blackwell for each choice (22 a token), of bf16, fp8 and nvfp4 and of 1,024 and 2,048 "
+    "columns alike, and are predicted to take 0.1 to 0.2 ns. The constant of rows has taken it up where ranks are few.",
     "A GEMM beside copies was measured on one H100, its constants fitted to the group that says so. Held-out rows are "
     "of three other shapes. A GEMM that memory limits is too fast beside copies: its fitted form leaves a tenth of "
     "memory free, and real ones do not.",
