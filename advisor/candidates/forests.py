@@ -7,11 +7,10 @@ from itertools import product
 from ...compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates import forest
-from ..solver.forest import MOST_RANKS as SOLVED_RANKS
-from ..solver.forest import TreeFlow, packings
+from ..solver.forest import FEW_RANKS, TreeFlow, packings
 
 PIECES = (1, 3, 8, 24, 64)
-"""Chunks of a shard that are tried first; then around what was best."""
+"""Chunks of a shard that are tried first, of many ranks those in the middle; then around what was best."""
 AROUND = ((1, 2), (3, 4), (3, 2), (2, 1))
 """Parts of that number that are tried then."""
 BESIDE = (4, 8, 16)
@@ -24,7 +23,7 @@ LEAST_BYTES = 1 << 20
 MOST_STEPS = 25_000
 """Of all ranks together, which each simulation lowers."""
 MOST_RANKS = 64
-"""Of a torus. Beyond those of the solver a plan is simulated for seconds, so that few are tried."""
+"""Of a torus. Beyond ``FEW_RANKS`` a plan is simulated for seconds, so that few are tried."""
 
 Trees = tuple[tuple[int, ...], ...]
 
@@ -41,23 +40,30 @@ def forests(scenario: OpCase) -> Iterator[OpChoice]:
     excluded = explore.values("schedules") or (engines and all(each.kind is not EngineKind.DMA for each in engines))
     if not fits or excluded or scenario.network.symmetric or scenario.gpu.dma.engines < 1:
         return
-    few = scenario.num_ranks > SOLVED_RANKS
+    torus, many = bool(_sides(scenario)), scenario.num_ranks > FEW_RANKS
     for trees in trees_of(scenario):
         least = len(trees) // scenario.num_ranks  # fewer chunks are the same plan
-        counts = PIECES[:1] if few else BESIDE if shape.pattern.overlaps else PIECES
+        alone = PIECES if not many else PIECES[:1] if torus else PIECES[1:3]
+        counts = BESIDE if shape.pattern.overlaps and not many else alone
         for pieces in dict.fromkeys(max(least, each) for each in counts):
             yield from _of(scenario, trees, pieces, max(1, pieces // 2) if shape.pattern.overlaps else 1)
 
 
 def trees_of(scenario: OpCase) -> Sequence[Trees]:
     """The sets of trees to try: on a torus of equal sides, or of many ranks, its own, else those of the solver."""
-    grid = tuple(side for side in scenario.system.fabric.topology.grid(scenario.system.fabric) if side > 1)
-    few = scenario.num_ranks <= SOLVED_RANKS
+    grid, few = _sides(scenario), scenario.num_ranks <= FEW_RANKS
     if grid and min(grid) > 2 and (len(set(grid)) == 1 or not few):
         return _buckets(grid) if scenario.num_ranks <= MOST_RANKS else ()
+    if not few and scenario.system.fabric.node_size:
+        return ()  # there are algorithms for nodes that are all alike
     pattern = scenario.shape.pattern
     flow = TreeFlow.UP if pattern.reduces else TreeFlow.BOTH if pattern.sums else TreeFlow.DOWN
     return packings(scenario.system.fabric, scenario.num_ranks, flow)
+
+
+def _sides(scenario: OpCase) -> tuple[int, ...]:
+    """The sides of a torus that are longer than 1, none of another network."""
+    return tuple(side for side in scenario.system.fabric.topology.grid(scenario.system.fabric) if side > 1)
 
 
 def _buckets(grid: tuple[int, ...]) -> Sequence[Trees]:
@@ -111,7 +117,8 @@ def _of(scenario: OpCase, trees: Trees, pieces: int, waves: int) -> Iterator[OpC
     links = _most_links(trees, pattern.reduces)
     each = next((each for each in (3, 2) if each * links <= engines + 2), 1)
     lanes = min(each * links, engines)
-    for count in (lanes,) if pattern.overlaps else (0,) if n > SOLVED_RANKS else dict.fromkeys((lanes, 0)):
+    some = dict.fromkeys((lanes, 0)) if n <= FEW_RANKS else (0,) if _sides(scenario) else (lanes,)
+    for count in (lanes,) if pattern.overlaps else some:
         engine = EngineChoice(EngineKind.DMA, count or engines)
         sums = SUMS if pattern.sums else 1
         choice = OpChoice(forest.TEMPLATE.name, pieces * n, engine, waves=waves, sums=sums, lanes=count, trees=trees)

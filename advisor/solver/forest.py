@@ -26,11 +26,13 @@ from ...compiler.ir import Fabric, checkpoint, network_of
 __all__ = ["MOST_RANKS", "packings"]
 
 GAP, MOST_ROUNDS, SEED = 0.002, 60, 1
-MOST_RANKS = 16
+MOST_RANKS = 32
+FEW_RANKS = 16
+"""With more ranks one packing is sought, with few rounds of the second program: 3 s of 24 ranks, 4 of 32."""
 SLACKS = (0.003, 0.05, 0.1)
 """How much longer than the least time a packing of few levels may take."""
-LEVEL_ROUNDS = 12
-"""How often trees of fewer levels are added for the prices of the second program."""
+LEVEL_ROUNDS, MANY_ROUNDS = 12, 4
+"""How often, with few ranks and with many, trees of fewer levels are added for the prices of the second program."""
 LEAST_SHARE = 0.03
 """Trees of a smaller share of a shard are left out: their chunks would be too small."""
 WEIGHTS = 1000
@@ -103,7 +105,7 @@ def packings(fabric: Fabric, num_ranks: int, flow: TreeFlow = TreeFlow.DOWN) -> 
     packer = _Packer(_graph(fabric, num_ranks, flow))
     packer.pack()
     packer.add_shallow_trees()
-    found = (packer.of_few_levels(slack) for slack in SLACKS)
+    found = (packer.of_few_levels(slack) for slack in (SLACKS if num_ranks <= FEW_RANKS else SLACKS[-1:]))
     return tuple(dict.fromkeys(_weighed(packing, packer.pools) for packing in found if packing))
 
 
@@ -192,7 +194,7 @@ class _Packer:
     def of_few_levels(self, slack: float) -> list[tuple[Column, float]]:
         """Return trees with their shares, of the least sum of levels, that take ``slack`` more than the least time."""
         program = _FewLevels(self, slack)
-        for _ in range(LEVEL_ROUNDS):
+        for _ in range(LEVEL_ROUNDS if self.graph.num_ranks <= FEW_RANKS else MANY_ROUNDS):
             if not program.solve():
                 return []
             if not program.add_trees():

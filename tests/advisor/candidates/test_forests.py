@@ -74,6 +74,23 @@ def test_all_trees_of_a_torus_load_its_links_alike(shape: tuple[int, ...]) -> No
         assert carry_out(*alone(case, plan), range(1)).exact
 
 
+def test_of_many_ranks_fewer_are_tried_and_beat_a_ring() -> None:
+    """A circle of 18 with two chords: one packing, two numbers of chunks. Alike nodes have algorithms."""
+    circle = [[rank, (rank + 1) % 18] for rank in range(18)]
+    case = scenario_of("all_gather", rows=9216, ranks=18, fabric=f"edges(xgmi={[*circle, [0, 9], [3, 12]]})").case
+    tried = list(forests(case))
+
+    assert [one.chunks // 18 for one in tried] == [3, 8] and len({one.trees for one in tried}) == 1
+    ring = OpChoice("ring", 18 * 8, EngineChoice(EngineKind.DMA, 4))
+    times = [simulate_op(case, build_op_plan(case, one), unit_bytes=8192).total_ticks for one in (*tried, ring)]
+    assert min(times[:-1]) < 0.8 * times[-1]
+    switch, nodes = (
+        "switch hub { ports 9; bandwidth 100 GB/s; latency 1 us }",
+        "rails(hub, link=xgmi, node=9, nic=xgmi)",
+    )
+    assert not list(forests(scenario_of("all_gather", 9216, switch, nodes, 18).case))
+
+
 def test_they_are_tried_where_they_may_pay() -> None:
     assert list(forests(scenario_of("all_gather").case))
     small = LEAST_BYTES // 2048 // 6 * 6 - 6
