@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
 from magus.advisor.measured.tables.steps import StepComparison, scenario_of, step_comparisons, step_rows
@@ -20,7 +21,6 @@ from magus.advisor.steps.times import LayerTimes
 from magus.compiler import compile_text
 from magus.compiler.ir import Settings
 from magus.compiler.ir.step import StepScenario
-from magus.examples import path
 
 from .harness.report import Figure, main
 
@@ -81,8 +81,8 @@ def _memory(compared: list[StepComparison]) -> Iterator[Figure]:
 
 def _searched(name: str, seconds: int) -> Iterator[Figure]:
     """All layouts of an example, with nothing known before: layers are simulated once each."""
-    file = path(name)
-    text = Path(file).read_text()
+    file = Path(str(files("magus.examples").joinpath(f"{name}.mgs")))
+    text = file.read_text()
 
     def compiled(settings: Settings) -> StepScenario:
         found = compile_text(text, str(file), settings).step()

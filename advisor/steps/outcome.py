@@ -93,6 +93,7 @@ class StepOutcome:
             "pipeline": self.schedule.pipeline.expression,
             "zero": self.schedule.zero,
             "keep": self.schedule.keep,
+            "stack": None if self.schedule.stack is None else self.schedule.stack.name,
             "overlap": [each.value for each in self.schedule.overlapped],
             "microbatch": float(self.microbatch),
             "microbatches": self.scenario.step.microbatches,
