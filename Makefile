@@ -122,6 +122,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.te_tables
 	$(BIN)/python -m benchmarks.synthesis
 	$(BIN)/python -m benchmarks.moe
+	$(BIN)/python -m benchmarks.steps
 
 # Every warning fails: a link that leads nowhere is one.
 docs: $(USER)
