@@ -19,10 +19,11 @@ NOTES = (
     "step in which stages wait, both in percent. Rows that are assumed do not publish their microbatch or the chunks "
     "of their pipeline, or hide collectives in a form that is not written: over those a step moves by up to 50 %. "
     "They are shown, and count in no figure.",
-    "GEMMs run at the clock that a GPU holds for seconds. Passes of megatron_2022 are counted in its kernels; that "
-    "sends are waited for was added with its rows in sight. One constant of megatron_2021, the rate of products, and "
-    "one of torchtitan, passes over rows, are fitted to the rows that say fit; the others are held out. Those of "
-    "torchtitan ran on H100 at 500 W with slower memory, which the constant has in it. Megatron on H100 has no stack.",
+    "GEMMs run at the clock that a GPU holds for seconds, and passes of megatron_2022 are counted in its kernels: no "
+    "constant of it is fitted, but that this clock is taken and that sends are waited for was decided with its rows in "
+    "sight. One constant of megatron_2021, the rate of products, and one of torchtitan, passes over rows, are fitted "
+    "to the rows that say fit; the others are held out. Those of torchtitan ran on H100 at 500 W with slower memory, "
+    "which the constant has in it. Megatron on H100 has no stack.",
     "TFLOP/s of table 1 of Megatron 2021 were copied by hand. Steps in fp8, and rows that do not say what is made "
     "again, are not compared.",
 )
