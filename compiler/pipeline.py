@@ -69,7 +69,8 @@ class Compiled:
         span = Span(Source(self.path, ""), 0, 0)
         if workload is None:
             raise CompileError([Diagnostic(Code.MGS122, "the file declares no workload", span)])
-        hint = did_you_mean(workload, by_name) or f"workloads are: {', '.join(by_name) or 'none'}"
+        known = (*by_name, *(each.name for each in self.steps))
+        hint = did_you_mean(workload, known) or f"workloads are: {', '.join(known) or 'none'}"
         raise CompileError([Diagnostic(Code.MGS203, f"unknown workload '{workload}'", span, hint)])
 
     def _of_step(self, step: StepScenario) -> Diagnostic:

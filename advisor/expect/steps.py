@@ -66,7 +66,7 @@ class StepRuns:
         return outcome_of(self.scenario, schedule, self.times)
 
     def _best(self) -> StepOutcome:
-        found = recommended(search(self.scenario, self.compile_with, self.times))
+        found = recommended(search(self.scenario, self.compile_with, self.times, as_written=False))
         if found is None:
             raise ExpectationError("no layout that is explored divides the ranks and fits into memory")
         return found

@@ -87,7 +87,7 @@ def advise_step(
     CompileError
         If the file has an error, or no such step.
     ScheduleError
-        If a schedule of the file does not fit its layout.
+        If a schedule of the file does not fit its layout; with ``settings`` it is left out.
     """
 
     def compiled(more: Settings) -> StepScenario:
@@ -101,4 +101,5 @@ def advise_step(
     known = LayerTimes() if times is None else times
     if should_stop is not None:
         known.should_stop = should_stop
-    return StepAdvice(scenario, search(scenario, compiled, known, progress, should_stop))
+    searched = search(scenario, compiled, known, progress, should_stop, as_written=not settings)
+    return StepAdvice(scenario, searched)

@@ -90,6 +90,8 @@ def search(
     times: LayerTimes,
     progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
+    *,
+    as_written: bool = True,
 ) -> Searched:
     """Compare all layouts that the file explores, each with all schedules of the space.
 
@@ -101,13 +103,25 @@ def search(
         Compiles it with other parameters.
     times
         Of layers; layouts that have the same layers share them.
+    as_written
+        Whether the file is as its user wrote it: a declared schedule that does not fit is then an error, and is left
+        out where parameters were set.
+
+    Raises
+    ------
+    ScheduleError
+        If a declared schedule does not fit.
     """
     stop, report = should_stop or never, progress or (lambda stage, done, total: None)
     declared = []
     for schedule in scenario.schedules:
         if stop():
             break
-        declared.append(outcome_of(scenario, schedule, times))
+        try:
+            declared.append(outcome_of(scenario, schedule, times))
+        except ScheduleError:
+            if as_written:
+                raise
     count, impossible, too_large = 0, 0, 0
     nearest: tuple[Settings, StepSchedule, int] | None = None
     fitting: list[_Candidate] = []

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from ...advisor.steps.flags import flags_of
 from ...advisor.steps.outcome import StepOutcome, memory_limit
 from ...advisor.steps.search import SHOWN, TIE, Searched, recommended
-from ...compiler.ir import TICKS_PER_SECOND
+from ...compiler.ir import TICKS_PER_SECOND, Settings
 from ...compiler.ir.step import StepScenario
 from ...compiler.text.units import bytes_text
 from .door import bullet, hanging, wrapped
@@ -36,15 +36,7 @@ def outcome_text(outcome: StepOutcome, marks: Sequence[str] = ()) -> str:
         *wrapped(f"{outcome.schedule.name}: {outcome.layout}, {outcome.words}{stages}, {count} microbatches"),
         "",
     ]
-    passes = run.pipeline.makespan_ticks - run.bubble_ticks
-    rows = [
-        ("passes", seconds_text(passes), "forward and backward, the mean of the stages"),
-        ("bubble", seconds_text(run.bubble_ticks), f"{run.bubble:.1%}: a stage waits for others"),
-        ("gradients", seconds_text(run.gradients_ticks), "summed behind the passes"),
-        ("weights", seconds_text(run.weights_ticks), "gathered behind the optimizer"),
-        ("optimizer", seconds_text(run.optimizer_ticks), "update of all weights"),
-        ("step", seconds_text(run.makespan_ticks), f"{outcome.tokens_per_gpu_s:,.0f} tokens/s/GPU"),
-    ]
+    rows = figures_of(outcome)
     if run.pipeline.period_ticks is not None:
         lines += wrapped(f"{run.pipeline.simulated} microbatches are run; the others repeat to the tick.")
     width = max(len(name) for name, *_ in rows)
@@ -52,6 +44,20 @@ def outcome_text(outcome: StepOutcome, marks: Sequence[str] = ()) -> str:
     lines += ["", *_memory_lines(outcome)]
     lines += [line for mark in marks for line in bullet("!", mark)]
     return "\n".join(lines) + "\n"
+
+
+def figures_of(outcome: StepOutcome) -> list[tuple[str, str, str]]:
+    """Return what the time of a step consists of: name, time, and what it is."""
+    run = outcome.run
+    passes = run.pipeline.makespan_ticks - run.bubble_ticks
+    return [
+        ("passes", seconds_text(passes), "forward and backward, the mean of the stages"),
+        ("bubble", seconds_text(run.bubble_ticks), f"{run.bubble:.1%}: a stage waits for others"),
+        ("gradients", seconds_text(run.gradients_ticks), "summed behind the passes"),
+        ("weights", seconds_text(run.weights_ticks), "gathered behind the optimizer"),
+        ("optimizer", seconds_text(run.optimizer_ticks), "update of all weights"),
+        ("step", seconds_text(run.makespan_ticks), f"{outcome.tokens_per_gpu_s:,.0f} tokens/s/GPU"),
+    ]
 
 
 def _span(counts: Sequence[int]) -> str:
@@ -94,7 +100,7 @@ def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], 
     if chosen is None:
         yield from _nothing(searched)
         return
-    yield from _table(searched, chosen)
+    yield from aligned(table_of(searched, chosen))
     yield ""
     run = chosen.run
     exposed = f"bubble {seconds_text(run.bubble_ticks)}, gradients and weights"
@@ -115,28 +121,53 @@ def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], 
         yield from bullet("!", mark)
 
 
-def _table(searched: Searched, chosen: StepOutcome) -> Iterator[str]:
-    best = chosen.run.makespan_ticks
+FIGURES = ("tok/s/GPU", "memory", "bubble")
+"""Columns of every table of outcomes."""
+
+
+def shown_of(searched: Searched, chosen: StepOutcome) -> tuple[StepOutcome, ...]:
+    """Return what a table shows: the chosen outcome, the fastest others, and the schedules of the file."""
     others = [each for each in searched.outcomes if each is not chosen and not _is_declared(each, searched)]
-    rows = [("", "layout", "schedule", "step", "", "tok/s/GPU", "memory", "bubble")]
-    for each in (chosen, *others[: SHOWN - 1], *searched.declared):
+    return (chosen, *others[: SHOWN - 1], *searched.declared)
+
+
+def table_of(searched: Searched, chosen: StepOutcome) -> list[tuple[str, ...]]:
+    """Return the table of layouts with its head; the first row below it is the chosen one."""
+    best, declared = chosen.run.makespan_ticks, searched.declared
+    rows: list[tuple[str, ...]] = [("", "layout", "schedule", "step", "", *FIGURES)]
+    for each in shown_of(searched, chosen):
         change = each.run.makespan_ticks / best - 1
-        rows.append(
-            (
-                ">" if each is chosen else "=" if abs(change) <= TIE else "",
-                each.layout,
-                each.schedule.name if each in searched.declared else each.words,
-                seconds_text(each.run.makespan_ticks),
-                "" if each is chosen else f"{change:+.1%}",
-                f"{each.tokens_per_gpu_s:,.0f}",
-                f"{each.memory_bytes / 2**30:.1f} GiB",
-                f"{each.run.bubble:.1%}",
-            )
-        )
+        mark = ">" if each is chosen else "=" if abs(change) <= TIE else ""
+        name = each.schedule.name if each in declared else each.words
+        more = "" if each is chosen else f"{change:+.1%}"
+        rows.append((mark, each.layout, name, seconds_text(each.run.makespan_ticks), more, *_figures(each)))
+    return rows
+
+
+def _figures(outcome: StepOutcome) -> tuple[str, str, str]:
+    memory = f"{outcome.memory_bytes / 2**30:.1f} GiB"
+    return f"{outcome.tokens_per_gpu_s:,.0f}", memory, f"{outcome.run.bubble:.1%}"
+
+
+def swept_table(points: Sequence[tuple[Settings, StepOutcome | None]]) -> list[tuple[str, ...]]:
+    """Return the table of the recommended layouts under several settings, with its head; None is what does not fit."""
+    names = list(dict.fromkeys(name for settings, _ in points for name, _ in settings))
+    rows: list[tuple[str, ...]] = [(*names, "layout", "schedule", "step", *FIGURES)]
+    for settings, each in points:
+        values = tuple(dict(settings)[name] for name in names)
+        if each is None:
+            rows.append((*values, "-", "no layout fits", "-", "-", "-", "-"))
+        else:
+            rows.append((*values, each.layout, each.words, seconds_text(each.run.makespan_ticks), *_figures(each)))
+    return rows
+
+
+def aligned(rows: Sequence[Sequence[str]], words: int = 3) -> Iterator[str]:
+    """Yield the lines of a table whose first ``words`` columns are words and the others numbers."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = zip(row, widths, strict=True)
-        line = (f"{cell:<{width}}" if place < 3 else f"{cell:>{width}}" for place, (cell, width) in enumerate(cells))
+        cells = enumerate(zip(row, widths, strict=True))
+        line = (f"{cell:<{width}}" if place < words else f"{cell:>{width}}" for place, (cell, width) in cells)
         yield " ".join(line).rstrip()
 
 

@@ -1,31 +1,35 @@
 """``magus advise`` and ``magus simulate`` of a training step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ....advisor.steps.answer import StepAdvice
 from ....advisor.steps.answer import advise_step as answer_of
-from ....advisor.steps.outcome import outcome_of
+from ....advisor.steps.outcome import StepOutcome, outcome_of
 from ....advisor.steps.stacks import marks_of
 from ....advisor.steps.times import LayerTimes
 from ....compiler.codes import Code
-from ....compiler.ir import Settings
+from ....compiler.ir import Cancelled, JsonObject, Settings
 from ....compiler.ir.step import StepScenario, StepSchedule
+from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, Diagnostic, Source, Span, did_you_mean
 from ...drawing import Shows
 from ...exit_codes import Exit
-from ...text.door import print_json, put
+from ...text.door import print_json, put, put_text, say
 from ...text.progress import progress_line
-from ...text.step import outcome_text, searched_text
+from ...text.step import aligned, outcome_text, searched_text, swept_table
+from ..console import show
 from ..inputs import ScenarioInput, source_of
 from ..interrupts import interruptible
 from ..out.pictures import NO_PICTURES, Pictures
 from ..simulate_options import SimulateOptions
+from .sweep import SweepForm, SweepRequest, csv_text
 
 if TYPE_CHECKING:
     from .advise import AdviseOptions
 
-__all__ = ["advise_step", "advise_step_text", "simulate_step"]
+__all__ = ["advise_step", "advise_step_text", "simulate_step", "sweep_step"]
 
 
 def advise_step(source: ScenarioInput, step: StepScenario, options: "AdviseOptions") -> Exit:
@@ -75,6 +79,50 @@ def _reject_options(source: ScenarioInput, step: StepScenario, asked: Mapping[st
     for option, given in (*asked.items(), ("--draw waterfall", pictures.shows is Shows.WATERFALL)):
         if given:
             raise step_error(source.file, f"{option} is not about a training step, which {step.name} is", step)
+
+
+def sweep_step(request: SweepRequest, step: StepScenario, points: Sequence[Settings], form: SweepForm) -> Exit:
+    """Print which layout of a step to use at each point: what is swept is not explored."""
+    if form.plot is not None:
+        raise step_error(request.file, f"--plot is not about a training step, which {step.name} is", step)
+    text, code = source_of(request.file), Exit.DONE
+    found: list[tuple[Settings, StepAdvice]] = []
+    with progress_line() as progress, interruptible() as stopped:
+        times = LayerTimes(stopped)
+        for place, settings in enumerate(points):
+            progress("sweep", place, len(points))
+            try:
+                found.append((settings, answer_of(text.text, text.path, settings, step.name, times=times)))
+            except CompileError as error:
+                code = Exit.INPUT
+                show(error.diagnostics)
+            except ScheduleError as error:
+                code = Exit.NOT_FEASIBLE
+                say(f"magus: with {', '.join(f'{name} = {value}' for name, value in settings)}: {error}")
+            except Cancelled:
+                break
+            if stopped():
+                break
+        interrupted = stopped()
+    _put_sweep(found, form)
+    return Exit.INTERRUPTED if interrupted else code
+
+
+def _put_sweep(found: Sequence[tuple[Settings, StepAdvice]], form: SweepForm) -> None:
+    if form.as_json:
+        print_json({"points": [{"settings": dict(settings), **each.document()} for settings, each in found]})
+        return
+    outcomes = [(settings, each.recommended) for settings, each in found]
+    if form.as_csv:
+        put_text(csv_text([dict(settings) | _flat(each) for settings, each in outcomes if each is not None]))
+    elif found:
+        put("\n".join(aligned(swept_table(outcomes), len(found[0][0]) + 2)) + "\n")
+
+
+def _flat(outcome: StepOutcome) -> JsonObject:
+    """The figures of an outcome that have one value."""
+    kept = {key: value for key, value in outcome.document().items() if not isinstance(value, list | dict)}
+    return {"layout": outcome.layout, **kept, "memory_bytes": outcome.memory_bytes}
 
 
 def step_error(file: Path, message: str, step: StepScenario) -> CompileError:

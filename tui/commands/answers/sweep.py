@@ -15,6 +15,7 @@ from ....advisor.sensitivity.several import ParamAxis, values_around
 from ....advisor.work.pools import counted, in_threads
 from ....compiler import CompileError
 from ....compiler.ir import Cancelled, JsonObject, Progress, Scenario, Schedule, Settings, ShouldStop
+from ....compiler.ir.step import StepScenario
 from ....compiler.pipeline import compile_text
 from ....compiler.resolve.values.params import is_swept, points_of
 from ....compiler.text.writing import check_writable
@@ -46,7 +47,7 @@ def put_sweep(sweep: Sweep, num_points: int, form: SweepForm, varied: tuple[str,
     elif not sweep.points:
         return Exit.NOT_FEASIBLE
     elif form.as_csv:
-        put_text(_csv([_flat(point.document()) for point in sweep.points]))
+        put_text(csv_text([_flat(point.document()) for point in sweep.points]))
     else:
         put(sweep_text(sweep, varied))
     if sweep.interrupted:
@@ -63,7 +64,8 @@ def say_failed(sweep: Sweep) -> None:
         say(f"magus: with {', '.join(f'{name} = {text}' for name, text in settings)}: {reason}")
 
 
-def _csv(rows: Sequence[JsonObject]) -> str:
+def csv_text(rows: Sequence[JsonObject]) -> str:
+    """Return rows as CSV; those without a column leave it empty."""
     columns = dict.fromkeys(name for row in rows for name in row)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(columns), lineterminator="\n")
@@ -133,6 +135,11 @@ def sweep_file(request: SweepRequest, form: SweepForm) -> Exit:
                 say(f"magus: --plot draws one param or two that vary, not {len(request.varied)}: --set M=64..4096")
                 return Exit.USAGE
             check_writable(form.plot)
+        steps = steps_of(request)
+        if steps is not None:
+            from .step import sweep_step  # few files have one
+
+            return sweep_step(request, *steps, form)
         subjects, failed = subjects_of(request)
         sweep = sweep_of(request, subjects)
         varied = request.varied or tuple(name for name, _ in subjects[0][0])
@@ -202,6 +209,21 @@ def _begun(advisor: Advisor, request: SweepRequest, scenarios: Sequence[Scenario
     least = LEAST_SIMULATED if options.verify else LEAST_ESTIMATED
     pays = options.workers > 1 and advisor.num_unknown(scenarios, options) >= least
     return advisor.in_processes(options.workers if pays else 0)
+
+
+def steps_of(request: SweepRequest) -> tuple[StepScenario, list[Settings]] | None:
+    """Return the training step that a request is about, with the settings of each point; None if it is of none.
+
+    Raises
+    ------
+    CompileError
+        If the file has an error as it stands.
+    """
+    source = source_of(request.file)
+    plain = tuple((name, text) for name, text in request.settings if not is_swept(text))
+    compiled = compile_text(source.text, source.path, plain)
+    step = compiled.step(request.workload)
+    return None if step is None else (step, list(points_of(request.settings, compiled.params)))
 
 
 def subjects_of(request: SweepRequest) -> tuple[list[tuple[Settings, Scenario]], bool]:

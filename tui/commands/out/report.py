@@ -50,6 +50,9 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
         text = source_of(source.file)
         compiled = compile_text(text.text, text.path, source.settings)
         show(compiled.warnings)
+        step = compiled.step(source.workload)
+        if step is not None:
+            return _report_step(text, source, step.name, compiled, options.out)
         scenario, advisor = compiled.scenario(source.workload), Advisor.load()
         with progress_line() as progress, interruptible() as stopped:
             # Of several ops the page shows all declared schedules, which those who watch are told first.
@@ -83,6 +86,18 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
         return Exit.INTERRUPTED if advice.interrupted and stopped() else done
 
     return run_command(action)
+
+
+def _report_step(text: Source, source: ScenarioInput, name: str, compiled: Compiled, out: Path) -> Exit:
+    """Write the page about a training step."""
+    from ....advisor.steps.answer import advise_step  # few files have one
+    from ...report.step_page import step_html
+
+    with progress_line() as progress, interruptible() as stopped:
+        found = advise_step(text.text, text.path, source.settings, name, progress=progress, should_stop=stopped)
+    page = step_html(found, name_of(source.file), source.settings, compiled.numbers)
+    done = save(out, page, f"{out}: {name}, one page")
+    return Exit.INTERRUPTED if found.searched.interrupted else done
 
 
 def _untold(advice: Advice) -> None:

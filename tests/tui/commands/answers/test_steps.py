@@ -1,0 +1,139 @@
+"""Commands on a file with a training step: answers, drawings, sweeps and the page; the others name what to ask."""
+
+import csv
+import io
+import itertools
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from magus.advisor import advise_step
+from magus.compiler import CompileError
+from tests.helpers.commands import document, magus
+from tests.helpers.steps import TEXT
+
+SVG = "{http://www.w3.org/2000/svg}"
+MORE = """
+schedule turns for train { pipeline one_f_one_b; zero 1; overlap gradients, weights }
+schedule both for train { pipeline dual; zero 1 }
+explore train { TP 1, 2; PP 1, 2; pipeline one_f_one_b, zero_bubble }
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "step.mgs"
+    path.write_text(TEXT.format(more=MORE))
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("schedules",),
+        ("plan",),
+        ("run",),
+        ("export", "--to", "policy"),
+        ("advise", "--how"),
+        ("advise", "--sensitivity"),
+        ("simulate", "--seeds", "3"),
+        ("simulate", "--draw", "waterfall", "--svg", "out.svg"),
+    ],
+)
+def test_what_is_not_answered_about_a_step_names_what_is(file: Path, words: tuple[str, ...]) -> None:
+    done = magus(words[0], file, *words[1:])
+
+    assert done.exit_code == 1
+    assert "MGS573" in done.stderr
+    assert "--workload layer" in done.stderr
+    assert not done.stdout
+
+
+def test_a_workload_that_is_none_is_not_taken_for_another(file: Path) -> None:
+    done = magus("simulate", file, "--workload", "lair")
+
+    assert done.exit_code == 1
+    assert "unknown workload 'lair'" in done.stderr
+    assert "train" in magus("simulate", file, "--workload", "other").stderr
+
+
+def test_the_layer_is_answered_as_any_workload(file: Path) -> None:
+    done = magus("simulate", file, "--workload", "layer", "--granularity", "packet")
+
+    assert done.exit_code == 0, done.output
+    assert "makespan" in done.stdout
+
+
+@pytest.mark.parametrize("schedule", ["turns", "both"])
+def test_every_pass_is_drawn_on_its_stage(file: Path, tmp_path: Path, schedule: str) -> None:
+    svg, trace = tmp_path / "out.svg", tmp_path / "out.json"
+    done = magus("simulate", file, "--schedule", schedule, "--set", "ROWS=1024", "--svg", svg, "--trace", trace)
+
+    assert done.exit_code == 0, done.output
+    tree = ElementTree.fromstring(svg.read_text())
+    said = [title.text or "" for title in tree.iter(f"{SVG}title")]
+    drawn = [each for each in said if " of microbatch " in each]
+    events = json.loads(trace.read_text())["traceEvents"]
+    passes = [each for each in events if each["ph"] == "X" and "microbatch" in each["args"]]
+    figures = document("simulate", file, "--schedule", schedule, "--set", "ROWS=1024")
+    assert len(drawn) == len(passes) >= 2 * 2 * int(str(figures["microbatches"]))
+    end = max(each["ts"] + each["dur"] for each in events if each["ph"] == "X")
+    assert end == pytest.approx(float(str(figures["step_s"])) * 1e6)
+    for stage in (0, 1):
+        own = sorted((each["tid"], each["ts"], each["ts"] + each["dur"]) for each in passes if each["pid"] == stage)
+        assert all(one[0] != two[0] or one[2] <= two[1] + 1e-6 for one, two in itertools.pairwise(own))
+
+
+def test_memory_is_drawn_to_scale(file: Path, tmp_path: Path) -> None:
+    svg = tmp_path / "out.svg"
+    assert magus("simulate", file, "--draw", "loads", "--svg", svg).exit_code == 0
+
+    titled = [each for each in ElementTree.fromstring(svg.read_text()).iter(f"{SVG}rect") if len(each)]
+    assert len(titled) == 2 * 6, "two stages of six parts"
+    widths = [sum(float(each.get("width", 0)) for each in titled[at : at + 6]) for at in (0, 6)]
+    memory = document("simulate", file)["memory_bytes"]
+    assert isinstance(memory, list)
+    assert widths[0] / widths[1] == pytest.approx(memory[0] / memory[1], rel=1e-3)
+
+
+def test_a_sweep_has_the_layout_of_each_point(file: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(magus("sweep", file, "--set", "TP=1,2,4", "--csv").stdout)))
+    (_, *lines) = magus("sweep", file, "--set", "TP=1,2,4").stdout.strip().splitlines()
+
+    assert [row["TP"] for row in rows] == ["1", "2", "4"]
+    assert [row["layout"].split()[0] for row in rows] == ["tp1", "tp2", "tp4"], "what is set is not explored"
+    assert [line.split()[:2] for line in lines] == [[row["TP"], f"tp{row['TP']}"] for row in rows]
+    alone = document("advise", file, "--set", "TP=2")["recommended"]
+    assert isinstance(alone, dict)
+    assert float(rows[1]["step_s"]) == pytest.approx(alone["step_s"])
+
+
+def test_a_layout_that_does_not_divide_is_said_and_the_others_are_swept(file: Path) -> None:
+    done = magus("sweep", file, "--set", "TP=2,3", "--csv")
+
+    assert done.exit_code == 1
+    assert "MGS311" in done.stderr
+    assert [row["TP"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["2"]
+
+
+def test_the_page_has_the_answer_and_its_drawings(file: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = magus("report", file, "-o", page)
+    text, answer = page.read_text(), document("advise", file)
+
+    assert done.exit_code == 0, done.output
+    chosen = answer["recommended"]
+    assert isinstance(chosen, dict)
+    assert f"{chosen['tokens_per_gpu_s']:,.0f} tokens/s/GPU" in text
+    assert text.count("<svg") == 2
+    assert f'"step_s": {chosen["step_s"]}' in text
+
+
+def test_the_answer_from_python_is_that_of_the_command(file: Path) -> None:
+    found = advise_step(file.read_text(), settings=(("TP", "2"),))
+
+    assert found.document() == document("advise", file, "--set", "TP=2")
+    with pytest.raises(CompileError, match="no training step 'layer'"):
+        advise_step(file.read_text(), workload="layer")
