@@ -64,11 +64,11 @@ _EXECUTION = ("transfer", "protocol", "kernel", "wait", "per", "launch")
 # What begins a statement of a block.
 _STARTS: Mapping[str, ExpectedWords] = {
     "": _words("file"),
-    "workload": _words("workload"),
-    "schedule": _words("outline", "plan", "graph"),
+    "workload": _words("workload", "workload.step"),
+    "schedule": _words("outline", "plan", "graph", "schedule.step"),
     "schedule.rank": NOTHING,
     "schedule.override": NOTHING,
-    "explore": _words("knob", "explore"),
+    "explore": _words("knob", "explore", "explore.step") | _names(Kind.PARAM),
     "expect": _words("expect") | _TERM,
 }
 # What follows the first word of a statement in a block, where that is not only numbers.
@@ -92,6 +92,11 @@ _FOLLOWS: Mapping[tuple[str, str], ExpectedWords] = {
     ("system", "mesh"): _words("system.mesh") | _NUMBER,
     ("workload", "backward"): _names(Kind.WORKLOAD),
     ("workload", "keep"): NOTHING,
+    ("workload", "step"): _words("step.then") | _names(Kind.WORKLOAD),
+    ("workload", "optimizer"): _words("optimizer", "dtype"),
+    **{(block, "pipeline"): _words("pipeline") for block in ("schedule", "explore")},
+    **{(block, "keep"): _words("step.keep") for block in ("schedule", "explore")},
+    ("schedule", "overlap"): _words("step.traffic"),
     ("variability", "skew"): _words("distribution"),
     ("variability", "jitter"): _words("distribution"),
     ("variability", "late"): _words("variability.late") | _NUMBER,

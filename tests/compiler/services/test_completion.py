@@ -6,6 +6,7 @@ from magus.compiler.services.completion import Completions, complete
 from magus.compiler.services.document import read_document
 from magus.examples import path
 from tests.helpers.editing import BEGINNING, at_mark
+from tests.helpers.steps import TEXT as STEP
 
 
 def completions(text: str) -> Completions:
@@ -117,6 +118,21 @@ def test_a_text_cut_anywhere_keeps_the_names_before(name: str) -> None:
     for cut in cuts:
         begun = text[:cut] + "\nschedule new for "
         assert workload in [each.text for each in complete(read_document(begun, "a.mgs"), len(begun)).all], begun
+
+
+def test_words_of_a_training_step_are_offered_at_their_places() -> None:
+    text = STEP.format(more="schedule nemo for train { zero 1 }\n")
+
+    def offered(begun: str) -> set[str]:
+        return {each.text for each in complete(read_document(text + begun, "a.mgs"), len(text + begun)).all}
+
+    assert {"step", "sequences", "head", "optimizer"} <= offered("workload other on pod {\n  ")
+    assert {"layer", "train"} <= offered("workload other on pod {\n  step ")
+    assert {"pipeline", "zero", "overlap", "stages"} <= offered("schedule mine for train {\n  ")
+    assert {"one_f_one_b", "zero_bubble", "interleaved", "dual"} <= offered("schedule mine for train {\n  pipeline ")
+    assert {"gradients", "weights"} <= offered("schedule mine for train {\n  overlap ")
+    assert {"pipeline", "keep", "memory", "TP", "PP"} <= offered("explore train {\n  ")
+    assert {"bubble", "tokens_per_s"} <= offered("expect train {\n  nemo.")
 
 
 def test_every_place_of_an_example_can_be_completed() -> None:

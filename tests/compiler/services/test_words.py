@@ -14,6 +14,7 @@ from magus.compiler.ir import (
     TransferPath,
 )
 from magus.compiler.ir.operations import OPERATIONS
+from magus.compiler.ir.step import KEEP_ALL, KEEP_LEAST, Overlapped, PipelineKind
 from magus.compiler.ir.topologies import TOPOLOGIES
 from magus.compiler.outline import outline
 from magus.compiler.planning.build import OPTIONS
@@ -50,6 +51,12 @@ SECTIONS: dict[str, set[str]] = {
     "topology": {each.name for each in TOPOLOGIES},
     "topology.argument": {one.name for each in TOPOLOGIES for one in each.arguments},
     "workload": set(words.WORKLOAD_WORDS),
+    "workload.step": set(words.STEP_WORDS) - {"about"},
+    "schedule.step": set(words.STEP_SCHEDULE_WORDS),
+    "explore.step": set(words.STEP_EXPLORE_WORDS),
+    "pipeline": {kind.value for kind in PipelineKind},
+    "step.traffic": {each.value for each in Overlapped},
+    "step.keep": {KEEP_ALL, KEEP_LEAST},
     "tensor": set(words.TENSOR_WORDS),
     "dtype": {each.value for each in DType},
     "operation": {each.name for each in OPERATIONS},
