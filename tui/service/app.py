@@ -25,10 +25,11 @@ from ...advisor.answer.export import advice_document
 from ...advisor.questions.ask import ask
 from ...advisor.work.pools import in_thread
 from ...compiler.ir import Cancelled, JsonObject
+from ...compiler.ir.step import StepScenario
 from ...compiler.planning.build import ScheduleError
 from ...simcore import RunTooLarge
 from .openapi import ASK_PATH, LAYER_PATH, PATH, openapi_document
-from .questions import Question, layer_question_of, model_question_of, question_of
+from .questions import LayerQuestion, Question, layer_question_of, model_question_of, question_of
 
 ANY = "*"
 
@@ -213,10 +214,17 @@ class Service:
         async def advised(left_s: float) -> JsonObject:
             subject = await in_thread(lambda _: question.subject())
             options = _within(question.options, left_s)
+            if isinstance(subject, StepScenario):
+                within_s = left_s if options.within_s is None else min(left_s, options.within_s)
+                return await self._step(question, subject, monotonic() + within_s)
             advice = await self._advisor.recommend_async(subject, options, should_stop=lambda: self._stopped)
             return await in_thread(lambda _: advice_document(advice))
 
         return await self._in_turn(advised)
+
+    async def _step(self, question: LayerQuestion, step: StepScenario, end_s: float) -> JsonObject:
+        """The answer about a training step, as well as found until ``end_s``."""
+        return await in_thread(lambda _: question.about_step(step, lambda: self._stopped or monotonic() > end_s))
 
     async def ask(self, http: HttpRequest) -> Response:
         """Answer what to switch on for a model."""

@@ -111,6 +111,22 @@ def _of_all() -> JsonObject:
     }
 
 
+def step_schema() -> JsonObject:
+    """Return the schema of the answer about a training step."""
+    outcomes = {"type": "array", "items": {"type": "object"}}
+    counts = dict.fromkeys(("layouts", "impossible", "too_large", "layers_simulated"), _COUNT)
+    properties = {
+        "step": _WORD,
+        **counts,
+        "recommended": {"type": ["object", "null"]},
+        "outcomes": outcomes,
+        "declared": outcomes,
+        "interrupted": {"type": "boolean"},
+        "marks": {"type": "array", "items": _WORD},
+    }
+    return object_of(properties, tuple(properties))
+
+
 def _op() -> JsonObject:
     us = {"type": ["number", "null"]}
     times = dict.fromkeys(("begin_us", "end_us", "comm_us", "exposed_us", "alone_us", "whole_us"), us)
@@ -144,7 +160,8 @@ def openapi_document() -> JsonObject:
         "requestBody": body,
         "responses": {"200": answer, **failed},
     }
-    layer_answer = {**answer, "content": {"application/json": {"schema": {"$ref": _ref("Advice")}}}}
+    answers = [{"$ref": _ref("Advice")}, {"$ref": _ref("StepAdvice")}]
+    layer_answer = {**answer, "content": {"application/json": {"schema": {"oneOf": answers}}}}
     recommend_layer = {
         "operationId": "recommendLayer",
         "summary": "Which schedule to use for all ops of a layer together",
@@ -165,6 +182,7 @@ def openapi_document() -> JsonObject:
         "Answer": _answer(),
         "LayerQuestion": layer_question_schema(),
         "Advice": advice_schema(),
+        "StepAdvice": step_schema(),
         "Error": _error(),
     }
     health = {"operationId": "health", "responses": {"200": {"description": "the service answers"}}}

@@ -8,7 +8,8 @@ from typing import Any
 
 from ...advisor import AdviceOptions, LayerRequest, ModelQuestion, Request, RequestError, model_of, model_question
 from ...compiler.codes import Code
-from ...compiler.ir import Scenario, Settings
+from ...compiler.ir import JsonObject, Scenario, Settings, ShouldStop
+from ...compiler.ir.step import StepScenario
 from ...compiler.pipeline import compile_text
 from ...compiler.text.diagnostics import CompileError, did_you_mean, listing
 from ...compiler.text.json_forms import members_once
@@ -146,8 +147,8 @@ class LayerQuestion:
     workload: str | None = None
     settings: Settings = ()
 
-    def subject(self) -> LayerRequest | Scenario:
-        """Return what is asked about; of a text that is compiled here.
+    def subject(self) -> LayerRequest | Scenario | StepScenario:
+        """Return what is asked about; of a text that is compiled here, the training step where it has one.
 
         Raises
         ------
@@ -156,10 +157,17 @@ class LayerQuestion:
         """
         return _compiled(self) if self.request is None else self.request
 
+    def about_step(self, step: StepScenario, should_stop: ShouldStop) -> JsonObject:
+        """Return the answer about the training step that is the subject."""
+        from ...advisor.steps.answer import advise_step  # few questions are about one
 
-def _compiled(question: LayerQuestion) -> Scenario:
+        return advise_step(self.text, _NOWHERE, self.settings, step.name, should_stop=should_stop).document()
+
+
+def _compiled(question: LayerQuestion) -> Scenario | StepScenario:
     try:
-        scenario = compile_text(question.text, _NOWHERE, question.settings).scenario(question.workload)
+        compiled = compile_text(question.text, _NOWHERE, question.settings)
+        scenario = compiled.step(question.workload) or compiled.scenario(question.workload)
     except CompileError as error:
         first = error.first
         if first.code is Code.MGS120:
@@ -167,8 +175,8 @@ def _compiled(question: LayerQuestion) -> Scenario:
             raise RequestError(first.code, "text", "it asks for a file", hint) from None
         line = first.span.location.line
         raise RequestError(first.code, "text", f"line {line}: {first.message}"[:400], first.hint[:400]) from None
-    if scenario.num_ranks > MOST_RANKS:
-        message = f"{scenario.num_ranks} GPUs are more than {MOST_RANKS}, which this service answers"
+    if scenario.system.num_ranks > MOST_RANKS:
+        message = f"{scenario.system.num_ranks} GPUs are more than {MOST_RANKS}, which this service answers"
         raise RequestError(Code.MGS307, "text", message)
     return scenario
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 
-from magus.advisor import AdviceOptions, Advisor, LayerRequest, model_of
+from magus.advisor import AdviceOptions, Advisor, LayerRequest, advise_step, model_of
 from magus.advisor.answer.export import advice_document
 from magus.compiler import compile_text
 from magus.compiler.ir import Cancelled
@@ -19,6 +19,7 @@ from magus.tui.service.questions import LAYER_KEYS
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.scenarios.mlp_backward import TEXT
 from tests.helpers.service import call
+from tests.helpers.steps import TEXT as STEP
 from tests.tui.service.test_service import without_texts
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
@@ -166,3 +167,18 @@ def test_what_cannot_be_simulated_in_time_has_no_answer(advisor: Advisor, monkey
     status, document = ask(Advisor(advisor.proposals), QUESTION)
 
     assert status == 422 and "the time was over" in document["error"]["message"]
+
+
+def test_a_text_with_a_training_step_is_answered_with_a_layout(advisor: Advisor) -> None:
+    text = STEP.format(more="explore train { TP 1, 2; PP 1, 2 }")
+    status, document = ask(advisor, {"text": text, "settings": {"ROWS": 1024}})
+
+    assert status == 200
+    expected = advise_step(text, settings=(("ROWS", "1024"),)).document()
+    assert document == json.loads(json.dumps(expected))
+    schemas = openapi_document()["components"]["schemas"]
+    assert is_valid(document, without_texts(schemas["StepAdvice"]))
+    assert document["recommended"]["step_s"] > 0
+    assert ask(advisor, {"text": text, "workload": "layer", "simulate": False})[1]["scenario"] == "layer"
+    assert ask(advisor, {"text": text, "workload": "lair"})[1]["error"]["code"] == "MGS203"
+    assert ask(advisor, {"text": text, "within_s": 0})[1]["interrupted"]
