@@ -6,11 +6,12 @@ from ... import __version__
 from ...advisor.steps.answer import StepAdvice
 from ...advisor.steps.flags import flags_of
 from ...advisor.steps.outcome import StepOutcome
+from ...advisor.steps.search import SHOWN
 from ...compiler.ir import Settings
 from ...compiler.resolve.values.device_numbers import StatedNumber
 from ...compiler.text.units import bytes_text
 from ..drawing.step_svg import memory_svg, parts_of, step_svg
-from ..text.step import SHOWN, figures_of, question_of, seconds_text, table_of
+from ..text.step import figures_of, question_of, seconds_text, table_of
 from .shell import Markup, assumptions, bullets, header, page_html, section, table, tag
 
 
