@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ... import __version__
 from ...compiler.ir import TICKS_PER_US, DType, HandOff, JsonObject, Schedule, Settings
-from ...compiler.ir.topologies import TOPOLOGIES
+from ...compiler.ir.topologies import TOPOLOGIES, part
 from ...compiler.planning.build import ScheduleError, expression_of_schedule
 from ...compiler.request.request import PATTERNS
 from ...compiler.resolve.expect.expectation import ON_OVERLAP, Verdict
@@ -326,7 +326,7 @@ def _rule() -> JsonObject:
         "model": word,
         "gpu": word,
         "ranks": whole_number(1, MAX_RANKS),
-        "topology": one_of([topology.name for topology in TOPOLOGIES]),
+        "topology": one_of([topology.name for topology in (*TOPOLOGIES, part.TOPOLOGY)]),
         "dtype": one_of([each.value for each in DType]),
         "n": whole_number(1, MAX_EXTENT),
         "k": whole_number(1, MAX_EXTENT),
