@@ -225,7 +225,7 @@ def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> 
         )
         return Stage(work.unit_ticks, (*flows, *noc.tiled(state, rank, work, window)))
 
-    return [(count, stage(shares)) for count, shares in split_evenly_together(totals, work.num_units)]
+    return [(count, stage(shares)) for count, shares in split_evenly_together(totals, work.num_units, waves=work.waves)]
 
 
 def _look_ahead(state: Lowering, units: int) -> int:

@@ -258,13 +258,15 @@ def split_evenly(total: int, num_workers: int) -> list[tuple[int, int]]:
     return [(count, units) for count, units in shares if count and units] or [(1, 0)]
 
 
-def split_evenly_together(totals: Sequence[int], num_workers: int) -> list[tuple[int, tuple[int, ...]]]:
+def split_evenly_together(
+    totals: Sequence[int], num_workers: int, *, waves: int = 1
+) -> list[tuple[int, tuple[int, ...]]]:
     """Split several totals evenly among the same workers: runs of workers with equal shares.
 
-    Remainders come first. A total of fewer than there are workers is spread over all of them: of a kernel with many
-    waves the first ones would else have all of its traffic to memory, and wait for it.
+    Remainders come first. Where workers come in ``waves``, a total of fewer than there are workers is spread over all
+    of them: the first waves would else have all of the traffic to memory, and wait for it.
     """
-    if any(0 < total < num_workers for total in totals):
+    if waves > 1 and any(0 < total < num_workers for total in totals):
         up_to = [tuple(total * worker // num_workers for total in totals) for worker in range(num_workers + 1)]
         shares = (tuple(map(sub, high, low)) for low, high in pairwise(up_to))
         return [(sum(1 for _ in run), share) for share, run in groupby(shares)]

@@ -314,7 +314,7 @@ def test_a_kernel_of_many_waves_takes_as_long_in_units_larger_than_its_tiles_mov
 
 
 def test_a_total_of_fewer_than_there_are_workers_is_spread_over_all_of_them() -> None:
-    runs = split_evenly_together((3, 20), 9)
+    runs = split_evenly_together((3, 20), 9, waves=3)
 
     each = [share for count, share in runs for _ in range(count)]
     assert [first for first, _ in each] == [0, 0, 1, 0, 0, 1, 0, 0, 1]
