@@ -27,12 +27,13 @@ from typing import NamedTuple
 from ..collectives import signal_of
 from ..ir import IndexRange, Pattern, Reduction, Region, Rejection, Step, TileGroup
 from .base import Cut, Template, TemplateInput, dealt, put, reject_lists
+from .bespoke import TILE
 from .collective import collective_in
 
 ALONE = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
 PATTERNS = (*ALONE, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 MAX_TREES = 1024
-TILES = (128, 64, 32)
+TILES = (TILE, 64, 32)
 """Rows of tiles of usual GEMM kernels: chunks beside a kernel are multiples of the first that a piece holds."""
 HOP = 0.1
 """How long a hop delays what lies below it, as a part of the time of all copies: a chunk with many hops goes first."""
