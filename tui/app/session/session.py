@@ -5,15 +5,18 @@ the file again makes new ``Job`` objects, so a run in progress can only write to
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ....advisor.answer.answer import run_of_candidate
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes
+from ....compiler.codes import Code
 from ....compiler.ir import Cancelled, Progress, Scenario, Settings, ShouldStop
+from ....compiler.ir.step import StepScenario
 from ....compiler.planning.build import ScheduleError
-from ....compiler.text.diagnostics import CompileError, render_text
+from ....compiler.text.diagnostics import CompileError, Diagnostic, Severity, Source, Span, render_text
 from ....simcore.program.program import RunOutcome
 from ....simcore.shown_run import ShownRun, run_of
 from .backend import Backend
@@ -52,10 +55,11 @@ class Session:
         if not compiled.workloads:
             text = f"{path} declares no workload, so there is nothing to advise on."
             return JobProblem(ProblemKind.FILE, text)
+        warnings = (*compiled.warnings, *map(partial(_about_step, str(path)), compiled.steps))
         sweep = self._backend.sweep
         what_if = ValuesOfFile(compiled.params, compiled.numbers, before.numbers, changes)
         return tuple(
-            Job(scenario, warnings=compiled.warnings, path=path, what_if=what_if, sweep_advice=sweep)
+            Job(scenario, warnings=warnings, path=path, what_if=what_if, sweep_advice=sweep)
             for scenario in compiled.workloads
         )
 
@@ -168,3 +172,10 @@ def _as_problem(error: Exception) -> JobProblem:
         return CANCELLED
     fault = "This is a fault of Magus, not of your file."
     return JobProblem(ProblemKind.FAULT, f"{type(error).__name__}: {error}\n{fault}")
+
+
+def _about_step(path: str, step: StepScenario) -> Diagnostic:
+    """What to know of a training step, which the screen does not show: it has the layers of one."""
+    message = f"{step.name} is a training step: the screen is about its layers"
+    hint = "magus advise and magus report answer about the step"
+    return Diagnostic(Code.MGS573, message, Span(Source(path, ""), 0, 0), hint, Severity.WARNING)
