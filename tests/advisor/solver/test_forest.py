@@ -43,7 +43,9 @@ def test_trees_of_any_root_sum_as_fast_as_the_least_flow_between_two_ranks(name:
     flows = Flows(ranks, network.edges)
     rates = [sum(edge.bytes_per_s for edge in network.edges if edge.ends[1] == rank) for rank in range(ranks)]
     bound = max(1 / narrowest_between(flows, range(ranks)).bytes_per_s, 2 * (ranks - 1) / sum(rates))
-    for trees, slack in zip(packings(fabric, ranks, TreeFlow.BOTH), SLACKS, strict=False):
+    found = packings(fabric, ranks, TreeFlow.BOTH)
+    assert found
+    for trees, slack in zip(found, SLACKS, strict=False):
         loads, whole = defaultdict[tuple[int, int], float](float), sum(weight for _, weight, *_ in trees)
         for root, weight, *parents in trees:
             for rank, above in enumerate(parents):

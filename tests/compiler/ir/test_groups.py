@@ -56,8 +56,9 @@ def without_groups(routes: Routes) -> Routes:
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_group_has_the_routes_of_the_whole_and_the_least_share_of_each_link(name: str) -> None:
     num_ranks, fabric = WHOLE[name]
-    whole = network_of(fabric, num_ranks)
-    for stride, size in shares(num_ranks):
+    whole, sizes = network_of(fabric, num_ranks), list(shares(num_ranks))
+    assert sizes
+    for stride, size in sizes:
         each = [
             {ends: whole.route(*ends) for ends in permutations(group, 2)} for group in groups(num_ranks, stride, size)
         ]
