@@ -101,15 +101,10 @@ def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], 
         yield from _nothing(searched)
         return
     yield from aligned(table_of(searched, chosen))
+    if not all(each.fits for each in searched.declared):
+        yield from wrapped(f"{TOO_LARGE} does not fit into {bytes_text(memory_limit(scenario))}.")
     yield ""
-    run = chosen.run
-    exposed = f"bubble {seconds_text(run.bubble_ticks)}, gradients and weights"
-    exposed += (
-        f" {seconds_text(run.gradients_ticks + run.weights_ticks)}, optimizer {seconds_text(run.optimizer_ticks)}"
-    )
-    yield from hanging(
-        f"{exposed} of {seconds_text(run.makespan_ticks)}; copies within layers are in them.", 9, "Exposed: "
-    )
+    yield from hanging(_exposed(chosen), 9, "Exposed: ")
     yield from _memory_lines(chosen)
     known = dict(flags_of(chosen))
     for framework, flags in known.items():
@@ -119,6 +114,14 @@ def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], 
         yield from wrapped(f"{only} has no such schedule; what has: {', '.join(known) or 'none that is known'}.")
     for mark in marks:
         yield from bullet("!", mark)
+
+
+def _exposed(outcome: StepOutcome) -> str:
+    run = outcome.run
+    traffic = seconds_text(run.gradients_ticks + run.weights_ticks)
+    parts = f"bubble {seconds_text(run.bubble_ticks)}, gradients and weights {traffic}"
+    whole = seconds_text(run.makespan_ticks)
+    return f"{parts}, optimizer {seconds_text(run.optimizer_ticks)} of {whole}; copies within layers are in them."
 
 
 FIGURES = ("tok/s/GPU", "memory", "bubble")
@@ -131,13 +134,17 @@ def shown_of(searched: Searched, chosen: StepOutcome) -> tuple[StepOutcome, ...]
     return (chosen, *others[: SHOWN - 1], *searched.declared)
 
 
+TOO_LARGE = "x"
+"""The mark of a schedule of the file that does not fit into memory."""
+
+
 def table_of(searched: Searched, chosen: StepOutcome) -> list[tuple[str, ...]]:
     """Return the table of layouts with its head; the first row below it is the chosen one."""
     best, declared = chosen.run.makespan_ticks, searched.declared
     rows: list[tuple[str, ...]] = [("", "layout", "schedule", "step", "", *FIGURES)]
     for each in shown_of(searched, chosen):
         change = each.run.makespan_ticks / best - 1
-        mark = ">" if each is chosen else "=" if abs(change) <= TIE else ""
+        mark = ">" if each is chosen else TOO_LARGE if not each.fits else "=" if abs(change) <= TIE else ""
         name = each.schedule.name if each in declared else each.words
         more = "" if each is chosen else f"{change:+.1%}"
         rows.append((mark, each.layout, name, seconds_text(each.run.makespan_ticks), more, *_figures(each)))
