@@ -5,12 +5,12 @@ from fractions import Fraction
 from functools import cached_property
 
 from ...compiler.ir import TICKS_PER_SECOND, JsonObject, Rejection, Settings, Shard
-from ...compiler.ir.step import KEEP_ALL, StepScenario, StepSchedule
+from ...compiler.ir.step import KEEP_ALL, KEEP_LEAST, StepScenario, StepSchedule
 from ...compiler.planning.build import ScheduleError
 from ...simcore.steps.orders import rejected
 from ...simcore.steps.step import StepRun, layers_of_chunks, run_step
 from .memory import StageMemory, memory_of, updated_of
-from .times import LayerTimes, handed_on, ticks_of, weights_of
+from .times import LayerTimes, handed_on, have_copies, ticks_of, weights_of
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,10 @@ class StepOutcome:
         """How it is carried out beside its layout, in short: ``interleaved(5) zero 1``."""
         schedule, blocks = self.schedule, self.scenario.step.blocks
         derived = any(keep for block in blocks for part in block.parts for keep, _ in part.backward)
-        shares = any(part.copies is not None for block in blocks for part in block.parts)
+        shares = have_copies(self.scenario)
         pipeline = schedule.pipeline.expression.replace("chunks=", "") if self.scenario.num_stages > 1 else ""
-        kept = f"keep {schedule.keep}" if derived and schedule.keep != KEEP_ALL else ""
+        keeps = KEEP_LEAST if schedule.keep == KEEP_LEAST else "some"
+        kept = f"keep {keeps}" if derived and schedule.keep != KEEP_ALL else ""
         return " ".join(filter(None, (pipeline, f"zero {schedule.zero}" if shares else "", kept)))
 
     def document(self) -> JsonObject:

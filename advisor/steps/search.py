@@ -11,7 +11,7 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import CompileError
 from .memory import memory_of
 from .outcome import StepOutcome, chunks_of, memory_limit, outcome_of
-from .times import LayerTimes
+from .times import LayerTimes, have_copies
 
 Compile = Callable[[Settings], StepScenario]
 """Compiles the step again with parameters set; raises CompileError where they do not fit."""
@@ -73,8 +73,7 @@ def schedules_of(scenario: StepScenario) -> Iterator[StepSchedule]:
     pipelines = explore.pipelines or (first.pipeline,)
     if scenario.num_stages == 1:
         pipelines = (Pipeline(),)
-    copies = any(part.copies is not None for block in scenario.step.blocks for part in block.parts)
-    zeros = (explore.zero or (first.zero,)) if copies else (0,)
+    zeros = (explore.zero or (first.zero,)) if have_copies(scenario) else (0,)
     keeps = (first.keep,) if written else explore.keep or (first.keep,)
     for pipeline, zero, keep in product(pipelines, zeros, keeps):
         stages = first.stages if pipeline == first.pipeline and len(first.stages) == scenario.num_stages else ()

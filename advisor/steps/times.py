@@ -211,6 +211,12 @@ def held_by(part: LayerPart) -> tuple[Held, ...]:
     return tuple(each for each in found if each.parameters)
 
 
+def have_copies(scenario: StepScenario) -> bool:
+    """Whether any weights of a step lie on several ranks, which can share their states."""
+    parts = (part for block in scenario.step.blocks for part in block.parts)
+    return any(held.copies > 1 for part in parts for held in held_by(part))
+
+
 def traffic_ticks(system: System | None, num_bytes: int, pattern: Pattern) -> int:
     """The time of a collective of ``num_bytes``, the whole tensor, among the ranks of ``system`` alone; 0 without any.
 

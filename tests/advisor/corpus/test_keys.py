@@ -10,7 +10,7 @@ from magus.advisor.training import record as keys
 from magus.advisor.training.families import draw
 from magus.simcore.memo import codec
 
-FIRST_KEYS = "6649dd487d18ed668ac3433ffc7a1d1d508ae5c9ad1e2d4ca2da725e2bac9bdf"
+FIRST_KEYS = "0390af0fd6247fb1097bd3267ae6f6aceeae41de735e0489d64ad2f64851d89f"
 """Hash of the keys of 40 scenarios under an engine version of this test."""
 
 
