@@ -47,7 +47,7 @@ ACROSS_NODES = ("ring", "hierarchical")
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class SharedTraffic:
     """A collective among ranks that hold the same weights: ``elements`` of the whole tensor, as each rank has them."""
 
     pattern: Pattern
@@ -74,7 +74,7 @@ class BesideTicks:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class LayerBeside:
     """A layer with traffic beside it.
 
     Attributes
@@ -94,7 +94,7 @@ class Beside:
     scenario: Scenario
     schedule: Schedule
     copies: System
-    traffic: Traffic
+    traffic: SharedTraffic
     unit_bytes: int = COARSE_BYTES
     alike: bool = False
 
@@ -154,7 +154,7 @@ def _done(program: Program, should_stop: ShouldStop) -> Int64Array:
     return finished.op_done
 
 
-def traffic_plan(copies: System, traffic: Traffic) -> tuple[OpCase, OpPlan]:
+def traffic_plan(copies: System, traffic: SharedTraffic) -> tuple[OpCase, OpPlan]:
     """Return the collective among ``copies`` and its plan.
 
     By the library where its time is known, which is in one node; else by as many SMs in rings, or first in nodes.

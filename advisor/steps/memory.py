@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ...compiler.ir import Scenario, Shard
-from ...compiler.ir.step import KEEP_LEAST, Block, LayerPart, StepScenario, StepSchedule
-from ...simcore.steps.orders import Orders, Work, chunks_at, orders_of
+from ...compiler.ir.step import KEEP_LEAST, LayerBlock, LayerPart, StepScenario, StepSchedule
+from ...simcore.steps.orders import Orders, PassKind, chunks_at, orders_of
 from .times import Held, elements_of_rank, ends_ranks, ends_sharing, handed_on, head_shape, held_by, weights_of
 
 MARGIN = Fraction(8, 100)
@@ -105,16 +105,16 @@ def most_held(kept: Sequence[int], orders: Orders) -> tuple[int, ...]:
         held = peak = 0
         for slot in slots:
             for task in slot:
-                if task.work is Work.FORWARD:
+                if task.work is PassKind.FORWARD:
                     held += kept[task.chunk]
                     peak = max(peak, held)
-                elif task.work in (Work.BACKWARD, Work.WEIGHTS):
+                elif task.work in (PassKind.BACKWARD, PassKind.WEIGHTS):
                     held -= kept[task.chunk]
         most.append(peak)
     return tuple(most)
 
 
-def _layer(block: Block, keep: str) -> _Layer:
+def _layer(block: LayerBlock, keep: str) -> _Layer:
     kept = remade = gathered = 0
     held: list[Held] = []
     for part in block.parts:

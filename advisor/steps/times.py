@@ -39,7 +39,7 @@ from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ...simcore.steps.step import LayerTicks, StepTicks
 from ..answer.switches import weights_gathered
 from ..bounds.lower_bound import quick_bound_ticks
-from ..layers.beside import Beside, BesideTicks, Traffic
+from ..layers.beside import BesideTicks, LayerBeside, SharedTraffic
 from ..layers.joint import JointRuns
 from ..layers.orders import by_library
 from .stacks import for_seconds, memory_ticks, stack_ticks
@@ -91,7 +91,7 @@ class LayerTimes:
     should_stop: ShouldStop = never
     contended: bool = True
     _known: dict[tuple[System, Workload, Schedule], PassTicks] = field(default_factory=dict)
-    _beside: dict[Beside, BesideTicks | None] = field(default_factory=dict)
+    _beside: dict[LayerBeside, BesideTicks | None] = field(default_factory=dict)
 
     @property
     def num_simulated(self) -> int:
@@ -120,8 +120,8 @@ class LayerTimes:
         """
         if not self.contended or held.ranks is None or held.ranks.num_ranks == 1:
             return None
-        traffic = Traffic(pattern, dtype, held.parameters)
-        question = Beside(scenario, _schedule(scenario, name), held.ranks, traffic, TRAFFIC_PACKET, alike=True)
+        traffic = SharedTraffic(pattern, dtype, held.parameters)
+        question = LayerBeside(scenario, _schedule(scenario, name), held.ranks, traffic, TRAFFIC_PACKET, alike=True)
         if question not in self._beside:
             self._beside[question] = None
             with suppress(ScheduleError, RunTooLarge):

@@ -97,7 +97,7 @@ class LayerPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LayerBlock:
     """``count`` layers that are alike: ``parts`` one after the other forward, and in reverse backward."""
 
     parts: tuple[LayerPart, ...]
@@ -121,7 +121,7 @@ class Step:
     """
 
     about: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[LayerBlock, ...]
     sequences: int
     length: int
     microbatches: int

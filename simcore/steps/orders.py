@@ -14,7 +14,7 @@ from ...compiler.ir import Rejection
 from ...compiler.ir.step import Pipeline, PipelineKind
 
 
-class Work(Enum):
+class PassKind(Enum):
     """What is computed of a chunk: all of the backward pass, or its gradients of inputs and of weights apart."""
 
     FORWARD = "F"
@@ -23,16 +23,16 @@ class Work(Enum):
     WEIGHTS = "W"
 
 
-class Task(NamedTuple):
+class ChunkPass(NamedTuple):
     """One chunk of one microbatch."""
 
-    work: Work
+    work: PassKind
     path: int
     chunk: int
     microbatch: int
 
 
-Slot = tuple[Task, ...]
+Slot = tuple[ChunkPass, ...]
 """What a rank computes at once: one task, or a forward one beside a backward one."""
 
 
@@ -104,12 +104,12 @@ def _alternating(rank: int, ranks: int, chunks: int, microbatches: int) -> Itera
 
     def forward(number: int) -> Slot:
         turn, place = divmod(number, ranks * chunks)
-        return (Task(Work.FORWARD, 0, place // ranks * ranks + rank, turn * ranks + place % ranks),)
+        return (ChunkPass(PassKind.FORWARD, 0, place // ranks * ranks + rank, turn * ranks + place % ranks),)
 
     def backward(number: int) -> Slot:
         turn, place = divmod(number, ranks * chunks)
         chunk = (chunks - 1 - place // ranks) * ranks + rank
-        return (Task(Work.BACKWARD, 0, chunk, turn * ranks + place % ranks),)
+        return (ChunkPass(PassKind.BACKWARD, 0, chunk, turn * ranks + place % ranks),)
 
     for number in range(first):
         yield forward(number)
@@ -126,16 +126,16 @@ def _zero_bubble(rank: int, ranks: int, microbatches: int) -> Iterator[Slot]:
     """
     first, weights = min(ranks - 1 - rank, microbatches), 0
     for number in range(first):
-        yield (Task(Work.FORWARD, 0, rank, number),)
+        yield (ChunkPass(PassKind.FORWARD, 0, rank, number),)
     for number in range(microbatches):
         if first + number < microbatches:
-            yield (Task(Work.FORWARD, 0, rank, first + number),)
-        yield (Task(Work.INPUTS, 0, rank, number),)
+            yield (ChunkPass(PassKind.FORWARD, 0, rank, first + number),)
+        yield (ChunkPass(PassKind.INPUTS, 0, rank, number),)
         if number + 1 - weights > rank:
-            yield (Task(Work.WEIGHTS, 0, rank, weights),)
+            yield (ChunkPass(PassKind.WEIGHTS, 0, rank, weights),)
             weights += 1
     for number in range(weights, microbatches):
-        yield (Task(Work.WEIGHTS, 0, rank, number),)
+        yield (ChunkPass(PassKind.WEIGHTS, 0, rank, number),)
 
 
 class _DualOrder:
@@ -147,28 +147,28 @@ class _DualOrder:
     def __init__(self, rank: int, ranks: int) -> None:
         self._rank, self._ranks = rank, ranks
         self._swapped = rank >= ranks // 2
-        self._next = {(work, side): 0 for work in Work for side in (0, 1)}
-        self._waiting: list[Task] = []
+        self._next = {(work, side): 0 for work in PassKind for side in (0, 1)}
+        self._waiting: list[ChunkPass] = []
         self.slots: list[Slot] = []
 
-    def _task(self, work: Work, side: int) -> Task:
+    def _task(self, work: PassKind, side: int) -> ChunkPass:
         path = side ^ self._swapped
         chunk = self._rank if path == 0 else self._ranks - 1 - self._rank
-        counted = Work.BACKWARD if work is Work.INPUTS else work
+        counted = PassKind.BACKWARD if work is PassKind.INPUTS else work
         number = self._next[counted, side]
         self._next[counted, side] += 1
-        return Task(work, path, chunk, number)
+        return ChunkPass(work, path, chunk, number)
 
     def forward(self, side: int) -> None:
         """A forward chunk alone."""
-        self.slots.append((self._task(Work.FORWARD, side),))
+        self.slots.append((self._task(PassKind.FORWARD, side),))
 
     def backward(self, side: int, *, split: bool = False) -> None:
         """A backward chunk alone; ``split`` leaves the gradients of weights for later."""
-        task = self._task(Work.INPUTS if split else Work.BACKWARD, side)
+        task = self._task(PassKind.INPUTS if split else PassKind.BACKWARD, side)
         self.slots.append((task,))
         if split:
-            self._waiting.append(task._replace(work=Work.WEIGHTS))
+            self._waiting.append(task._replace(work=PassKind.WEIGHTS))
 
     def weights(self) -> None:
         """The gradients of weights that wait longest."""
@@ -176,7 +176,7 @@ class _DualOrder:
 
     def both(self, forward: int, backward: int) -> None:
         """A forward chunk beside a backward one."""
-        self.slots.append((self._task(Work.FORWARD, forward), self._task(Work.BACKWARD, backward)))
+        self.slots.append((self._task(PassKind.FORWARD, forward), self._task(PassKind.BACKWARD, backward)))
 
 
 def _dual(rank: int, ranks: int, microbatches: int) -> list[Slot]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...compiler.ir.step import Pipeline, PipelineKind
-from .orders import Orders, Slot, Task, Work, orders_of, rank_of
+from .orders import ChunkPass, Orders, PassKind, Slot, orders_of, rank_of
 
 MOST_TASKS = 200_000
 """Tasks beyond which a pipeline is run with fewer microbatches, and the others follow from its period."""
@@ -44,7 +44,7 @@ class ChunkTicks:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class SlotInterval:
     """A slot of a rank, from ``begin_ticks`` to ``end_ticks``."""
 
     rank: int
@@ -71,7 +71,7 @@ class PipelineRun:
 
     ends: tuple[int, ...]
     busy: tuple[int, ...]
-    intervals: tuple[Interval, ...]
+    intervals: tuple[SlotInterval, ...]
     microbatches: int
     simulated: int
     period_ticks: int | None = None
@@ -148,18 +148,18 @@ class _Ended:
     def _empty(orders: Orders, per_path: int) -> list[list[list[int | None]]]:
         return [[[None] * per_path for _ in range(orders.chunks)] for _ in range(orders.paths)]
 
-    def add(self, task: Task, end: int) -> None:
+    def add(self, task: ChunkPass, end: int) -> None:
         """Note the end of a task."""
-        if task.work is not Work.WEIGHTS:
-            table = self.forward if task.work is Work.FORWARD else self.backward
+        if task.work is not PassKind.WEIGHTS:
+            table = self.forward if task.work is PassKind.FORWARD else self.backward
             table[task.path][task.chunk][task.microbatch] = end
 
-    def taken(self, task: Task, send_ticks: int) -> int | None:
+    def taken(self, task: ChunkPass, send_ticks: int) -> int | None:
         """When a rank has what a task takes: of a neighbouring chunk, or of its own forward pass."""
         path, chunk, last = task.path, task.chunk, self._orders.chunks - 1
-        if task.work is Work.WEIGHTS or (task.work is Work.FORWARD and chunk == 0):
+        if task.work is PassKind.WEIGHTS or (task.work is PassKind.FORWARD and chunk == 0):
             return 0
-        if task.work is Work.FORWARD:
+        if task.work is PassKind.FORWARD:
             before, end = chunk - 1, self.forward[path][chunk - 1][task.microbatch]
         elif chunk == last:
             before, end = chunk, self.forward[path][chunk][task.microbatch]
@@ -187,7 +187,7 @@ def _run(
     ranks, per_path = orders.num_ranks, microbatches // orders.paths
     ended = _Ended(orders, per_path)
     free, busy, place = [0] * ranks, [0] * ranks, [0] * ranks
-    intervals: list[Interval] = []
+    intervals: list[SlotInterval] = []
     moved = True
     while moved:
         moved = False
@@ -203,7 +203,7 @@ def _run(
                 busy[rank] += ticks
                 for task in slot:
                     ended.add(task, free[rank])
-                intervals.append(Interval(rank, slot, begin, free[rank]))
+                intervals.append(SlotInterval(rank, slot, begin, free[rank]))
                 place[rank] += 1
                 moved = True
     stands = zip(range(ranks), orders.slots, place, strict=True)
@@ -222,13 +222,13 @@ def _ticks(slot: Slot, chunks: Sequence[ChunkTicks], last: int) -> int:
     (task,) = slot
     ticks = chunks[task.chunk]
     match task.work:
-        case Work.FORWARD if task.microbatch == 0 and ticks.first_forward is not None:
+        case PassKind.FORWARD if task.microbatch == 0 and ticks.first_forward is not None:
             return ticks.first_forward
-        case Work.FORWARD:
+        case PassKind.FORWARD:
             return ticks.forward
-        case Work.INPUTS:
+        case PassKind.INPUTS:
             return ticks.inputs
     longer = 0
     if task.microbatch == last and ticks.last_backward is not None:
         longer = ticks.last_backward - ticks.backward
-    return longer + (ticks.weights if task.work is Work.WEIGHTS else ticks.backward)
+    return longer + (ticks.weights if task.work is PassKind.WEIGHTS else ticks.backward)

@@ -12,8 +12,8 @@ from itertools import accumulate
 from ...compiler.codes import Code
 from ...compiler.ir import Rejection
 from ...compiler.ir.step import Overlapped, StepSchedule
-from .orders import Work, chunks_at
-from .pipeline import ChunkTicks, Interval, PipelineRun, run_pipeline
+from .orders import PassKind, chunks_at
+from .pipeline import ChunkTicks, PipelineRun, SlotInterval, run_pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +234,9 @@ def _tails(
         yield max(done, run.ends[rank])
 
 
-def _last_backward(intervals: Sequence[Interval], rank: int, last: int) -> Iterator[tuple[Interval, int]]:
+def _last_backward(intervals: Sequence[SlotInterval], rank: int, last: int) -> Iterator[tuple[SlotInterval, int]]:
     """The last pass of each chunk of a rank that makes gradients of weights, in their order."""
     for interval in intervals:
         for task in interval.slot if interval.rank == rank else ():
-            if task.microbatch == last and task.work in (Work.BACKWARD, Work.WEIGHTS):
+            if task.microbatch == last and task.work in (PassKind.BACKWARD, PassKind.WEIGHTS):
                 yield interval, task.chunk

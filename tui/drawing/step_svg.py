@@ -11,7 +11,7 @@ from ...advisor.steps.outcome import StepOutcome, memory_limit
 from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, JsonObject
 from ...compiler.text.diagnostics import printable
 from ...compiler.text.units import bytes_text
-from ...simcore.steps.orders import Task, Work
+from ...simcore.steps.orders import ChunkPass, PassKind
 from .svg import TimeScale, document, fitting, number, painted, rect_at, text_at
 
 WIDTH, LEFT, RIGHT = 1240.0, 84.0, 96.0
@@ -21,17 +21,22 @@ NUMBERED_PIXELS = 13.0
 MIN_PIXELS = 0.75
 """Bars that are narrower are drawn together with their neighbours of the same kind."""
 
-_KINDS = {Work.FORWARD: "compute", Work.BACKWARD: "reduce", Work.INPUTS: "reduce", Work.WEIGHTS: "gradients"}
+_KINDS = {
+    PassKind.FORWARD: "compute",
+    PassKind.BACKWARD: "reduce",
+    PassKind.INPUTS: "reduce",
+    PassKind.WEIGHTS: "gradients",
+}
 _WORDS = {
-    Work.FORWARD: "forward",
-    Work.BACKWARD: "backward",
-    Work.INPUTS: "gradients of inputs",
-    Work.WEIGHTS: "gradients of weights",
+    PassKind.FORWARD: "forward",
+    PassKind.BACKWARD: "backward",
+    PassKind.INPUTS: "gradients of inputs",
+    PassKind.WEIGHTS: "gradients of weights",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class StageSpan:
     """What a stage does from ``start_ticks`` to ``end_ticks``.
 
     ``place`` is the half of the lane, 0 above and 1 below, of what runs beside something; None is the whole lane.
@@ -47,23 +52,25 @@ class Span:
     place: int | None = None
 
 
-def spans_of(outcome: StepOutcome) -> Iterator[Span]:
+def spans_of(outcome: StepOutcome) -> Iterator[StageSpan]:
     """Yield what each stage does: the passes that were run, then what follows all of them."""
     run = outcome.run
     for each in run.pipeline.intervals:
         for place, task in enumerate(each.slot):
             half = place if len(each.slot) > 1 else None
             said = _name(task, many=len(run.chunks) > outcome.scenario.num_stages)
-            yield Span(each.rank, _KINDS[task.work], said, each.begin_ticks, each.end_ticks, task.microbatch + 1, half)
+            yield StageSpan(
+                each.rank, _KINDS[task.work], said, each.begin_ticks, each.end_ticks, task.microbatch + 1, half
+            )
     ends = list(accumulate((_passes_end(outcome), run.gradients_ticks, run.optimizer_ticks, run.weights_ticks)))
     behind = (("comm", "sums of gradients"), ("bound", "optimizer"), ("comm", "gathers of weights"))
     for stage in range(outcome.scenario.num_stages):
         for (kind, name), start, end in zip(behind, ends, ends[1:], strict=False):
             if end > start:
-                yield Span(stage, kind, name, start, end)
+                yield StageSpan(stage, kind, name, start, end)
 
 
-def _name(task: Task, *, many: bool) -> str:
+def _name(task: ChunkPass, *, many: bool) -> str:
     path = f", path {task.path + 1}" if task.path else ""
     chunk = f", chunk {task.chunk + 1}" if many else ""
     return f"{_WORDS[task.work]} of microbatch {task.microbatch + 1}{chunk}{path}"
@@ -105,7 +112,7 @@ def _waits(outcome: StepOutcome, stage: int) -> float:
     return 1 - run.busy[stage] / run.makespan_ticks
 
 
-def _legend(spans: list[Span]) -> Iterator[str]:
+def _legend(spans: list[StageSpan]) -> Iterator[str]:
     known = (
         ("compute", "forward"),
         ("reduce", "backward"),
@@ -128,7 +135,7 @@ def _axis(scale: TimeScale, bottom: float) -> Iterator[str]:
         yield text_at(x + 3, TOP - 4, f"{float(label) * TICKS_PER_US / TICKS_PER_SECOND:g}", "faint")
 
 
-def _lane(spans: list[Span], scale: TimeScale, top: float) -> Iterator[str]:
+def _lane(spans: list[StageSpan], scale: TimeScale, top: float) -> Iterator[str]:
     for group in _joined(spans, scale):
         first, last = group[0], group[-1]
         x, right = scale.x(first.start_ticks), scale.x(last.end_ticks)
@@ -142,9 +149,9 @@ def _lane(spans: list[Span], scale: TimeScale, top: float) -> Iterator[str]:
             yield text_at((x + right) / 2, y + height / 2 + 3.5, str(first.microbatch), "on", "middle")
 
 
-def _joined(spans: list[Span], scale: TimeScale) -> Iterator[list[Span]]:
+def _joined(spans: list[StageSpan], scale: TimeScale) -> Iterator[list[StageSpan]]:
     """Yield spans, those that are too narrow together with the ones of their kind that meet them."""
-    group: list[Span] = []
+    group: list[StageSpan] = []
     for each in sorted(spans, key=lambda span: (span.place or 0, span.start_ticks)):
         narrow = scale.x(each.end_ticks) - scale.x(each.start_ticks) < MIN_PIXELS
         alike = group and (group[-1].kind, group[-1].place, group[-1].end_ticks) == (

@@ -47,7 +47,7 @@ _SIZES = re.compile(r"h(\d{1,6}) L(\d{1,4}) a(\d{1,4}) ffn(\d{1,7}) kv(\d{1,4}) 
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class StepSource:
     """What all rows of a source have in common.
 
     ``stack`` is that of its framework. ``by_sequence`` says of what a row makes again whether activations are cut by
@@ -60,16 +60,16 @@ class Origin:
     fitted: Callable[[str], bool] = lambda name: False
 
 
-ORIGINS: Mapping[str, Origin] = {
-    "arXiv:2104.04473 table 1": Origin(
+ORIGINS: Mapping[str, StepSource] = {
+    "arXiv:2104.04473 table 1": StepSource(
         "Megatron 2021, table 1", "megatron_2021", lambda recompute: False, lambda name: not in_odd_half(name)
     ),
-    "arXiv:2104.04473 table 2": Origin("Megatron 2021, table 2", "megatron_2021", lambda recompute: False),
+    "arXiv:2104.04473 table 2": StepSource("Megatron 2021, table 2", "megatron_2021", lambda recompute: False),
     # What the paper adds is both at once; its baseline makes all again and has whole activations on each rank.
-    "arXiv:2205.05198": Origin("Megatron 2022, table 5", "megatron_2022", lambda recompute: recompute == "sel"),
-    "NVIDIA/Megatron-LM": Origin("Megatron-LM, H100", ""),
-    "pytorch/torchtitan@b5bcd76c6:benchmarks/llama3_h100_202412": Origin("torchtitan, December 2024", "torchtitan"),
-    "pytorch/torchtitan@b5bcd76c6:benchmarks/asyncTP_202506": Origin(
+    "arXiv:2205.05198": StepSource("Megatron 2022, table 5", "megatron_2022", lambda recompute: recompute == "sel"),
+    "NVIDIA/Megatron-LM": StepSource("Megatron-LM, H100", ""),
+    "pytorch/torchtitan@b5bcd76c6:benchmarks/llama3_h100_202412": StepSource("torchtitan, December 2024", "torchtitan"),
+    "pytorch/torchtitan@b5bcd76c6:benchmarks/asyncTP_202506": StepSource(
         "torchtitan, June 2025", "torchtitan", fitted=lambda name: True
     ),
 }
@@ -119,10 +119,10 @@ class StepRow:
     seconds: float
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> StepSource:
         """What its source has in common."""
         found = (each for begin, each in ORIGINS.items() if self.source.startswith(begin))
-        return next(found, Origin(self.source[:64], ""))
+        return next(found, StepSource(self.source[:64], ""))
 
     @property
     def use(self) -> str:

@@ -22,7 +22,7 @@ MOST_ROUTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WholePart:
     """Every ``stride``-th of the ``num_ranks`` of a ``whole`` fabric."""
 
     whole: Fabric
@@ -40,7 +40,7 @@ def part_of(fabric: Fabric, num_ranks: int, stride: int, size: int) -> Fabric | 
     found = fabric.topology.part(fabric, stride, size)
     if found is not None:
         return found
-    part, what = Part(fabric, num_ranks, stride), f"groups of {size} gpus, each {stride} after the one before,"
+    part, what = WholePart(fabric, num_ranks, stride), f"groups of {size} gpus, each {stride} after the one before,"
     if num_ranks * size > MOST_ROUTES:
         message = f"{what} of {num_ranks} on {fabric.topology.name} have too many routes"
         return Rejection(Code.MGS440, message, "rails, torus and switch have groups of any size")
@@ -61,7 +61,7 @@ class _Seen:
 
 
 @lru_cache(maxsize=16)
-def _seen(part: Part, size: int) -> _Seen:
+def _seen(part: WholePart, size: int) -> _Seen:
     network, span = network_of(part.whole, part.num_ranks), part.stride * size
     bases = [base for base in range(part.num_ranks) if base % span < part.stride]
     passed = [tuple(dict.fromkeys(_hops(network, range(base, base + span, part.stride)))) for base in bases]
@@ -99,7 +99,7 @@ def _numbered(network: Network, ranks: range, hops: tuple[Ends, ...]) -> tuple[l
 
 
 def _connect(fabric: Fabric, n: int) -> Network:
-    part = layout_of(fabric, Part)
+    part = layout_of(fabric, WholePart)
     whole, seen = network_of(part.whole, part.num_ranks), _seen(part, n)
     numbers = {node: number for number, node in enumerate(seen.nodes)}
 
@@ -110,8 +110,8 @@ def _connect(fabric: Fabric, n: int) -> Network:
 
 
 def _more_links(fabric: Fabric) -> tuple[Link, ...]:
-    return layout_of(fabric, Part).whole.links
+    return layout_of(fabric, WholePart).whole.links
 
 
-TOPOLOGY = Topology("part", (), "", connect=_connect, layout=Part, more_links=_more_links)
+TOPOLOGY = Topology("part", (), "", connect=_connect, layout=WholePart, more_links=_more_links)
 """What no text says: a group whose ranks are joined as those of no topology."""

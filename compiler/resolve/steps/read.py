@@ -13,7 +13,7 @@ from ..devices.system import SystemResolver
 from ..schedules.implementation import STACKS_FOLDER, ImplementationReader, shipped_implementations
 from ..values.evaluate import ExpressionEvaluator, Place
 from .schedule import StepBlockReader
-from .step import NamedPart, StepReader, StepText, assembled, derived_backward, results_of
+from .step import NamedPart, StepText, StepTextReader, assembled, derived_backward, results_of
 
 PIPELINE_AXIS = "pp"
 """The axis of a mesh along which stages of a pipeline lie."""
@@ -46,7 +46,7 @@ class StepsReader:
 
     def read(self, entry: Entry) -> StepScenario:
         """Return the step of an entry."""
-        text = StepReader(entry, self._evaluator, self._report).read()
+        text = StepTextReader(entry, self._evaluator, self._report).read()
         system = self._whole(entry)
         reader = StepBlockReader(
             self._schedules(text),

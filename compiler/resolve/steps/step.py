@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from ...codes import Code
 from ...ir import DType, Scenario, System
-from ...ir.step import Block, LayerPart, Optimizer, Step
+from ...ir.step import LayerBlock, LayerPart, Optimizer, Step
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.names import Entry
@@ -57,7 +57,7 @@ class StepText:
         return (part for parts, _ in self.blocks for part in parts)
 
 
-class StepReader:
+class StepTextReader:
     """Reads the block of a step."""
 
     def __init__(self, entry: Entry, evaluator: ExpressionEvaluator, report: Report) -> None:
@@ -176,10 +176,10 @@ def assembled(
     report: Report,
 ) -> Step:
     """Return the step of the workloads in ``parts``, by the names of their forward passes, if they fit each other."""
-    blocks: list[Block] = []
+    blocks: list[LayerBlock] = []
     for named, span in text.blocks:
         of_block = tuple(parts[part.forward.text] for part in named)
-        blocks.append(Block(of_block, _layers(of_block, span, report)))
+        blocks.append(LayerBlock(of_block, _layers(of_block, span, report)))
     rows = [(part.forward.name, _rows_of_rank(part.forward)) for block in blocks for part in block.parts]
     for other in rows[1:]:
         if other[1] != rows[0][1]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from magus.advisor.layers.beside import Beside, BesideTicks, Traffic, traffic_plan
+from magus.advisor.layers.beside import BesideTicks, LayerBeside, SharedTraffic, traffic_plan
 from magus.advisor.layers.orders import by_library
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
@@ -43,7 +43,7 @@ def ticks(kind: str, tp: int, elements: int, fabric: str = RAILS, nic: str = "45
     layer, copies = layer_and_copies(name, tp, fabric, nic)
     known, _ = by_library(layer)
     assert known is not None
-    found = Beside(layer, known.choice, copies, Traffic(pattern, dtype, elements)).ticks()
+    found = LayerBeside(layer, known.choice, copies, SharedTraffic(pattern, dtype, elements)).ticks()
     assert isinstance(found, BesideTicks)
     return found
 
@@ -73,7 +73,7 @@ def test_ranks_that_share_a_nic_gather_first_in_their_node() -> None:
     plans = {}
     for tp in (8, 2):
         _, copies = layer_and_copies("layer", tp)
-        _, plan = traffic_plan(copies, Traffic(Pattern.ALL_GATHER, DType.BF16, WEIGHTS // tp))
+        _, plan = traffic_plan(copies, SharedTraffic(Pattern.ALL_GATHER, DType.BF16, WEIGHTS // tp))
         plans[tp] = plan.expression.partition("(")[0]
 
     assert plans == {8: "ring", 2: "hierarchical"}
@@ -82,13 +82,13 @@ def test_ranks_that_share_a_nic_gather_first_in_their_node() -> None:
 def test_the_library_moves_what_is_in_one_node() -> None:
     text = TEXT.replace("mesh tp TP, dp 32 / TP", "mesh dp 8, tp 4").replace("FABRIC", RAILS).replace("NIC", "45 GB/s")
     copies = compile_text(text).scenario("sums").system
-    _, plan = traffic_plan(copies, Traffic(Pattern.REDUCE_SCATTER, DType.FP32, WEIGHTS))
+    _, plan = traffic_plan(copies, SharedTraffic(Pattern.REDUCE_SCATTER, DType.FP32, WEIGHTS))
 
     assert plan.engine.by_library
 
 
 def test_what_is_shared_of_other_fabrics_is_not_known() -> None:
     layer, copies = layer_and_copies("layer", 8, "ring(nvlink)")
-    found = Beside(layer, SERIAL, copies, Traffic(Pattern.ALL_GATHER, DType.BF16, 1024)).ticks()
+    found = LayerBeside(layer, SERIAL, copies, SharedTraffic(Pattern.ALL_GATHER, DType.BF16, 1024)).ticks()
 
     assert isinstance(found, Rejection) and found.code is Code.MGS440

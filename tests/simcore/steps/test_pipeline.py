@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir.step import Pipeline, PipelineKind
-from magus.simcore.steps.orders import Orders, Task, Work, orders_of, rank_of, rejected
+from magus.simcore.steps.orders import ChunkPass, Orders, PassKind, orders_of, rank_of, rejected
 from magus.simcore.steps.pipeline import ChunkTicks, PipelineError, PipelineRun, _run, run_pipeline
 
 KINDS = list(PipelineKind)
@@ -148,11 +148,11 @@ def test_each_chunk_is_computed_once(kind: PipelineKind) -> None:
     orders = orders_of(Pipeline(kind, 2 if kind is PipelineKind.INTERLEAVED else 1), ranks, microbatches)
     tasks = [task for slots in orders.slots for slot in slots for task in slot]
     per_path = microbatches // orders.paths
-    for work in (Work.FORWARD, Work.WEIGHTS):
+    for work in (PassKind.FORWARD, PassKind.WEIGHTS):
         made = sorted(
             (task.path, task.chunk, task.microbatch)
             for task in tasks
-            if task.work is work or (work is Work.WEIGHTS and task.work is Work.BACKWARD)
+            if task.work is work or (work is PassKind.WEIGHTS and task.work is PassKind.BACKWARD)
         )
         wanted = [(p, c, m) for p in range(orders.paths) for c in range(orders.chunks) for m in range(per_path)]
         assert made == wanted
@@ -176,8 +176,8 @@ def test_microbatches_that_do_not_fit_are_rejected() -> None:
 def test_orders_in_a_circle_are_named() -> None:
     """Two stages that each wait for the other are an error that says where each stands."""
     slots = (
-        ((Task(Work.BACKWARD, 0, 0, 0),), (Task(Work.FORWARD, 0, 0, 0),)),
-        ((Task(Work.FORWARD, 0, 1, 0),), (Task(Work.BACKWARD, 0, 1, 0),)),
+        ((ChunkPass(PassKind.BACKWARD, 0, 0, 0),), (ChunkPass(PassKind.FORWARD, 0, 0, 0),)),
+        ((ChunkPass(PassKind.FORWARD, 0, 1, 0),), (ChunkPass(PassKind.BACKWARD, 0, 1, 0),)),
     )
     with pytest.raises(PipelineError, match="stage 0 waits to compute B of chunk 0, microbatch 0; stage 1"):
         _run(Orders(slots, 2), [ChunkTicks(1, 1, 1)] * 2, 1, 0)
