@@ -27,7 +27,7 @@ from ...compiler.ir import (
     Tensor,
     Workload,
 )
-from ...compiler.ir.step import KEEP_LEAST, LayerPart, Step, StepScenario, StepSchedule
+from ...compiler.ir.step import KEEP_LEAST, LayerPart, Overlapped, Step, StepScenario, StepSchedule
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.plan import in_layer
@@ -307,11 +307,16 @@ def _part_ticks(
     layer = LayerTicks(ahead.ticks, again + behind.ticks - behind.weights, behind.weights)
     weight, gradient = handed_on(forward).dtype, step.optimizer.gradients
     scattered = Pattern.ALL_REDUCE if schedule.zero == 0 else Pattern.REDUCE_SCATTER
+    # Traffic that comes behind the passes has the machine to itself.
+    sums, gathers = (
+        times if each in schedule.overlapped else replace(times, contended=False)
+        for each in (Overlapped.GRADIENTS, Overlapped.WEIGHTS)
+    )
     for held in held_by(part):
-        layer = _with_traffic(layer, (back, named.get(back.name)), held, scattered, gradient, times, backward=True)
+        layer = _with_traffic(layer, (back, named.get(back.name)), held, scattered, gradient, sums, backward=True)
         if schedule.zero:
             passes = (forward, named.get(forward.name))
-            layer = _with_traffic(layer, passes, held, Pattern.ALL_GATHER, weight, times, backward=False)
+            layer = _with_traffic(layer, passes, held, Pattern.ALL_GATHER, weight, gathers, backward=False)
     return layer
 
 
