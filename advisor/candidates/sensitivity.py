@@ -55,7 +55,7 @@ class RobustChoice:
 class Sensitivity:
     """Times ``us`` of some ``schedules``, the answer first, and with each hardware number changed.
 
-    ``simulated`` is whether what is said of a change was simulated, as far as the number of runs allowed; else all
+    ``simulated`` is whether changes were simulated, as far as the number of runs allowed; else all
     times of ``changes`` are estimates. ``changes`` are of all numbers, or ``of_most_felt`` alone.
     """
 

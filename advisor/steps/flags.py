@@ -36,12 +36,8 @@ def flags_of(outcome: StepOutcome) -> tuple[tuple[str, str], ...]:
     return tuple((name, text) for name, text in found if text)
 
 
-def _sizes(outcome: StepOutcome) -> dict[str, int]:
-    return {axis.name: axis.size for axis in outcome.scenario.system.mesh}
-
-
 def _megatron(outcome: StepOutcome) -> Iterator[str]:
-    schedule, sizes = outcome.schedule, _sizes(outcome)
+    schedule, sizes = outcome.schedule, outcome.sizes
     if schedule.pipeline.kind in (PipelineKind.ZERO_BUBBLE, PipelineKind.DUAL) and outcome.scenario.num_stages > 1:
         return
     for axis, flag in _MEGATRON.items():
@@ -64,7 +60,7 @@ def _megatron(outcome: StepOutcome) -> Iterator[str]:
 
 
 def _titan(outcome: StepOutcome) -> Iterator[str]:
-    schedule, sizes = outcome.schedule, _sizes(outcome)
+    schedule, sizes = outcome.schedule, outcome.sizes
     if schedule.zero != 3 and not outcome.shards_batch:
         return
     for axis, key in _TITAN.items():
@@ -86,7 +82,7 @@ def _deepspeed(outcome: StepOutcome) -> Iterator[str]:
 def _maxtext(outcome: StepOutcome) -> Iterator[str]:
     if not (outcome.schedule.zero == 3 or outcome.shards_batch):
         return
-    sizes = _sizes(outcome)
+    sizes = outcome.sizes
     for axis, key in _MAXTEXT.items():
         if sizes.get(axis, 1) > 1:
             yield f"{key}={sizes[axis]}"

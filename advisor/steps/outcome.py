@@ -54,6 +54,11 @@ class StepOutcome:
         return self.memory_bytes <= memory_limit(self.scenario)
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes of the axes of the system, by name."""
+        return {axis.name: axis.size for axis in self.scenario.system.mesh}
+
+    @property
     def shards_batch(self) -> bool:
         """Whether ranks of a layer's group have sequences of their own, as with FSDP and with experts."""
         forward = self.scenario.step.blocks[0].parts[0].forward
@@ -63,14 +68,13 @@ class StepOutcome:
     def microbatch(self) -> Fraction:
         """Sequences that one rank, or one group that shares a layer, takes at once."""
         forward = self.scenario.step.blocks[0].parts[0].forward
-        axes = {axis.name: axis.size for axis in self.scenario.system.mesh}
         own = forward.num_ranks if self.shards_batch else 1
-        return Fraction(handed_on(forward).rows * axes.get("cp", 1), self.scenario.step.length * own)
+        return Fraction(handed_on(forward).rows * self.sizes.get("cp", 1), self.scenario.step.length * own)
 
     @property
     def layout(self) -> str:
         """The sizes of the axes of the system, and of a microbatch but for one sequence: ``tp4 dp8 pp4 mb2``."""
-        axes = [f"{axis.name}{axis.size}" for axis in self.scenario.system.mesh]
+        axes = [f"{name}{size}" for name, size in self.sizes.items()]
         sequences = "" if self.microbatch == 1 else f"mb{float(self.microbatch):g}"
         return " ".join(filter(None, (*axes, sequences)))
 
@@ -90,7 +94,7 @@ class StepOutcome:
         return {
             "schedule": self.schedule.name,
             "settings": dict(self.settings),
-            "mesh": {axis.name: axis.size for axis in self.scenario.system.mesh},
+            "mesh": self.sizes,
             "pipeline": self.schedule.pipeline.expression,
             "zero": self.schedule.zero,
             "keep": self.schedule.keep,

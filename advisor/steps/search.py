@@ -198,8 +198,11 @@ def _settings(scenario: StepScenario) -> Iterator[Settings]:
         yield tuple(zip(names, values, strict=True))
 
 
-SIMPLE = (PipelineKind.ONE_F_ONE_B, PipelineKind.INTERLEAVED, PipelineKind.ZERO_BUBBLE, PipelineKind.DUAL)
+SIMPLE = tuple(PipelineKind)
 """Pipelines from what every framework has to what one has."""
+
+EVERYWHERE = (PipelineKind.ONE_F_ONE_B, PipelineKind.INTERLEAVED)
+"""Those that every framework has."""
 
 
 def _order(outcome: StepOutcome) -> tuple[int, int, int]:
@@ -213,5 +216,4 @@ def recommended(searched: Searched) -> StepOutcome | None:
         return None
     best = searched.outcomes[0].run.makespan_ticks
     ties = [each for each in searched.outcomes if each.run.makespan_ticks <= best * (1 + TIE)]
-    simplest = min(SIMPLE.index(each.schedule.pipeline.kind) >= 2 for each in ties)
-    return next(each for each in ties if (SIMPLE.index(each.schedule.pipeline.kind) >= 2) == simplest)
+    return next((each for each in ties if each.schedule.pipeline.kind in EVERYWHERE), ties[0])

@@ -30,6 +30,7 @@ from ...compiler.ir import (
 from ...compiler.ir.step import KEEP_LEAST, LayerPart, Overlapped, Step, StepScenario, StepSchedule
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.knobs.library import CHANNELS
 from ...compiler.planning.plan import in_layer
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.templates import BASELINE
@@ -54,9 +55,6 @@ CLEARED_BYTES = 8
 
 TRAFFIC_PACKET = 1 << 17
 """Bytes of a packet of traffic beside a layer, which is some hundred megabytes."""
-
-LIBRARY_SMS = 16
-"""SMs of the library's kernels among nodes, as many as its channels (NCCL)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +135,11 @@ def _schedule(scenario: Scenario, name: str | None) -> Schedule:
     known, _ = by_library(scenario)
     modes = {} if known is None else {mode.op: mode for mode in known.choice.modes}
     for case in scenario.moving:
-        if case.name not in modes and case.shape.pattern.overlaps | case.shape.is_collective:
+        if case.name not in modes and (case.shape.pattern.overlaps or case.shape.is_collective):
             algorithm = _between_nodes(case)
             if algorithm:
                 body = OpChoice(
-                    BASELINE.name, case.num_ranks, EngineChoice(EngineKind.SM, LIBRARY_SMS), algorithm=algorithm
+                    BASELINE.name, case.num_ranks, EngineChoice(EngineKind.SM, CHANNELS), algorithm=algorithm
                 )
                 modes[case.name] = OpMode(case.name, body)
     if not modes:

@@ -22,11 +22,15 @@ from .whole_layer import Experts, whole_layer
 from .whole_layer import Parallelism as Parallelism
 
 NIC = (
+    "link nic {  # of each GPU, 400 Gb/s: say what yours have",
     '  source nominal "400 Gb/s"',
     "  bandwidth 50 GB/s",
     '  achieved 42 GB/s @reported "DeepEP, H800"',
     "  latency 2 us @assumed",
+    "}",
+    "",
 )
+"""The network between nodes, as a link of the file."""
 _TOKENS = 8192
 """Tokens that the file begins with, or the nearest number that divides."""
 _SEQUENCES, _MOST_SEQUENCES = 64, 1024
@@ -161,7 +165,7 @@ def _system(gpu: ShippedGpu, parallel: Parallelism) -> Iterator[str]:
             message = f"{parallel.ranks} GPUs do not fill nodes of {parallel.node}"
             raise RequestError(Code.MGS304, "node", message, "take another --tp or --node")
         fabric = gpu.rails(parallel.node, "nic")
-        yield from ("link nic {  # of each GPU, 400 Gb/s: say what yours have", *NIC, "}", "")
+        yield from NIC
     yield f"system node {{ gpus {parallel.ranks} x {gpu.name}; fabric {fabric} }}"
 
 

@@ -59,7 +59,6 @@ def step_text(model: ModelConfig, request: StepRequest) -> str:
     """
     gpu = shipped_gpu(request.gpu)
     fabric = gpu.rails(request.node, "nic") if request.gpus > request.node else gpu.fabric()
-    links = ("link nic {  # of each GPU, 400 Gb/s: say what yours have", *NIC, "}", "")
     batch = f"{request.sequences} sequences of {request.length}"
     about = f"{model.name}: {number_text(model.parameters)} parameters, {batch}"
     experts = model.expert_layers > 0
@@ -73,7 +72,7 @@ def step_text(model: ModelConfig, request: StepRequest) -> str:
         "",
         *layout.params,
         "",
-        *(links if request.gpus > request.node else ()),
+        *(NIC if request.gpus > request.node else ()),
         f"system pod {{ gpus {request.gpus} x {gpu.name}; fabric {fabric}; {layout.mesh} }}",
         "",
         *_layers(model, request, layout),

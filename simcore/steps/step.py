@@ -145,12 +145,12 @@ def run_step(ticks: StepTicks, schedule: StepSchedule, stages: int, microbatches
     owned = [chunks_at(schedule.pipeline, rank, stages) for rank in range(stages)]
     per_stage = [[layer for chunk in own for layer in layers[chunk]] for own in owned]
     tail = 0
-    if schedule.zero < 3 or Overlapped.GRADIENTS not in schedule.overlapped:
+    if schedule.zero < 3:  # else each pass scatters its own
         tail = max(_tails(run, layers, per_stage, schedule, stages)) - run.makespan_ticks
     gathered = 0
     if schedule.zero in (1, 2) and Overlapped.WEIGHTS not in schedule.overlapped:
         gathered = max(sum(layer.gathered for layer in own) for own in per_stage)
-    return StepRun(run, counts, max(0, tail), gathered, max(ticks.optimizer))
+    return StepRun(run, counts, tail, gathered, max(ticks.optimizer))
 
 
 def _chunks(
@@ -214,9 +214,6 @@ def _tails(
     stages: int,
 ) -> Iterator[int]:
     """When the last gradients of each stage have been summed among the ranks that hold the same weights."""
-    if schedule.zero == 3:
-        yield run.makespan_ticks
-        return
     if Overlapped.GRADIENTS not in schedule.overlapped:
         for end, own in zip(run.ends, per_stage, strict=True):
             yield end + sum(layer.gradients for layer in own)

@@ -148,7 +148,7 @@ class LayerQuestion:
     settings: Settings = ()
 
     def subject(self) -> LayerRequest | Scenario | StepScenario:
-        """Return what is asked about; of a text that is compiled here, the training step where it has one.
+        """Return the scenario of the question, or the training step of its text if that has one.
 
         Raises
         ------

@@ -40,6 +40,11 @@ class ErrorTarget:
         """Whether the figure is within its bound."""
         return self.value >= self.bound if self.at_least else self.value <= self.bound
 
+    def document(self) -> JsonObject:
+        """Return it as JSON."""
+        figure = {"figure": self.name, "percent": self.value}
+        return {**figure, "target_percent": self.bound, "target_met": self.met}
+
     def __str__(self) -> str:
         way = "at least" if self.at_least else "at most"
         return f"{self.name} {self.value:.1f}%, {way} {self.bound:g}% wanted: {'met' if self.met else 'missed'}"
@@ -96,10 +101,7 @@ def implementations_document(rows: Sequence[ImplementationComparison]) -> JsonOb
     if not rows:
         return None
     return {
-        "held_out": [
-            {"figure": target.name, "percent": target.value, "target_percent": target.bound, "target_met": target.met}
-            for target in targets_of(rows)
-        ],
+        "held_out": [target.document() for target in targets_of(rows)],
         "rows": [_row_document(row) for row in rows],
         "notes": list(NOTES),
     }

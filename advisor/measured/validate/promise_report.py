@@ -74,10 +74,7 @@ def promises_document(rows: Sequence[PromiseComparison]) -> JsonObject | None:
     if not rows:
         return None
     return {
-        "figures": [
-            {"figure": target.name, "percent": target.value, "target_percent": target.bound, "target_met": target.met}
-            for target in targets_of(rows)
-        ],
+        "figures": [target.document() for target in targets_of(rows)],
         "rows": [
             {
                 "gpu": row.row.gpu,

@@ -85,10 +85,7 @@ def steps_document(rows: Sequence[StepComparison]) -> JsonObject | None:
     if not rows:
         return None
     return {
-        "figures": [
-            {"figure": target.name, "percent": target.value, "target_percent": target.bound, "target_met": target.met}
-            for target in targets_of(rows)
-        ],
+        "figures": [target.document() for target in targets_of(rows)],
         "rows": [
             {
                 "source": row.row.source,

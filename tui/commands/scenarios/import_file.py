@@ -8,7 +8,7 @@ from pathlib import Path
 from ....advisor.measured.nccl_logs import is_log, is_other_table, read_log, refuse_other_table
 from ....advisor.measured.traces.workloads import HEAD, byte_pieces, is_trace, text_pieces
 from ....compiler.codes import Code
-from ....compiler.from_model.config import read_config
+from ....compiler.from_model.config import ModelConfig, read_config
 from ....compiler.from_model.layer import layer_text, number_text
 from ....compiler.from_model.whole_layer import Parallelism, parallelism_for
 from ....compiler.machine.read import MAX_BYTES, read_machine
@@ -167,33 +167,26 @@ def write_step(config: Path, gpu: str, gpus: int, node: int, batch: tuple[int, i
     """Write a training step of the model in ``config``; ``batch`` are sequences, and tokens of each."""
     from ....compiler.from_model.step import StepRequest, step_text
 
-    def action() -> Exit:
-        model = read_config(config)
-        try:
-            text = format_text(step_text(model, StepRequest(gpu, gpus, *batch, node)))
-        except RequestError as error:
-            say_request_error(error)
-            return Exit.INPUT
-        if out is not None:
-            return save(out, text, f"{out}: a training step of {model.name}")
-        put_text(text)
-        return Exit.DONE
-
-    return report_errors(action)
+    return _write(config, lambda model: step_text(model, StepRequest(gpu, gpus, *batch, node)), "a training step", out)
 
 
 def write_layer(config: Path, options: ModelOptions, out: Path | None, *, whole: bool) -> Exit:
     """Write the scenario of the model in ``config`` to ``out`` or stdout, as a ``whole`` layer if that can be."""
+    return _write(config, lambda model: layer_text(model, options.parallelism(), whole=whole), "a layer", out)
+
+
+def _write(config: Path, text_of: Callable[[ModelConfig], str], what: str, out: Path | None) -> Exit:
+    """Write ``text_of`` the model in ``config``, which is ``what`` of it, to ``out`` or stdout."""
 
     def action() -> Exit:
         model = read_config(config)
         try:
-            text = format_text(layer_text(model, options.parallelism(), whole=whole))
+            text = format_text(text_of(model))
         except RequestError as error:
             say_request_error(error)
             return Exit.INPUT
         if out is not None:
-            return save(out, text, f"{out}: a layer of {model.name}, {number_text(model.parameters)} parameters")
+            return save(out, text, f"{out}: {what} of {model.name}, {number_text(model.parameters)} parameters")
         put_text(text)
         return Exit.DONE
 
