@@ -121,7 +121,7 @@ class Layout:
             if stage.pattern.overlaps:
                 row_cuts |= _row_edges(group.regions)
             if stage.pattern.consumes:
-                col_cuts |= {group.k.start, group.k.stop}
+                col_cuts |= group.inner_cuts
             elif stage.pattern.produces:
                 col_cuts |= _col_edges(group.regions)
         found: dict[Axis, CutAxis] = {}
@@ -146,7 +146,7 @@ def _kernel_cuts(stage: OpShape, kernel: int, num_ranks: int, steps: Iterable[St
     groups = [group for group in _groups(steps) if group.kernel == kernel]
     regions = [region for group in groups for region in group.regions]
     whole = {0, tile_rows(stage, num_ranks)} if num_tile_blocks(stage, num_ranks) == 1 else {0}
-    inner = {0, inner_size(stage)} | {edge for group in groups for edge in (group.k.start, group.k.stop)}
+    inner = {0, inner_size(stage)}.union(*(group.inner_cuts for group in groups))
     own = {"rows": whole | _row_edges(regions), "cols": {0, tile_cols(stage)} | _col_edges(regions), "inner": inner}
     shape = attention_of(stage)
     if shape is not None:  # no plan cuts queries of its rank, or keys that are there from the start
@@ -176,7 +176,7 @@ def _with_heads(
         cuts = _col_edges(region for step in steps for region in _moved_regions(workload, step))
         for group in _groups(steps):
             consumes = workload.stage(group.kernel).pattern.consumes
-            cuts |= {group.k.start, group.k.stop} if consumes else _col_edges(group.regions)
+            cuts |= group.inner_cuts if consumes else _col_edges(group.regions)
         inside = {
             cut % shape.head_dim for cut in cuts.union(*(found.get(axis, ()) for axis in (mine, (MOVED, "cols"))))
         }

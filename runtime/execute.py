@@ -210,22 +210,25 @@ class Executor:
         return list(zip((attention.place(heads, block) for block in blocks), made, strict=False))
 
     def _products(self, task: Task, step: TileGroup) -> list[tuple[Place, Array]]:
-        inner = self._problem.layout.kernels[step.kernel].inner.at(step.k)
-        products = [self._product(task, step, region, inner) for region in step.regions]
+        products = [self._product(task, step, region) for region in step.regions]
         if not self._problem.side_by_side(self._problem.shape.stage(step.kernel)):
             return products
         if len({region.rows for region in step.regions}) > 1:
             raise Fault(f"{task} adds up blocks of different rows")
         return [(products[0][0], np.sum([values for _, values in products], axis=0))]
 
-    def _product(self, task: Task, step: TileGroup, region: Region, inner: slice) -> tuple[Place, Array]:
+    def _product(self, task: Task, step: TileGroup, region: Region) -> tuple[Place, Array]:
         slots, place = self._problem.slots, self._tile_place(task.rank, step, region)
         block, side = (task.rank + region.owner) % self._n, slots[step.kernel, 1].num_blocks > 1
-        if (step.kernel, 0) in slots:
-            x = self.operand(task, step.kernel, 0, (place[0], place[1], inner))
-        else:
-            x = self.arrived_at(task, (block, place[1], inner))
-        return place, self.multiply(x, self.operand(task, step.kernel, 1, (block if side else 0, inner, place[2])))
+        made = []
+        for inner in map(self._problem.layout.kernels[step.kernel].inner.at, step.slices):
+            if (step.kernel, 0) in slots:
+                x = self.operand(task, step.kernel, 0, (place[0], place[1], inner))
+            else:
+                x = self.arrived_at(task, (block, place[1], inner))
+            w = self.operand(task, step.kernel, 1, (block if side else 0, inner, place[2]))
+            made.append(self.multiply(x, w))
+        return place, sum(made[1:], start=made[0])
 
     def _mixed(self, task: Task, step: TileGroup) -> tuple[Place, Array]:
         slots = self._problem.slots.values()

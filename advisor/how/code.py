@@ -169,7 +169,7 @@ class _Command:
             case StepKind.KERNEL:
                 stage = shape.stage(action.kernel)
                 name = "gemm" if stage.kernel is None else stage.kernel.operation
-                cut = f", k={self.names.span(facts.inner)}" if facts.inner else ""
+                cut = f", k={' + '.join(map(self.names.span, facts.slices))}" if facts.inner else ""
                 adds = ", accumulate=True" if action.adds else ""
                 return f"{name}({blocks_code(stage.output, facts.blocks, self.names)}{cut}{adds}"
             case StepKind.SUM:

@@ -82,8 +82,8 @@ class Arrived(Generic[N]):
 class StepFacts(Generic[N]):
     """A step: where it goes, what it takes, and what must be before.
 
-    ``inner`` is the slice of the inner dimension, empty for all of it. ``queue`` is the lane or the stream, empty where
-    the first free engine is taken. ``steps`` are places of steps of this rank in its list.
+    ``inner`` are the limits of slices of the inner dimension, empty for all of it. ``queue`` is the lane or the stream,
+    empty where the first free engine is taken. ``steps`` are places of steps of this rank in its list.
     """
 
     action: StepAction
@@ -93,6 +93,11 @@ class StepFacts(Generic[N]):
     queue: tuple[N, ...] = ()
     steps: tuple[N, ...] = ()
     arrived: tuple[Arrived[N], ...] = ()
+
+    @property
+    def slices(self) -> Iterator[tuple[N, N]]:
+        """The slices of the inner dimension."""
+        return zip(self.inner[::2], self.inner[1::2], strict=True)
 
     def numbers(self) -> Iterator[tuple[Number, int, N]]:
         """Yield what each number counts, which number of a code it is, and the number, always in the same order."""

@@ -140,7 +140,8 @@ class _RankFacts:
         blocks = [self._block(each, role, tile_rows(stage, n, each.owner), cols) for each in step.regions]
         if not self._in_order:
             blocks.sort(key=lambda block: (block.cols, block.rows, block.owner))
-        inner = () if step.k == IndexRange(0, inner_size(stage)) else (step.k.start, step.k.stop)
+        slices = () if step.k == IndexRange(0, inner_size(stage)) else step.slices
+        inner = tuple(edge for each in slices for edge in (each.start, each.stop))
         action = StepAction(StepKind.KERNEL, adds=step.accumulate, kernel=step.kernel)
         return StepFacts(action, blocks=tuple(blocks), inner=inner, queue=(step.stream,))
 

@@ -253,7 +253,7 @@ class _Action:
     def _kernel(self, what: str) -> str:
         stage = self.how.scenario.shape.stage(self.facts.action.kernel)
         name = "GEMM" if stage.kernel is None else stage.kernel.operation
-        cut = f", k {self.names.span(self.facts.inner)}" if self.facts.inner else ""
+        cut = f", k {', '.join(map(self.names.span, self.facts.slices))}" if self.facts.inner else ""
         adds = ", added to the output" if self.facts.action.adds else ""
         return f"{name} for {what}{cut}{adds}"
 

@@ -228,7 +228,8 @@ class TileGroup:
     The regions are blocks of the output, all with the same columns; after a collective their rows are rows of what
     arrives. Of attention after a collective ``k`` are the columns of what arrives, which are heads. Groups of one
     ``stream`` run one after the other, streams run side by side. ``accumulate`` adds to what an earlier slice, or
-    earlier keys, left in the output. Where a workload has two kernels, ``kernel`` says which of them it is, 0 or 1.
+    earlier keys, left in the output. Where a workload has two kernels, ``kernel`` says which of them it is, 0 or 1. A
+    lone GEMM may add up several slices in one launch, ``more_k`` those behind the first: of blocks side by side.
     """
 
     name: str
@@ -238,6 +239,22 @@ class TileGroup:
     stream: int = 0
     accumulate: bool = False
     kernel: int = 0
+    more_k: tuple[IndexRange, ...] = ()
+
+    @property
+    def slices(self) -> tuple[IndexRange, ...]:
+        """All slices of the inner dimension."""
+        return (self.k, *self.more_k)
+
+    @property
+    def inner(self) -> int:
+        """Inner indices in all slices."""
+        return sum([each.size for each in self.slices])
+
+    @property
+    def inner_cuts(self) -> set[int]:
+        """Where slices begin and end."""
+        return {edge for each in self.slices for edge in (each.start, each.stop)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,7 +216,12 @@ def _step(limits: StepLimits) -> Form[Step]:
     tiles = record(
         _tiles,
         {"kind": word({"tiles": ""}), "name": NAME, "regions": list_form(region, MAX_STEPS, 1), "k": _SPAN},
-        {**queue, "accumulate": FLAG, "kernel": whole(0, max(0, limits.kernels - 1))},
+        {
+            **queue,
+            "more_k": list_form(_SPAN, MAX_STEPS, 1),
+            "accumulate": FLAG,
+            "kernel": whole(0, max(0, limits.kernels - 1)),
+        },
     )
     reduction = record(
         _reduction,

@@ -266,6 +266,7 @@ def _step(step: Step) -> JsonObject:
         case TileGroup():
             document = {"kind": "tiles", "name": step.name, "regions": [_region(region) for region in step.regions]}
             document |= {"k": _span(step.k)} | _queue(step.after, step.stream)
+            document |= {"more_k": [_span(each) for each in step.more_k]} if step.more_k else {}
             document |= {"accumulate": True} if step.accumulate else {}
             document |= {"kernel": step.kernel} if step.kernel else {}
         case Reduction():
@@ -331,7 +332,8 @@ def _step_text(scenario: OpCase, step: Step) -> str:
             words += ["reduce"] if step.reduce else []
         case TileGroup():
             output = scenario.shape.stage(step.kernel).output
-            words = ["compute " + ", ".join(_region_text(output, region) for region in step.regions), f"k {step.k}"]
+            words = ["compute " + ", ".join(_region_text(output, region) for region in step.regions)]
+            words.append(f"k {', '.join(map(str, step.slices))}")
             words += [*_after(step.after), f"stream {step.stream}", *(["accumulate"] if step.accumulate else [])]
         case Reduction():
             words = [f"reduce {_region_text(tensor, step.region)} parts {step.num_parts}"]

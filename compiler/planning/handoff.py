@@ -93,21 +93,23 @@ class Delivered:
     def cut_as(self, schedule: OpPlan, num_cols: int) -> tuple[TileGroup, ...]:
         """The kernels of a GEMM with so many columns of output, one for each of ``schedule``.
 
-        What needs no transfer comes first. There are none where a kernel of ``schedule`` makes slices with gaps between
-        them.
+        What needs no transfer comes first. There are none where a kernel of ``schedule`` makes slices of other rows
+        for some ranks than for others.
         """
         groups = _last_slices([step for step in schedule.steps if isinstance(step, TileGroup)])
         own_first = sorted(groups, key=lambda group: any(region.owner for region in group.regions))
         found: list[TileGroup] = []
         for group in own_first:
             rects = [self.place(region) for region in group.regions]
-            inner = _slice(rects)
-            if inner is None:
+            slices = _slices(rects)
+            if not slices:
                 return ()
             rows = dict.fromkeys(IndexRange(rect.top, rect.bottom) for rect in rects)
             regions = tuple(Region(0, each, IndexRange(0, num_cols)) for each in rows)
             before = tuple(each.name for each in found if _overlap(each.regions, regions))
-            found.append(TileGroup(group.name, regions, inner, before, group.stream, accumulate=bool(before)))
+            first, *more = slices
+            adds = bool(before)
+            found.append(TileGroup(group.name, regions, first, before, group.stream, adds, more_k=tuple(more)))
         return tuple(found)
 
 
@@ -143,7 +145,7 @@ def reject_chained(op: Op, pair: Op, maker: Part, steps: Sequence[TileGroup]) ->
     elif sum(isinstance(step, TileGroup) for step in schedule.steps) < 2:
         why, hint = "it is one kernel, which makes all before anything moves", f"a template that cuts its rows: {hint}"
     elif not steps:
-        why, hint = "a kernel of that makes slices with gaps between them", f"cut rows, not columns: {hint}"
+        why, hint = "a kernel of that makes other rows for some ranks than for others", f"cut all blocks alike: {hint}"
     else:
         return None
     return Rejection(Code.MGS509, f"{op.name} cannot be cut along {pair.name}: {why}", hint)
@@ -158,12 +160,14 @@ def _last_slices(groups: Sequence[TileGroup]) -> list[TileGroup]:
     ]
 
 
-def _slice(rects: Sequence[Rect]) -> IndexRange | None:
-    """The inner indices of rectangles that are the same rows of all of them; None if they are not, or have gaps."""
+def _slices(rects: Sequence[Rect]) -> tuple[IndexRange, ...]:
+    """The inner indices of rectangles that are the same rows of all of them, joined; none where they are not."""
     rows = {(rect.top, rect.bottom) for rect in rects}
     inner = sorted({(rect.left, rect.right) for rect in rects})
-    joined = all(one[1] == another[0] for one, another in pairwise(inner))
-    return IndexRange(inner[0][0], inner[-1][1]) if joined and len(rows) * len(inner) == len(rects) else None
+    if len(rows) * len(inner) != len(rects):
+        return ()
+    gaps = [place for place in range(1, len(inner)) if inner[place - 1][1] != inner[place][0]]
+    return tuple(IndexRange(inner[one][0], inner[other - 1][1]) for one, other in pairwise((0, *gaps, len(inner))))
 
 
 def _overlap(some: Sequence[Region], others: Sequence[Region]) -> bool:
@@ -233,7 +237,8 @@ def _input(schedule: OpPlan) -> Iterator[tuple[str, Places]]:
     """What each kernel of a lone GEMM takes of its input."""
     for step in schedule.steps:
         if isinstance(step, TileGroup):
-            yield step.name, tuple((0, Rect.of(replace(region, cols=step.k))) for region in step.regions)
+            taken = (replace(region, cols=k) for region in step.regions for k in step.slices)
+            yield step.name, tuple((0, Rect.of(each)) for each in taken)
 
 
 def _regions(step: Step) -> tuple[Region, ...]:

@@ -49,8 +49,12 @@ def shape_faults(plan: RankPlan) -> Iterator[PlanFault]:
 
 def _tile_faults(plan: RankPlan, step: TileGroup) -> Iterator[PlanFault]:
     workload = plan.scenario.shape.stage(step.kernel)
-    if not 0 <= step.k.start < step.k.stop <= inner_size(workload):
-        yield PlanFault(Code.MGS509, step.name, f"{step.name} computes k {step.k}, outside this workload")
+    for each in step.slices:
+        if not 0 <= each.start < each.stop <= inner_size(workload):
+            yield PlanFault(Code.MGS509, step.name, f"{step.name} computes k {each}, outside this workload")
+    if step.more_k and workload.pattern is not Pattern.GEMM:
+        message = f"{step.name} has several slices of k, and a kernel with a collective has one"
+        yield PlanFault(Code.MGS509, step.name, message)
     if len({region.cols for region in step.regions}) > 1:
         message = f"{step.name} is one kernel: all its regions have the same columns"
         yield PlanFault(Code.MGS509, step.name, message)
@@ -204,9 +208,10 @@ def _kernel_faults(plan: RankPlan, kernel: int) -> Iterator[PlanFault]:
 
 def _inner_slices(shape: OpShape, groups: list[TileGroup]) -> list[tuple[int, int, list[TileGroup]]]:
     """Cut the inner dimension where a group begins or ends; return (start, stop, groups that cover it) of each."""
-    cuts = sorted({0, inner_size(shape)} | {edge for group in groups for edge in (group.k.start, group.k.stop)})
+    cuts = sorted({0, inner_size(shape)}.union(*(group.inner_cuts for group in groups)))
+    slices = [(group, each) for group in groups for each in group.slices]
     return [
-        (low, high, [group for group in groups if group.k.start <= low and high <= group.k.stop])
+        (low, high, [group for group, each in slices if each.start <= low and high <= each.stop])
         for low, high in pairwise(cuts)
     ]
 
@@ -264,7 +269,7 @@ def _same_output(shape: OpShape, one: TileGroup, other: TileGroup, num_ranks: in
     if cutting.adds is Adds.ROWS:
         return one.k.start < other.k.stop and other.k.start < one.k.stop
     blocks = cutting.adds is Adds.BLOCKS
-    if cutting.head > 1 or (one.k == other.k and not blocks):
+    if cutting.head > 1 or (one.slices == other.slices and not blocks):
         return False  # each head has an output of its own
     return any(
         (blocks or a.owner % num_ranks == b.owner % num_ranks) and Rect.of(a).clip(Rect.of(b)) is not None

@@ -232,7 +232,7 @@ def group_shape(scenario: OpCase, group: TileGroup) -> GemmShape:
     rows = sum([region.rows.size for region in regions])
     if workload.by_columns:
         return replace(gemm, m=cols.size, n=rows, k=group.k.size, whole_flops=whole)
-    return replace(gemm, m=rows, n=cols.size, k=group.k.size, whole_flops=whole)
+    return replace(gemm, m=rows, n=cols.size, k=group.inner, whole_flops=whole)
 
 
 def stream_shape(scenario: OpCase, groups: Sequence[TileGroup]) -> GemmShape:

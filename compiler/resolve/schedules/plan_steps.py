@@ -133,7 +133,7 @@ class Clauses:
     after: tuple[str, ...] = ()
     lane: int | None = None
     stream: int = 0
-    k: IndexRange | None = None
+    k: tuple[IndexRange, ...] = ()
     parts: int | None = None
     flags: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
@@ -184,7 +184,7 @@ class ClauseReader:
             case "stream":
                 said.stream = self._regions.number(words.take("a number"), "a stream", 0, MAX_STREAMS - 1)
             case "k":
-                said.k = self._regions.slice(words.take("a slice"), "k", inner)
+                said.k = tuple([self._regions.slice(each, "k", inner) for each in words.take_list("a slice")])
             case "parts":
                 said.parts = self._regions.number(words.take("a number"), "parts", 2, self._regions.num_ranks)
             case _:
@@ -309,8 +309,9 @@ class StepReader:
         regions = tuple([self._regions.region(each, extent) for each in written])
         inner = inner_size(workload)
         said = self.clauses.read("compute", words, statement, override=False, inner=inner)
-        k, accumulates = said.k or IndexRange(0, inner), "accumulate" in said.flags
-        return TileGroup(statement.name, regions, k, said.after, said.stream, accumulates, kernel)
+        first, *more = said.k or (IndexRange(0, inner),)
+        adds = "accumulate" in said.flags
+        return TileGroup(statement.name, regions, first, said.after, said.stream, adds, kernel, tuple(more))
 
     def _reduction(self, statement: ast.Define, words: Words) -> Reduction:
         moved = self._workload.moved

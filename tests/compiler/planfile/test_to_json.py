@@ -56,8 +56,9 @@ to_all = st.builds(
     st.just(Reach.ALL),
 )  # fmt: skip
 groups = st.builds(
-    TileGroup, names, st.lists(regions, min_size=1, max_size=3).map(tuple), spans, waits, streams, st.booleans()
-)
+    TileGroup, names, st.lists(regions, min_size=1, max_size=3).map(tuple), spans, waits, streams, st.booleans(),
+    st.just(0), st.lists(spans, max_size=2).map(tuple),
+)  # fmt: skip
 reductions = st.builds(Reduction, names, regions, st.integers(2, RANKS), waits, streams)
 steps: st.SearchStrategy[Step] = st.one_of(puts, to_all, groups, reductions)
 plans_of_a_rank = st.lists(steps, max_size=4).map(tuple)
@@ -122,6 +123,8 @@ def test_a_hash_is_of_what_is_done_and_not_of_names() -> None:
     assert schedule_hash(scenario_of("A2A+GEMM"), schedule) != same
     assert schedule_hash(scenario, replace(schedule, engine=EngineChoice(EngineKind.DMA, 2))) != same
     assert schedule_hash(scenario, replace(schedule, steps=schedule.steps[::-1])) != same
+    sliced = [replace(each, more_k=(each.k,)) if isinstance(each, TileGroup) else each for each in schedule.steps]
+    assert schedule_hash(scenario, replace(schedule, steps=tuple(sliced))) != same
 
 
 def test_schedules_that_differ_have_hashes_that_differ() -> None:

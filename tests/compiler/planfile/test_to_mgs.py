@@ -8,7 +8,7 @@ import pytest
 
 from magus.compiler import compile_text, format_text
 from magus.compiler.collectives import ALGORITHMS
-from magus.compiler.ir import Direction, EngineChoice, EngineKind, ExecutionOptions, OpChoice
+from magus.compiler.ir import Direction, EngineChoice, EngineKind, ExecutionOptions, OpChoice, TileGroup
 from magus.compiler.planfile.write import plan_text
 from magus.compiler.planning.build import build_op_plan, declared, reject_choice
 from magus.compiler.planning.knobs.engine import default_engine
@@ -124,6 +124,24 @@ def test_every_algorithm_whose_ranks_differ_is_written() -> None:
 
         assert schedule.by_rank
         assert replace(declared(again, again.schedules[0]), expression=schedule.expression) == schedule
+
+
+def test_a_lone_gemm_adds_up_slices_that_lie_apart() -> None:
+    text = f"""{HEAD}workload up on quad {{ {GEMM} }}
+schedule apart for up {{
+  plan by dma(1)
+  a = compute y.shard(0)[0:512, 0:2048] k 0:256, 512:768 stream 0
+  b = compute y.shard(0)[0:512, 0:2048] k 256:512, 768:1024 after a stream 0 accumulate
+}}
+"""
+    scenario = compile_text(text).scenario().case
+    schedule = declared(scenario, scenario.schedules[0])
+
+    assert [[str(each) for each in step.slices] for step in schedule.steps if isinstance(step, TileGroup)] == [
+        ["0:256", "512:768"],
+        ["256:512", "768:1024"],
+    ]
+    assert plan_text(scenario, schedule, "apart") in text
 
 
 def test_kernels_that_keep_apart_from_copies_have_all_sms() -> None:

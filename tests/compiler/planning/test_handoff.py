@@ -8,6 +8,7 @@ import pytest
 from magus.compiler.ir import (
     ExecutionOptions,
     HandOff,
+    IndexRange,
     Kernels,
     OpCase,
     OpChoice,
@@ -16,6 +17,7 @@ from magus.compiler.ir import (
     PartWait,
     PeerOrder,
     Plan,
+    Region,
     Schedule,
     Step,
     TileGroup,
@@ -65,18 +67,16 @@ def kernels_along(plan: Plan, delivered: Delivered) -> Iterator[Kernel]:
         yield taken, frozenset(wait.of for wait in part.step_waits if wait.step == step.name)
 
 
-def _pieces(step: TileGroup, rows: object, delivered: Delivered) -> Iterator[tuple[int, int, int, int, int]]:
-    start, stop = rows.start, rows.stop  # type: ignore[attr-defined]
+def _pieces(step: TileGroup, rows: IndexRange, delivered: Delivered) -> Iterator[tuple[int, int, int, int, int]]:
+    start, stop = rows.start, rows.stop
     if not delivered.beside:
         block = start // delivered.rows
         yield block, start - block * delivered.rows, stop - block * delivered.rows, step.k.start, step.k.stop
         return
-    for block in range(step.k.start // delivered.cols, -(-step.k.stop // delivered.cols)):
-        low, high = (
-            max(step.k.start - block * delivered.cols, 0),
-            min(step.k.stop - block * delivered.cols, delivered.cols),
-        )
-        yield block, start, stop, low, high
+    for k in step.slices:
+        for block in range(k.start // delivered.cols, -(-k.stop // delivered.cols)):
+            low, high = max(k.start - block * delivered.cols, 0), min(k.stop - block * delivered.cols, delivered.cols)
+            yield block, start, stop, low, high
 
 
 @pytest.mark.parametrize(("kind", "choice"), [case for case in CASES if case not in ADDED_BESIDE], ids=named)
@@ -133,7 +133,6 @@ UNCUT = {
     "it is one kernel": ("below", OpChoice("serial", RANKS, DMA)),
     "its kernel is persistent": ("below", OpChoice("uniform_fused_1d", 8, DMA, tactics=PERSISTENT)),
     "its ranks differ": ("below", OpChoice("shard_p2p", RANKS, DMA, order=PeerOrder.ABSOLUTE)),
-    "a kernel of that makes slices with gaps between them": ("beside", OpChoice("uniform_fused_2d", 8, DMA)),
 }
 
 
@@ -155,6 +154,18 @@ def test_a_separated_op_has_nothing_to_be_chained_to() -> None:
         plan_of("below", apart)
     with pytest.raises(PlanError, match="z is row_wise, which is not cut as another op"):
         plan_of("below", Schedule("z", chained=("z",)))
+
+
+def test_a_kernel_takes_the_same_slice_of_each_block() -> None:
+    delivered = Delivered(4, 8, 6, beside=True)
+    made = tuple(Region(owner, IndexRange(0, 8), IndexRange(2, 4)) for owner in range(4))
+    other = (Region(0, IndexRange(0, 4), IndexRange(0, 6)), Region(1, IndexRange(4, 8), IndexRange(0, 6)))
+
+    (kernel,) = delivered.cut_as(OpPlan("", (TileGroup("g", made, IndexRange(0, 1)),), DMA, 1, 0), 10)
+
+    assert [str(each) for each in kernel.slices] == ["2:4", "8:10", "14:16", "20:22"]
+    assert kernel.inner == 8
+    assert delivered.cut_as(OpPlan("", (TileGroup("g", other, IndexRange(0, 1)),), DMA, 1, 0), 10) == ()
 
 
 def _names(steps: tuple[Step, ...]) -> list[str]:

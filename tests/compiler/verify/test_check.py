@@ -364,6 +364,20 @@ def test_a_lone_gemm_computes_nothing_of_other_ranks() -> None:
     assert found(GEMM, change(serial(GEMM), "g0", regions=(*group.regions, stranger))) == [("MGS509", "g0")]
 
 
+def test_slices_of_one_kernel_lie_apart_and_are_of_a_lone_gemm() -> None:
+    first, last = IndexRange(0, 64), IndexRange(192, 256)
+    ends = change(serial(GEMM), "g0", k=first, more_k=(last,))
+    whole = step_of(serial(GEMM), "g0")
+    assert isinstance(whole, TileGroup)
+    middle = replace(whole, name="g1", k=IndexRange(64, 192), after=("g0",), accumulate=True)
+
+    assert found(GEMM, plus(ends, middle)) == []
+    assert found(GEMM, ends) == [("MGS507", "")], "what lies between is left out"
+    assert ("MGS507", "") in found(GEMM, plus(change(ends, "g0", more_k=(last, first)), middle)), "one is there twice"
+    assert ("MGS509", "g0") in found(GEMM, change(ends, "g0", more_k=(IndexRange(192, 257),)))
+    assert ("MGS509", "g0") in found(AG, change(serial(AG), "g0", k=first, more_k=(IndexRange(64, 512),)))
+
+
 # Names and overrides.
 
 

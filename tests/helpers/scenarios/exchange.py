@@ -38,12 +38,9 @@ CHOICES = (
     OpChoice("pipelined", 16, DMA),
 )
 SLICED = OpChoice("uniform_fused_2d", 8, DMA)
-"""Slices of the inner dimension: heads of attention are several of them here, which no kernel takes together."""
+"""Slices of the inner dimension: of blocks side by side, as heads are, a kernel takes one of each."""
 
-CASES = (
-    *((kind, choice) for kind in ("below", "beside") for choice in CHOICES),
-    ("below", SLICED),
-)
+CASES = tuple((kind, choice) for kind in ("below", "beside") for choice in (*CHOICES, SLICED))
 ADDED_BESIDE = tuple((kind, choice) for kind, choice in CASES if kind == "beside" and choice.streams > 1)
 """A pair has no plan in which kernels of several streams add to the same tiles."""
 

@@ -59,7 +59,7 @@ def _work(scenario: OpCase, rank: int, step: Step) -> str:
             return f"{step.direction.value} of {_moved(scenario, step.region)}{_way(scenario.num_ranks, rank, step)}"
         case TileGroup():
             rows = sum(region.rows.size for region in step.regions)
-            return f"kernel {rows} x {step.regions[0].cols.size}, k {step.k.size}"
+            return f"kernel {rows} x {step.regions[0].cols.size}, k {step.inner}"
         case Reduction():
             return f"sum of {step.num_parts} parts of {_moved(scenario, step.region)}"
 
