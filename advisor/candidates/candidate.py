@@ -121,12 +121,15 @@ class Candidate:
 
     @property
     def is_in_turn(self) -> bool:
-        """Whether ops run one after the other, each whole and by itself, as measured kernels do."""
+        """Whether ops run one after the other, each whole and by itself as measured kernels; a chain is one."""
         schedule = self.several
         if schedule is None or self.is_serial:
             return True
         whole = Schedule(schedule.name, schedule.modes, schedule.order, handoff=HandOff.WHOLE)
-        return schedule == whole and all(mode.separate is None for mode in schedule.modes)
+        chained = replace(whole, chained=schedule.chained, streams=schedule.streams)
+        return (
+            schedule == chained and not schedule.side_by_side and all(mode.separate is None for mode in schedule.modes)
+        )
 
     @property
     def side_by_side(self) -> bool:

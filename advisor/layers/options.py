@@ -21,13 +21,11 @@ from ...compiler.ir import (
     OpChoice,
     OpMode,
     OpShape,
-    Pattern,
     System,
-    Then,
     Workload,
 )
 from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.handoff import following
+from ...compiler.planning.handoff import as_one, following
 from ...compiler.planning.parts import collective_alone, kernel_alone
 from ...compiler.templates.collective import DEFAULT_ALGORITHM
 from ...simcore import RunTooLarge
@@ -263,7 +261,7 @@ class OpOptions:
 
     def _followed(self, op: Op, behind: Op, found: Sequence[OpOption]) -> tuple[OpOption, ...]:
         """The options that were ``found``, and the best one with the GEMM ``behind`` it chained to it."""
-        both = self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False, of=_as_one(op.shape, behind.shape))
+        both = self._shortlisted(op, NUM_SHORTLISTED, by_algorithm=False, of=as_one(op.shape, behind.shape))
         op_options = [self._with_next(op, option, behind) for option in dict.fromkeys((*found, *both))]
         best, kept = fastest_with_next(op_options), op_options[: len(found)]
         return tuple(kept) if best in kept else (*kept, replace(best, is_for_next=True))
@@ -326,9 +324,3 @@ class OpOptions:
     def _makes_no_difference(self, op: Op, mode: OpMode) -> bool:
         assert self.ranks is not None, "the caller asks where ranks differ"
         return all(self.ranks.alone(part) for part in self._runs.plan(op, mode).parts)
-
-
-def _as_one(pair: OpShape, behind: OpShape) -> OpShape:
-    """Both kernels and the collective between them as one workload, which a template cuts as a whole."""
-    assert behind.gemm is not None, "what is cut along a pair is a GEMM"
-    return replace(pair, pattern=Pattern.GEMM_A2A_GEMM, then=Then(behind.gemm, behind.output))

@@ -17,6 +17,7 @@ from ...compiler.ir import (
     even_groups,
 )
 from ...compiler.planning.build import expression_of
+from ...compiler.planning.handoff import sole_chain
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.planning.plan import build_plan
@@ -84,17 +85,24 @@ def by_library(scenario: Scenario) -> tuple[Known | None, tuple[str, ...]]:
 def in_turn_of(scenario: Scenario, options: Sequence[Candidate]) -> Iterator[tuple[Known, ScheduleOrigin]]:
     """Yield a schedule for each of the ``options`` of the op that alone has a choice, and where that comes from.
 
-    The library's and that of ``SERIAL`` are compared in any case.
+    The library's and that of ``SERIAL`` are compared in any case. Of two kernels with an all_to_all between them, which
+    are two ops here, the second is chained to the first, beside it as in the plan of one op.
     """
-    assert scenario.sole is not None, "there is such an op"
-    op, names = scenario.sole.name, free_names(IN_TURN, scenario.schedules)
+    chain = None if scenario.sole is not None else sole_chain(scenario)
+    sole = chain[0] if chain is not None else scenario.sole
+    assert sole is not None, "there is such an op"
+    op, names = sole.name, free_names(IN_TURN, scenario.schedules)
     usual = {part.schedule.expression for part in build_plan(scenario.system, scenario.workload, SERIAL, 1).parts}
     for option in options:
         if option.choice is None or option.is_library or option.is_estimate or option.expression in usual:
             continue
         origin = option.origin if option.is_serial or option.origin is ScheduleOrigin.BESPOKE else ScheduleOrigin.KNOWN
         what = f"{op}: {expression_of(option.choice)}"
-        yield Known(Schedule(next(names), (OpMode(op, option.choice),), handoff=HandOff.WHOLE), what), origin
+        chained = () if chain is None or option.is_serial else (chain[1],)
+        streams = tuple((name, 1) for name in chained)
+        modes = (OpMode(op, option.choice),)
+        choice = Schedule(next(names), modes, streams=streams, handoff=HandOff.WHOLE, chained=chained)
+        yield Known(choice, what), origin
 
 
 def free_names(name: str, declared: Sequence[Schedule]) -> Iterator[str]:

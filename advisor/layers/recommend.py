@@ -284,7 +284,7 @@ def _take_options(
 ) -> dict[Schedule, ScheduleOrigin]:
     """Simulate the declared schedules and one for each of ``options``; return where the latter come from."""
     origins: dict[Schedule, ScheduleOrigin] = {}
-    if scenario.sole is None or not options:
+    if not options:
         return origins
 
     def take() -> None:

@@ -11,6 +11,7 @@ from time import perf_counter
 
 from ...compiler.ir import Cancelled, OpCase, OpChoice, Progress, Scenario, ShouldStop, never
 from ...compiler.planning.build import ScheduleError, build_op_plan
+from ...compiler.planning.handoff import sole_chain
 from ...compiler.planning.knobs.engine import explored_engines
 from ...simcore.memo.codec import MalformedError, decode, encode
 from ...simcore.memo.memo import ADVISOR, Memo, current_store, memo_of, sources_digest, use
@@ -213,7 +214,8 @@ def _of_several(
 
     within_s = None if options.within_s is None else max(0.0, options.within_s - watcher.waited_s)
     begun, of_sole = perf_counter(), tuple[Candidate, ...]()
-    sole = scenario.sole
+    chain = None if scenario.sole is not None else sole_chain(scenario)
+    sole = scenario.sole if chain is None else chain[0]
     if sole is not None and within_s != 0:
         sole = replace(sole, explore=explored_engines(sole.system, sole.shape, sole.explore))
         half_s = None if within_s is None else within_s / 2  # the rest is for all ops together

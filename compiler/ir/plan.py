@@ -187,5 +187,5 @@ class Schedule:
 
     @property
     def side_by_side(self) -> bool:
-        """Whether kernels of some ops run beside those of the main stream."""
-        return any(stream for _, stream in self.streams)
+        """Whether kernels of some ops run beside those of the main stream, other than the two of a chain."""
+        return any(stream for name, stream in self.streams if name not in self.chained)

@@ -19,6 +19,7 @@ from ..ir import (
     IndexRange,
     Kernels,
     Op,
+    OpCase,
     OpPlan,
     OpShape,
     Part,
@@ -27,8 +28,10 @@ from ..ir import (
     Reduction,
     Region,
     Rejection,
+    Scenario,
     Step,
     StepWait,
+    Then,
     TileGroup,
     Transfer,
     Workload,
@@ -128,6 +131,43 @@ def following(workload: Workload, num_ranks: int) -> dict[str, tuple[Op, ...]]:
         if delivered is not None:
             found[delivered[0]] = (*found.get(delivered[0], ()), op)
     return found
+
+
+def as_one(pair: OpShape, behind: OpShape) -> OpShape:
+    """Both kernels and the all_to_all between them as one op, which a template cuts as a whole."""
+    assert behind.gemm is not None, "what is cut along a pair is a GEMM"
+    return replace(
+        pair,
+        pattern=Pattern.GEMM_A2A_GEMM,
+        tensors=tuple(dict.fromkeys((*pair.tensors, *behind.tensors))),
+        made=(*pair.made, *behind.made),
+        then=Then(behind.gemm, behind.output),
+    )
+
+
+def sole_chain(scenario: Scenario) -> tuple[OpCase, str] | None:
+    """The pair and the GEMM behind it that alone have a choice, as one op, and the GEMM's name; None if more have one.
+
+    As for ``Scenario.sole`` the other ops are kernels without tiles that need them or that they need.
+    """
+    workload = scenario.workload
+    found = following(workload, scenario.system.num_ranks)
+    if len(found) != 1:
+        return None
+    ((pair, behind),) = found.items()
+    gemm, readers = behind[0], [op for op in workload.ops if any(read.made_by == pair for read in op.reads)]
+    if len(readers) > 1 or not all(read.by_rows or not read.made_by for read in gemm.reads):
+        return None
+    first = workload.op(pair)
+    both = replace(first, shape=as_one(first.shape, gemm.shape))
+    whose = {gemm.name: pair}
+    others = tuple(
+        replace(op, reads=tuple(replace(read, made_by=whose.get(read.made_by, read.made_by)) for read in op.reads))
+        for op in workload.ops
+        if op not in (first, gemm)
+    )
+    sole = replace(scenario, workload=replace(workload, ops=(both, *others)), schedules=()).sole
+    return None if sole is None else (sole, gemm.name)
 
 
 def reject_chained(op: Op, pair: Op, maker: Part, steps: Sequence[TileGroup]) -> Rejection | None:

@@ -33,13 +33,13 @@ FILES = (
     "templates/all_gather_gemm",
     "templates/collectives",
     "templates/gemm_all_reduce",
+    "templates/gemm_all_to_all_gemm",
     "templates/gemm_reduce_scatter",
     "templates/ring_attention",
     "templates/two_nodes",
 )
 """All but some: where the collective and the GEMM do not need each other, they are two ops once another one reads a
-result; as the sole op a kernel behind them may be cut by columns, which no two ops are; and loads that differ from rank
-to rank are those of one op.
+result; and loads that differ from rank to rank are those of one op.
 """
 
 FEW = ("gemm_rs_h100", "decode_small_batch", "templates/all_gather_gemm")

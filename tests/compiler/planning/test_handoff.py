@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -24,7 +25,7 @@ from magus.compiler.ir import (
     Wait,
 )
 from magus.compiler.planning.build import build_op_plan
-from magus.compiler.planning.handoff import Delivered, delivered_for, following
+from magus.compiler.planning.handoff import Delivered, delivered_for, following, sole_chain
 from magus.compiler.planning.parts import PlanError
 from magus.compiler.planning.plan import build_plan
 from magus.compiler.verify.check import check_parts, check_plan
@@ -126,6 +127,24 @@ def test_who_may_be_cut_along_whom() -> None:
     assert {pair: [op.name for op in ops] for pair, ops in following(graph, RANKS).items()} == {"y": ["y_gemm"]}
     assert following(graph, 3) == {}, "blocks of other sizes"
     assert delivered_for(graph, graph.op("z"), RANKS) is None
+
+
+@pytest.mark.parametrize("kind", ["below", "beside"])
+def test_a_chain_that_alone_has_a_choice_is_one_op(kind: str) -> None:
+    found, pair = sole_chain(exchange(kind)), as_pair(kind).shape
+
+    assert found is not None and found[1] == "y_gemm"
+    assert replace(found[0].shape, name=pair.name, tensors=(), made=()) == replace(pair, tensors=(), made=())
+    assert set(found[0].shape.tensors) == set(pair.tensors)
+
+
+def test_a_chain_of_which_others_read_the_middle_is_none() -> None:
+    scenario = exchange("below")
+    *ops, norm = scenario.workload.ops
+    middle = replace(norm, name="m", reads=(replace(norm.reads[0], made_by="y"),))
+
+    assert sole_chain(replace(scenario, workload=replace(scenario.workload, ops=(*ops, norm, middle)))) is None
+    assert sole_chain(replace(scenario, workload=replace(scenario.workload, ops=(ops[0], norm)))) is None
 
 
 PERSISTENT = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
