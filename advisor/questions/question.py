@@ -108,6 +108,10 @@ class ModelQuestion:
     def parallelism(self) -> Parallelism:
         """How the framework shares a layer today."""
         shared = parallelism_for(self.framework, self.gpu, self.tp, self.dp, self.ep, self.node)
+        if shared.groups > 1:
+            message = f"a layer of {self.dp} groups of {self.tp} GPUs that share attention is several workloads"
+            hint = "write them with magus from-model and advise on that file; nearest here is --tp 1"
+            raise RequestError(Code.MGS520, "dp", message, hint)
         return replace(shared, keys=self.keys)
 
     def text(self, tokens: int | None = None, *, sequence: bool | None = None, exchange: bool = False) -> str:

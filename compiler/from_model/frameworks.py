@@ -102,6 +102,8 @@ class Framework:
         Where experts get their rows by dispatch and combine: ``all``, or the names of GPUs where attention is by data.
     shares_weights
         Whether GPUs with tokens of their own hold parts of the weights and gather them.
+    in_groups
+        Whether groups of GPUs may share attention, each with tokens of its own, and all of them experts.
     default
         The offer that it runs by default where it can be had, empty for the calls of the library.
     """
@@ -120,6 +122,7 @@ class Framework:
     by_rows: bool = False
     exchanges: tuple[str, ...] = ()
     shares_weights: bool = False
+    in_groups: bool = False
     default: str = ""
 
     def runs(self, *, dp: int, experts: int) -> str:

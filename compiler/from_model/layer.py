@@ -99,11 +99,15 @@ def unchecked_layer_text(model: ModelConfig, parallel: Parallelism, tokens: str,
         "",
         *_system(gpu, parallel),
     ]
+    if parallel.groups > 1 and not whole:
+        raise RequestError(
+            Code.MGS520, "pairs", "groups that share attention have no pairs of all ranks", "leave it out"
+        )
     pairs = [*_attention(model, parallel), *_mlp(model, parallel)]
     if model.shared_inner:
         pairs.append("# Left out: shared experts.")
     if whole:
-        kv_heads = model.kv_heads if parallel.own_tokens else _kv_heads(model, parallel.ranks)
+        kv_heads = model.kv_heads if parallel.own_tokens else _kv_heads(model, parallel.attention_ranks)
         blocks = [*whole_layer(model, kv_heads, parallel)]
     elif any(block.startswith("workload") for block in pairs):
         blocks = pairs
@@ -166,7 +170,8 @@ def _system(gpu: ShippedGpu, parallel: Parallelism) -> Iterator[str]:
             raise RequestError(Code.MGS304, "node", message, "take another --tp or --node")
         fabric = gpu.rails(parallel.node, "nic")
         yield from NIC
-    yield f"system node {{ gpus {parallel.ranks} x {gpu.name}; fabric {fabric} }}"
+    mesh = f"; mesh tp {parallel.attention_ranks}, dp {parallel.groups}" if parallel.groups > 1 else ""
+    yield f"system node {{ gpus {parallel.ranks} x {gpu.name}; fabric {fabric}{mesh} }}"
 
 
 def _about(model: ModelConfig, parallel: Parallelism) -> str:
@@ -180,13 +185,16 @@ def _about(model: ModelConfig, parallel: Parallelism) -> str:
     if parallel.own_tokens:
         shared = "experts" if model.experts else "weights" if parallel.flat_weights else "the MLP"
         return f"{sizes}{experts}; on {parallel.ranks} GPUs, that share {shared} and attend each to its own tokens."
+    if parallel.groups > 1:
+        shared = f"in {parallel.groups} groups of {parallel.attention_ranks} that share attention; all share experts"
+        return f"{sizes}{experts}; on {parallel.ranks} GPUs, {shared}."
     if model.latent is None:
         sizes = f"{sizes} of {model.head_dim} and {model.kv_heads} for keys and values"
     return f"{sizes}{experts}; TP={parallel.ranks}{' with sequence parallelism' * parallel.sequence}."
 
 
 def _attention(model: ModelConfig, parallel: Parallelism) -> Iterator[str]:
-    ranks = parallel.ranks
+    ranks = parallel.attention_ranks
     if parallel.own_tokens:
         return
     _check_divides("num_attention_heads", model.heads, ranks)
@@ -209,11 +217,11 @@ def _mlp(model: ModelConfig, parallel: Parallelism) -> Iterator[str]:
     if parallel.flat_weights and model.expert_layers and parallel.sharing is Experts.SLICED:
         message = f"weights of {model.experts} experts that each GPU gathers are not simulated"
         raise RequestError(Code.MGS520, "ep", message, f"nearest is ep={parallel.ranks}: rows go to their experts")
-    if parallel.own_tokens and not model.expert_layers and not parallel.flat_weights:
+    if (parallel.own_tokens or parallel.groups > 1) and not model.expert_layers and not parallel.flat_weights:
         message = f"{model.name} has no experts: where attention is by data, its layers share nothing"
         raise RequestError(Code.MGS520, "dp", message, f"take --tp {parallel.ranks}")
     if model.dense_layers and not parallel.own_tokens:
-        _check_divides("intermediate_size", model.inner, parallel.ranks)
+        _check_divides("intermediate_size", model.inner, parallel.attention_ranks)
         about, width = ("gate and up-projection", 2 * model.inner) if model.gated else ("up-projection", model.inner)
         yield from _up(model, parallel, "mlp_up", about, width)
         yield _down(model, parallel, "mlp_down", "down-projection", model.inner)

@@ -44,7 +44,8 @@ class Parallelism:
     With ``own_tokens`` each rank attends to sequences of its own, with whole weights, and experts alone are shared.
     ``framework`` is the one that shares so, empty if none was named. With ``keys`` a token is the next of a sequence
     with so many, in decode. With ``flat_weights`` ranks with tokens of their own hold equal parts of all weights but
-    those of experts, and gather them.
+    those of experts, and gather them. More than one of ``groups`` share attention each, with tokens of their own, and
+    experts all together.
     """
 
     gpu: str
@@ -56,6 +57,17 @@ class Parallelism:
     framework: str = ""
     keys: int | None = None
     flat_weights: bool = False
+    groups: int = 1
+
+    @property
+    def attention_ranks(self) -> int:
+        """The ranks that share attention."""
+        return self.ranks // self.groups
+
+    @property
+    def rows(self) -> str:
+        """The rows of the ranks that share attention, in words of the file."""
+        return "M" if self.groups == 1 else f"M / {self.groups}"
 
     @property
     def trains(self) -> bool:
@@ -87,8 +99,8 @@ def parallelism_for(framework: str, gpu: str, tp: int, dp: int, ep: int, node: i
         If there is no such framework or GPU, or groups of ranks would share differently.
     """
     ranks, own, facts = tp * dp, dp > 1, framework_named(framework)
-    if tp > 1 and own:
-        message = f"{dp} groups of {tp} GPUs that share attention are not simulated: all GPUs take part in a collective"
+    if tp > 1 and own and not facts.in_groups:
+        message = f"with {facts.title} {dp} groups of {tp} GPUs that share attention are not written"
         hint = f"nearest is --tp 1 --dp {ranks}, which has experts on all of them too; else --tp {ranks}"
         raise RequestError(Code.MGS520, "dp", message, hint)
     if ranks < 2:
@@ -96,8 +108,13 @@ def parallelism_for(framework: str, gpu: str, tp: int, dp: int, ep: int, node: i
     if ep not in (1, ranks):
         message = f"experts in groups of {ep} of {ranks} GPUs are not simulated"
         raise RequestError(Code.MGS520, "ep", message, f"take --ep 1 or --ep {ranks}")
+    if tp > 1 and own and ep == 1:
+        message = f"experts that {dp} groups of {tp} GPUs share by columns are not written"
+        raise RequestError(Code.MGS520, "ep", message, f"take --ep {ranks}")
     sends = facts.sends(shipped_gpu(gpu).name, own_tokens=own)
     experts = Experts.SLICED if ep == 1 else Experts.SENT if sends else Experts.OWN
+    if tp > 1 and own:
+        return Parallelism(gpu, ranks, True, node, experts, framework=framework, groups=dp)
     flat = own and facts.shares_weights
     return Parallelism(gpu, ranks, facts.by_rows and not own, node, experts, own, framework, flat_weights=flat)
 
@@ -160,6 +177,9 @@ def whole_layer(model: ModelConfig, kv_heads: int, parallel: Parallelism) -> Ite
         experts = _gathered(experts, kept=_EXPERT_WEIGHTS)
     blocks = (experts, model.expert_layers), (dense, model.dense_layers)
     kinds = [(mlp, count) for mlp, count in blocks if count]
+    if parallel.groups > 1:
+        yield from _in_groups(model, parallel, attention, kinds)
+        return
     comment = f"# {sequences}\n"
     for (mlp, count), names in zip(kinds, ((LAYER, BACK), (_DENSE, _DENSE_BACK)), strict=False):
         of = "" if count == model.layers else f"{' with experts' if mlp is experts else ''}, of {model.layers} in all"
@@ -182,6 +202,33 @@ def whole_layer(model: ModelConfig, kv_heads: int, parallel: Parallelism) -> Ite
         yield _workload(
             names[1], 'about "its backward pass with weight gradients"', f"backward {names[0]}", f"keep {kept}"
         )
+
+
+def _in_groups(
+    model: ModelConfig, parallel: Parallelism, attention: _Block, kinds: Sequence[tuple[_Block, int]]
+) -> Iterator[str]:
+    """Write attention of a group of ranks, the experts of all, and layers of a group that have none."""
+    dtype, hidden, (experts, layers) = model.dtype.value, model.hidden, kinds[0]
+    x = f"x = tensor {dtype}[{parallel.rows}, {hidden}] shard rows"
+    taken = (f"{name} = tensor {dtype}[M, {hidden}] shard rows" for name in ("r", "x")[: 1 + model.parallel])
+    lines = (x, *attention.weights, "", *attention.statements, "", f"repeat {layers} r as x")
+    yield from _with_back("attention", "node.tp", f"of {layers} layers with experts", lines, attention.kept, parallel)
+    lines = (*taken, *experts.weights, "", *experts.statements, "", f"repeat {layers} y as r")
+    yield from _with_back("experts", "node", f"of {layers} layers", lines, experts.kept, parallel)
+    for mlp, count in kinds[1:]:
+        lines = (x, *attention.weights, *mlp.weights, "", *attention.statements, *mlp.statements)
+        lines, kept = (*lines, "", f"repeat {count} y as x"), (*attention.kept, "r", *mlp.kept)
+        yield from _with_back(_DENSE, "node.tp", f"one of {count} layers without experts", lines, kept, parallel)
+
+
+def _with_back(
+    name: str, place: str, about: str, lines: Sequence[str], kept: Sequence[str], parallel: Parallelism
+) -> Iterator[str]:
+    """Write a workload on ``place``, and its backward pass where one is asked about."""
+    yield _workload(name, f'about "{about}"', *lines, place=place)
+    if parallel.trains:
+        lines = ('about "its backward pass with weight gradients"', f"backward {name}", f"keep {', '.join(kept)}")
+        yield _workload(f"{name}_back", *lines, place=place)
 
 
 _EXPERT_WEIGHTS = ("wup", "wdn")
@@ -213,9 +260,12 @@ def _heads(model: ModelConfig, kv_heads: int, words: _Words, parallel: Paralleli
     taken, batch = "qkv", ""
     window = "" if model.window is None else f", window={model.window}"
     if parallel.keys is not None:
-        cache = f"cache = tensor {dtype}[M * K, {2 * kv_heads * model.head_dim}]"
+        cache = f"cache = tensor {dtype}[{parallel.rows} * K, {2 * kv_heads * model.head_dim}]"
         weights = (*weights, f"{cache} shard {'rows' if parallel.own_tokens else 'cols'}")
-        taken, batch = "qkv, cache", f", batch=M / {parallel.ranks}" if parallel.own_tokens else ", batch=M"
+        taken, batch = (
+            "qkv, cache",
+            f", batch=M / {parallel.ranks}" if parallel.own_tokens else f", batch={parallel.rows}",
+        )
     statements = (
         f"qkv = {words.up('norm(x)', 'wqkv')}",
         f"a = attention({taken}, heads={model.heads}, kv_heads={kv_heads}{batch}, causal=yes{window})",
@@ -255,7 +305,7 @@ def _absorbed(model: ModelConfig, latent: Latent, words: _Words, parallel: Paral
     arXiv 2405.04434, section 2.1.2). Each head multiplies by a part of the projections of its own.
     """
     dtype, heads, cached = model.dtype.value, model.heads, latent.rank + latent.rope
-    by_rows = parallel.own_tokens
+    own = parallel.own_tokens
     down, queries = _queries(model, latent, words)
     weights = (
         *down,
@@ -263,9 +313,9 @@ def _absorbed(model: ModelConfig, latent: Latent, words: _Words, parallel: Paral
         f"wuk = tensor {dtype}[{heads} * {latent.nope}, {latent.rank}]{words.rows}",
         f"wuv = tensor {dtype}[{heads} * {latent.rank}, {latent.value}]{words.rows}",
         f"wo = tensor {dtype}[{heads * latent.value}, {model.hidden}]{words.rows}",
-        f"cache = tensor {dtype}[M * K, {cached}]{words.shard if by_rows else ''}",
+        f"cache = tensor {dtype}[{parallel.rows} * K, {cached}]{words.shard if own else ''}",
     )
-    batch = f"M / {parallel.ranks}" if by_rows else "M"
+    batch = f"M / {parallel.ranks}" if own else parallel.rows
     rope = f", rope={latent.rope}" if latent.rope else ""
     statements = (
         *(*queries, "ckv = gemm(norm(x), wdkv)", f"qk = batched_gemm(q, wuk, heads={heads}{rope})"),
@@ -347,6 +397,6 @@ def _taken(model: ModelConfig) -> str:
     return "norm(x)" if model.parallel else "norm(r)"
 
 
-def _workload(name: str, *lines: str) -> str:
+def _workload(name: str, *lines: str, place: str = "node") -> str:
     inner = "".join(f"  {line}\n" if line else "\n" for line in lines)
-    return f"workload {name} on node {{\n{inner}}}"
+    return f"workload {name} on {place} {{\n{inner}}}"

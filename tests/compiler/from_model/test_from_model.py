@@ -266,7 +266,9 @@ def test_shared_experts_and_compressed_heads_are_sharded_where_activations_are_w
     ("options", "message"),
     [
         (("--for", "tgi"), "'tgi' is no framework that is known"),
-        (("--for", "vllm", "--tp", "4", "--dp", "2"), "dp: 2 groups of 4 GPUs"),
+        (("--for", "trtllm", "--tp", "4", "--dp", "2"), "dp: with TensorRT-LLM 2 groups of 4 GPUs"),
+        (("--for", "vllm", "--tp", "4", "--dp", "2"), "ep: experts that 2 groups of 4 GPUs share by columns"),
+        (("--for", "vllm", "--tp", "4", "--dp", "2", "--ep", "8"), "dp: llama_70b has no experts"),
         (("--for", "vllm", "--ep", "4"), "ep: experts in groups of 4 of 8 GPUs"),
         (("--for", "vllm", "--tp", "1"), "tp: one GPU shares nothing"),
         (("--tp", "1"), "tp: one GPU shares nothing"),
@@ -279,6 +281,37 @@ def test_what_no_framework_does_is_explained(options: tuple[str, ...], message: 
     done = magus("from-model", GOLDEN / "llama_70b.json", "--gpu", "h100", *options)
 
     assert done.exit_code == 1 and message in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(("framework", "keys"), [("vllm", None), ("sglang", 2048), ("megatron", None)])
+def test_groups_share_attention_and_all_ranks_experts(framework: str, keys: int | None) -> None:
+    parallel = replace(parallelism_for(framework, "h200", 2, 4, 8, 8), keys=keys)
+    found = {
+        each.name: each
+        for each in compile_text(layer_text(read_config(GOLDEN / "deepseek_v3.json"), parallel)).workloads
+    }
+    attention, experts = found["attention"], found["experts"]
+    tokens = 8192 if keys is None else 64
+
+    assert (attention.num_ranks, experts.num_ranks, found["dense"].num_ranks) == (2, 8, 2)
+    heads = attention.workload.op("a" if keys is None else "c").shape.compute
+    products = experts.workload.op("u").shape.compute
+    assert isinstance(heads, AttentionShape) and heads.heads == 128 // 2
+    assert [op.shape.moved.rows for op in attention.workload.ops if op.shape.moved][-1] == tokens // 4
+    assert isinstance(products, GroupedGemmShape) and products.rows == (tokens * 8 // 256,) * 32
+    assert [op.label for op in experts.workload.ops if op.shape.moved] == (
+        ["all_to_all"] * 2 if framework == "megatron" else ["all_gather", "reduce_scatter"]
+    )
+    assert ("attention_back" in found, "experts_back" in found) == (framework == "megatron",) * 2
+
+
+def test_groups_have_no_pairs_and_no_question() -> None:
+    options = ("--gpu", "h100", "--for", "sglang", "--tp", "2", "--dp", "4", "--ep", "8")
+    done = magus("from-model", GOLDEN / "qwen3_moe.json", *options, "--pairs")
+    asked = magus("ask", "--model", "qwen3-235b", *options)
+
+    assert done.exit_code == 1 and "pairs: groups that share attention" in " ".join(done.stderr.split())
+    assert asked.exit_code == 1 and "dp: a layer of 4 groups of 2 GPUs" in " ".join(asked.stderr.split())
 
 
 def test_experts_alone_form_no_pair() -> None:
