@@ -383,7 +383,8 @@ class AttentionModel:
 class GroupedModel(TypedModel):
     """Constants of the fitted form of grouped GEMMs, see ``simcore/kernels/grouped_gemm.py`` for the formula.
 
-    Types that have none, but for the two of 16 bits, have those of plain GEMMs.
+    Types that have none, but for the two of 16 bits, have those of plain GEMMs. ``choice_ticks`` is what it takes to
+    look at one choice of a token, where each rank looks at those of all.
     """
 
     start_ticks: int
@@ -392,6 +393,7 @@ class GroupedModel(TypedModel):
     tile_ticks: int
     exponent: Fraction = field(hash=False)
     rows_fraction: Fraction = field(hash=False)
+    choice_ticks: int = 0
     fp8: "GroupedModel | None" = field(default=None, hash=False)
     fp8_block: "GroupedModel | None" = field(default=None, hash=False)
     mxfp8: "GroupedModel | None" = field(default=None, hash=False)

@@ -228,7 +228,8 @@ class _Groups:
         assert isinstance(kernel, ElementwiseShape), "refused at first"
         (made, of_made), (taken, of_taken) = (self._share(name, number, made=made) for made in (True, False))
         if isinstance(kernel, RowWiseShape):
-            kernel = replace(kernel, read_bytes=kernel.read_bytes * taken // of_taken)
+            choices = kernel.choices * made // of_made
+            kernel = replace(kernel, read_bytes=kernel.read_bytes * taken // of_taken, choices=choices)
         return replace(shape, kernel=replace(kernel, num_elements=kernel.num_elements * made // of_made))
 
     def _share(self, op: str, number: int, *, made: bool) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from ...compiler.ir import (
     KernelShape,
     OpCase,
     Region,
+    RowWiseShape,
     TileGroup,
     inner_size,
     tile_cols,
@@ -65,6 +66,20 @@ def streaming_ticks(gpu: Gpu, num_bytes: int, num_units: int) -> int:
     return latency + max(ticks_for(num_bytes, gpu.hbm.achieved_bytes_per_s), waiting)
 
 
+def row_wise_work(gpu: Gpu, shape: RowWiseShape, sms: int) -> KernelWork:
+    """A kernel over ``shape``, which first looks at choices of experts by the constants of their GEMMs, if it does.
+
+    Raises
+    ------
+    ValueError
+        As ``elementwise_work`` does.
+    """
+    work, model = elementwise_work(gpu, shape, sms), gpu.grouped_of(shape.dtype)
+    looking = 0 if model is None else shape.choices * model.choice_ticks
+    return replace(work, start_ticks=work.start_ticks + looking)
+
+
+ROW_WISE_MODEL = WorkModel(RowWiseShape, row_wise_work)
 ELEMENTWISE_MODEL = WorkModel(ElementwiseShape, elementwise_work)
 
 
@@ -131,6 +146,7 @@ MODELS: tuple[WorkModel[Any], ...] = (
     grouped_gemm.BATCHED_MODEL,
     attention.BACK_MODEL,  # before attention, from whose shape its own derives
     attention.MODEL,
+    ROW_WISE_MODEL,  # before elementwise kernels, from whose shape its own derives
     ELEMENTWISE_MODEL,
 )
 

@@ -35,6 +35,7 @@ GROUPED: tuple[_Number, ...] = (
     ("exponent", "exponent", ConstantUnit.NUMBER, 1.1, 12),
     ("rows", "rows_fraction", ConstantUnit.SHARE, 0.02, 1),
 )
+CHOICE: _Number = ("choice", "choice_ticks", ConstantUnit.TIME, 1e-6, 0.1)
 GROUPED_PARTS = {dtype: "grouped" if dtype is DType.BF16 else f"grouped {dtype.value}" for dtype in DTYPES.values()}
 KERNEL_PARTS = ("attention", "mla", *GROUPED_PARTS.values())
 
@@ -60,8 +61,8 @@ def kernel_parts(folder: Path, name: str, gpu: Gpu, left_out: list[str]) -> Iter
         if row.gpu == name
     ]
     rows = list(kept_rows(_of_known_experts(experts, gpu), left_out))
-    for dtype, part in GROUPED_PARTS.items():
-        yield _grouped(part, gpu, [(file, row) for file, row in rows if row.dtype is dtype])
+    for dtype in GROUPED_PARTS:
+        yield _grouped(dtype, gpu, [(file, row) for file, row in rows if row.dtype is dtype])
 
 
 def _of_one_kernel(rows: Sequence[AttentionRow], fitted: str) -> Iterator[AttentionRow | str]:
@@ -115,9 +116,9 @@ def _attention(block: str, gpu: Gpu, found: Sequence[AttentionRow]) -> ProfilePa
     return _part(block, (block,), numbers, rows, times)
 
 
-def _grouped(name: str, gpu: Gpu, found: Sequence[tuple[str, ExpertRow]]) -> ProfilePart:
+def _grouped(dtype: DType, gpu: Gpu, found: Sequence[tuple[str, ExpertRow]]) -> ProfilePart:
     times: dict[tuple[int | str, ...], Callable[[Gpu], float]] = {}
-    rows = []
+    name, rows = GROUPED_PARTS[dtype], []
     for file, row in found:
         key = (row.label,)
         times[key] = partial(_experts_us, row)
@@ -125,7 +126,9 @@ def _grouped(name: str, gpu: Gpu, found: Sequence[tuple[str, ExpertRow]]) -> Pro
         rows.append(FittedRow(f"{name}, {row.load}", key, row.time_us, file, least_us=least_us))
     achieved = gpu.hbm.achieved_bytes_per_s / gpu.hbm.peak_bytes_per_s
     numbers = [(*each[:4], achieved) if each[0] == "hbm" else each for each in GROUPED]  # memory serves at that rate
-    return _part(name, tuple(name.split()), numbers, rows, times)
+    model = gpu.grouped_of(dtype)
+    choice = (CHOICE,) if model is not None and model.choice_ticks else ()
+    return _part(name, tuple(name.split()), (*numbers, *choice), rows, times)
 
 
 def _attention_us(row: AttentionRow, gpu: Gpu) -> float:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
+from math import prod
 from pathlib import Path
 from statistics import mean
 
@@ -102,7 +103,7 @@ class ExpertRow:
     def us(self, gpu: Gpu, rows: tuple[int, ...]) -> float:
         """Return the time of all kernels by a profile, where experts have ``rows``."""
         gated = 1 if self.kernel == UNGATED else 2
-        kernels = expert_kernels(rows, self.dealt[0], self.widths, gated, self.dtype)
+        kernels = expert_kernels(rows, self.dealt[:2], self.widths, gated, self.dtype)
         return sum(work_of(gpu, shape, gpu.sms).alone_ticks for shape in kernels) / TICKS_PER_US
 
 
@@ -236,12 +237,15 @@ def _fused_kernel(gpu: str, ranks: int) -> tuple[System, FusedExperts, str] | No
 
 
 def expert_kernels(
-    rows: tuple[int, ...], tokens: int, widths: tuple[int, int], gated: int, dtype: DType
+    rows: tuple[int, ...], chosen: tuple[int, int], widths: tuple[int, int], gated: int, dtype: DType
 ) -> tuple[KernelShape, ...]:
-    """Return rows to experts, a product, its activation, another product, and rows back, in bf16 outside products."""
-    (hidden, inter), dealt = widths, sum(rows)
+    """Return rows to experts, a product, its activation, another product, and rows back, in bf16 outside products.
+
+    ``chosen`` are the tokens of all ranks, and how many experts each goes to.
+    """
+    (hidden, inter), dealt, tokens = widths, sum(rows), chosen[0]
     return (
-        RowWiseShape(dealt * hidden, 1, dtype, tokens * hidden * 2),
+        RowWiseShape(dealt * hidden, 1, dtype, tokens * hidden * 2, prod(chosen)),
         GroupedGemmShape(rows, inter * gated, hidden, dtype),
         RowWiseShape(dealt * inter, gated, dtype, dealt * inter * gated * 2),
         GroupedGemmShape(rows, hidden, inter, dtype),

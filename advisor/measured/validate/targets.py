@@ -115,17 +115,17 @@ NOTES = (
     "times rise and fall with the batch (8 heads, short keys: 16 sequences 42 us, 256 857 us, 1024 176 us).",
     "Experts of a mixture are two grouped GEMMs and three row-wise kernels as a graph has them, each with its start, "
     "against what TensorRT-LLM times of one rank with even loads: sort, cast, products, activation, where the rows of "
-    "all tokens are read and written. Constants of bf16 and fp8 (cutlass) are fitted to 300 rows of half of the models "
-    "each, the other half is held out; those of fp8 "
-    "stand for fp8 in blocks too. Two releases of one framework differ by 7%, two frameworks by 10-15%. A tenth of the "
+    "all tokens are read and written. Constants of bf16 and of fp8 (cutlass) on H100 are fitted to 300 rows of half of "
+    "the models each, those of other types to 351; the other half is held out. Two releases of one framework differ by "
+    "7%, two frameworks by 10-15%. A tenth of the "
     "bf16 rows on H100 take 2 to 4 times as long as shapes beside them: their kernel is another one. "
     "The hottest experts are those of the rank with most rows by a power law of 1.2, each time the mean of five draws: "
-    "the table's and ours. No constant is fitted to them, and all are of models that none was fitted to. On "
-    "Blackwell fp8 and nvfp4 with more than 2,048 tokens are 13% to 26% too fast from 32 ranks on, and 20% to 53% too "
-    "slow on one and two, by their medians: something grows with the choices of all tokens, those of other ranks too. "
-    "Where a rank has 2 of 512 experts, kernels without a "
-    "gate take 0.6 to 1.0 ns on Blackwell for each choice (22 a token), of bf16, fp8 and nvfp4 and of 1,024 and 2,048 "
-    "columns alike, and are predicted to take 0.1 to 0.2 ns. The constant of rows has taken it up where ranks are few.",
+    "the table's and ours. No constant is fitted to them, and all are of models that none was fitted to. A rank looks "
+    "at the choices of all tokens for its own, which takes 0.25 to 0.58 ns each on Blackwell for fp8, fp8_block and "
+    "nvfp4 and is fitted too. With more than 2,048 tokens these are 6% too fast from 32 ranks on at most and 9% to 15% "
+    "too slow on one and two, by their medians, where they were 13% to 26% and 20% to 53% off. "
+    "Of bf16, and of fp8 on H100, it made held-out groups no better and is left out. Kernels without a gate have no "
+    "constants of their own, and are 17% to 28% off.",
     "A GEMM beside copies was measured on one H100, its constants fitted to the group that says so. Held-out rows are "
     "of three other shapes. A GEMM that memory limits is too fast beside copies: its fitted form leaves a tenth of "
     "memory free, and real ones do not.",

@@ -58,11 +58,15 @@ ADD = KernelOperation(name="add", example="add(x, y)", infer=_add, num_tensors=(
 
 @dataclass(frozen=True, slots=True)
 class RowWiseShape(ElementwiseShape):
-    """A kernel that reads ``read_bytes`` and writes ``num_elements``, row by row."""
+    """A kernel that reads ``read_bytes`` and writes ``num_elements``, row by row.
+
+    Where it finds the rows of some experts it looks at ``choices``, those of all tokens.
+    """
 
     operation: ClassVar[str] = "row_wise"
 
     read_bytes: int = 0
+    choices: int = 0
 
     @property
     def operand_bytes(self) -> int:

@@ -169,7 +169,8 @@ def _grouped(figures: DeviceNumbers, block: str) -> GroupedModel | None:
         return None
     names = ("mma", "hbm", "exponent", "rows")
     mma, hbm, exponent, rows = (figures.by_path[f"{block}.{name}"].value.amount for name in names)
-    return GroupedModel(figures.ticks(f"{block}.start"), mma, hbm, figures.ticks(f"{block}.tile"), exponent, rows)
+    start, tile, choice = figures.ticks(f"{block}.start"), figures.ticks(f"{block}.tile"), f"{block}.choice"
+    return GroupedModel(start, mma, hbm, tile, exponent, rows, figures.ticks_if(choice) or 0)
 
 
 def sync_of(figures: DeviceNumbers) -> Sync:

@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.ir import TICKS_PER_SECOND, BatchedGemmShape, DType, GemmShape, Gpu, GroupedGemmShape, GroupedModel
+from magus.compiler.ir import (
+    TICKS_PER_SECOND,
+    BatchedGemmShape,
+    DType,
+    GemmShape,
+    Gpu,
+    GroupedGemmShape,
+    GroupedModel,
+    RowWiseShape,
+)
+from magus.simcore.kernels.dispatch import work_of
 from magus.simcore.kernels.gemm import ROUNDING_TICKS, gemm_work
 from magus.simcore.kernels.gemm_form import min_sm_ticks
 from magus.simcore.kernels.grouped_gemm import batched_gemm_work, grouped_gemm_work, grouped_gpu
@@ -92,6 +102,16 @@ def test_fp8_has_constants_of_its_own_and_writes_16_bits() -> None:
     own = replace(gpu, grouped=replace(MODEL, fp8=replace(MODEL, start_ticks=ticks(9))))
     assert grouped_gemm_work(own, shape, 132).start_ticks == ticks(9)
     assert grouped_gemm_work(own, shape, 132).hbm_write_bytes == shape.output_bytes == 128 * 4096 * 2
+
+
+def test_a_rank_that_looks_for_its_rows_looks_at_the_choices_of_all_tokens() -> None:
+    looks = replace(FITTED, grouped=replace(MODEL, choice_ticks=ticks(0.001)))
+    shape = RowWiseShape(1024 * 512, 1, DT, 1 << 20, 4096 * 8)
+    few, many = (work_of(gpu, shape, 132).alone_ticks for gpu in (FITTED, looks))
+
+    assert many == few + 4096 * 8 * ticks(0.001)
+    assert work_of(looks, replace(shape, choices=0), 132) == work_of(FITTED, shape, 132)
+    assert work_of(looks, replace(shape, dtype=DType.FP8), 132) == work_of(FITTED, replace(shape, dtype=DType.FP8), 132)
 
 
 def test_every_expert_reads_its_weights_once() -> None:
