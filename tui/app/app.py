@@ -108,7 +108,7 @@ def everywhere() -> Section:
 
 def keys_of(widgets: Sequence[object]) -> list[BindingType]:
     """Return the keys that the classes of widgets declare themselves, not those that Textual gives them."""
-    own = (kind for each in widgets for kind in type(each).__mro__ if kind.__module__.startswith(PACKAGE))
+    own = (kind for each in widgets for kind in reversed(type(each).__mro__) if kind.__module__.startswith(PACKAGE))
     return [binding for kind in dict.fromkeys(own) for binding in vars(kind).get("BINDINGS", ())]
 
 

@@ -1,22 +1,20 @@
 """The state of a timeline on screen: which rows and which time are in view, where the cursor is, what stands out."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from ....compiler.ir import TICKS_PER_US, Direction, OpCase, Reach, Reduction, Region, Step, TileGroup, Transfer
 from ....compiler.planning.plan import own_name
-from ....compiler.text.units import bytes_text
-from ....simcore.figures.result import Interval, Result
+from ....compiler.text.units import bytes_text, ticks_text
+from ....simcore.figures.result import Interval, IntervalKind, Result
 from ....simcore.lower.state import moved_bytes
 from ....simcore.op_spans import op_times
 from ....simcore.shown_run import ShownRun
 from .follow import Chunks, Stop
+from .rows import RowsModel, TimelineCursor
 from .strips import Strip, strips_of
 from .viewport import (
     NONE,
-    PAN_STEP,
-    ZOOM_STEP,
     Emphasis,
     Lanes,
     Standout,
@@ -88,15 +86,7 @@ class RanksShown(Enum):
     ALL = "all ranks"
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineCursor:
-    """An interval of a row; NONE in an empty one."""
-
-    row_idx: int = 0
-    number: int = NONE
-
-
-class TimelineModel:
+class TimelineModel(RowsModel):
     """One run on screen. No drawing and no keys: those are the widget's."""
 
     def __init__(self, run: ShownRun) -> None:
@@ -104,15 +94,13 @@ class TimelineModel:
         result = self.result
         self.lanes: Lanes = lanes_of_run(run)
         start, end = run.shown_span
-        self.viewport = Viewport(start, max(1, end - start), max(1, result.makespan_ticks))
+        super().__init__(Viewport(start, max(1, end - start), max(1, result.makespan_ticks)))
         self.rank = 0
         self.ranks_shown = RanksShown.ONE
         self.emphasis = Emphasis.NONE
         self.standout: Standout = standout_of(run, Emphasis.NONE)
         self.stops: tuple[Stop, ...] = ()
         self.stop_idx = 0
-        self.cursor = TimelineCursor()
-        self.rows: tuple[TimelineRow, ...] = ()
         self._chunks = Chunks(run)
         self._strips: tuple[int, tuple[Strip, ...]] = NONE, ()
         self._lay_out()
@@ -138,20 +126,6 @@ class TimelineModel:
     def is_folded(self) -> bool:
         """Whether fewer ranks were simulated than there are."""
         return self.lanes.period < self.lanes.num_ranks
-
-    @property
-    def interval(self) -> Interval | None:
-        """The interval under the cursor."""
-        return self.rows[self.cursor.row_idx].intervals[self.cursor.number] if self._holds(self.cursor) else None
-
-    @property
-    def cursor_ticks(self) -> int:
-        """The time at which the cursor is: the part of its interval in view, in the middle."""
-        interval = self.interval
-        if interval is None:
-            return self.viewport.start_ticks + self.viewport.span_ticks // 2
-        start = max(interval.start_ticks, self.viewport.start_ticks)
-        return max(start, (start + min(interval.end_ticks, self.viewport.end_ticks)) // 2)
 
     @property
     def strips(self) -> tuple[Strip, ...]:
@@ -186,56 +160,6 @@ class TimelineModel:
         """The intervals of a row on the way of the chunk that is followed."""
         here = (stop.interval for stop in self.stops if stop.rank == row.rank and stop.interval.lane == row.lane)
         return frozenset(row.number_of(interval) for interval in here) - {NONE}
-
-    # Time.
-
-    def zoom(self, steps: int) -> None:
-        """Zoom in (positive) or out about the cursor; zero shows everything."""
-        self.zoom_about(steps, self.cursor_ticks)
-
-    def zoom_about(self, steps: int, ticks: int) -> None:
-        """Zoom in or out; the time ``ticks`` stays where it is."""
-        total = self.viewport.total_ticks
-        self.viewport = Viewport.whole(total) if steps == 0 else self.viewport.zoomed(ZOOM_STEP**steps, ticks)
-
-    def pan(self, steps: int) -> None:
-        """Move the time in view later (positive) or earlier."""
-        self.viewport = self.viewport.moved(steps * PAN_STEP)
-
-    def frame(self) -> None:
-        """Zoom to the interval under the cursor."""
-        interval = self.interval
-        if interval is not None:
-            factor = self.viewport.span_ticks / max(1, 2 * interval.ticks)
-            middle = (interval.start_ticks + interval.end_ticks) // 2
-            self.viewport = self.viewport.zoomed(factor, middle).showing(interval.start_ticks, interval.end_ticks)
-
-    # The cursor.
-
-    def step(self, intervals: int) -> None:
-        """Move the cursor along its row, and the time in view with it."""
-        if self._holds(self.cursor):
-            last = len(self.rows[self.cursor.row_idx].intervals) - 1
-            self._go(self.cursor.row_idx, max(0, min(last, self.cursor.number + intervals)))
-
-    def step_row(self, rows: int) -> None:
-        """Move the cursor to another row, to what is nearest in time there."""
-        if self.rows:
-            row_idx = max(0, min(len(self.rows) - 1, self.cursor.row_idx + rows))
-            self.cursor = TimelineCursor(row_idx, self.rows[row_idx].at(self.cursor_ticks))
-
-    def select(self, row_idx: int, ticks: int) -> None:
-        """Put the cursor on the interval of a row that is nearest to a time."""
-        if 0 <= row_idx < len(self.rows):
-            self.cursor = TimelineCursor(row_idx, self.rows[row_idx].at(ticks))
-
-    def _go(self, row_idx: int, number: int) -> None:
-        self.cursor = TimelineCursor(row_idx, number)
-        interval = self.rows[row_idx].intervals[number]
-        self.viewport = self.viewport.showing(interval.start_ticks, interval.end_ticks)
-
-    def _holds(self, cursor: TimelineCursor) -> bool:
-        return cursor.row_idx < len(self.rows) and 0 <= cursor.number < len(self.rows[cursor.row_idx].intervals)
 
     # Ranks.
 
@@ -288,6 +212,10 @@ class TimelineModel:
             return TimelineCursor()
         known = 0 <= self.cursor.number < len(before.intervals)
         return TimelineCursor(row_idx, self.rows[row_idx].at(int(before.starts[self.cursor.number]) if known else 0))
+
+    def label(self, row: TimelineRow) -> str:
+        """The lane, and whose it is if rows of several ranks are shown."""
+        return f"r{row.rank} {row.lane}" if self.shows_many_ranks else row.lane
 
     @property
     def shows_many_ranks(self) -> bool:
@@ -355,3 +283,13 @@ class TimelineModel:
         if self.emphasis is not Emphasis.NONE:
             parts.append(f"only {self.emphasis.value}")
         return "  ".join(parts)
+
+    def legend(self) -> Iterator[tuple[IntervalKind | None, str]]:
+        """Yield the kinds that a rank has with how long it is busy with each, and what is exposed."""
+        result = self.result
+        times = {IntervalKind.COMPUTE: result.compute_ticks, IntervalKind.COMM: result.comm_ticks}
+        used = {row.intervals[0].kind for row in self.lanes.own[0] if row.intervals}
+        for kind in (kind for kind in IntervalKind if kind in used):
+            yield kind, f"{kind.value} {ticks_text(times[kind])}" if kind in times else kind.value
+        share = result.exposed_ticks / max(1, result.makespan_ticks)
+        yield None, f" exposed {ticks_text(result.exposed_ticks)} ({share:.0%})"

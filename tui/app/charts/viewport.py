@@ -21,6 +21,8 @@ from ....simcore.shown_run import ShownRun
 MIN_SPAN_TICKS = TICKS_PER_US // 10
 # Columns of a time label, with the space to its neighbour.
 LABEL_COLUMNS = 12
+MOST_DECIMALS = 10
+"""Of a label: 0.01 us in seconds, the finest step of the largest zoom, has eight."""
 # What is brought into view is kept so far from the edges, as a share of what is in view.
 MARGIN = 0.1
 # Factor of a step of zooming, and share of what is in view of a step of panning.
@@ -97,18 +99,18 @@ class Tick:
 
 
 @lru_cache(maxsize=16)
-def axis_of(viewport: Viewport, width: int) -> tuple[Tick, ...]:
-    """Return the marks at round times in the viewport, 1, 2 or 5 times a power of ten apart."""
+def axis_of(viewport: Viewport, width: int, unit_ticks: int = TICKS_PER_US) -> tuple[Tick, ...]:
+    """Return the marks at round times in the viewport, 1, 2 or 5 times a power of ten apart, in units of so many."""
     if width < 1:
         return ()
     step = round_step(viewport.span_ticks * LABEL_COLUMNS / width)
-    decimals = next(places for places in range(4) if step * 10**places % TICKS_PER_US == 0)
+    decimals = next(places for places in range(MOST_DECIMALS) if step * 10**places % unit_ticks == 0)
     first = -(-viewport.start_ticks // step)
     ticks = []
     for at in range(first * step, viewport.end_ticks + 1, step):
         column = round((at - viewport.start_ticks) * 2 * width / viewport.span_ticks) // 2
         if column < width:
-            ticks.append(Tick(column, f"{at / TICKS_PER_US:.{decimals}f}"))
+            ticks.append(Tick(column, f"{at / unit_ticks:.{decimals}f}"))
     return tuple(ticks)
 
 
