@@ -36,6 +36,17 @@ def compile_changed(source: Source, changes: Changes) -> Compiled:
     return compile_text(changed.text, changed.path, changes.params, as_written=not changes)
 
 
+def changed_source(path: Path, changes: Changes) -> Source:
+    """Return the text of a file with other numbers of its devices; params are as they were.
+
+    Raises
+    ------
+    CompileError
+        As of ``compile_changed``.
+    """
+    return _rewritten(_read(path), Changes((), changes.numbers))
+
+
 def compile_changed_file(path: Path, changes: Changes) -> Compiled:
     """Compile a file with other values, see ``compile_changed``."""
     return compile_changed(_read(path), changes)

@@ -1,6 +1,7 @@
 """The answer about a training step: which layout and which schedule to use, of those that its file explores."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from ...compiler import compile_text
 from ...compiler.codes import Code
@@ -32,6 +33,11 @@ class StepAdvice:
     def recommended(self) -> StepOutcome | None:
         """The layout and schedule to use; None where none divides the ranks and fits into memory."""
         return recommended(self.searched)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the search was stopped, or goes on."""
+        return self.searched.interrupted
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -66,6 +72,8 @@ def advise_step(
     progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
     times: LayerTimes | None = None,
+    as_written: bool = True,
+    answered: Callable[[StepAdvice], None] | None = None,
 ) -> StepAdvice:
     """Return which layout of a training step to use.
 
@@ -80,7 +88,11 @@ def advise_step(
     progress, should_stop
         Are called with what has been done, and asked whether to stop: what was found until then is returned.
     times
-        Of layers that were simulated before.
+        Of layers that were simulated before; those that are simulated now are added.
+    as_written
+        Whether the text is its user's; else schedules that do not fit are left out, as they are with ``settings``.
+    answered
+        Is called with what would be the answer if the search ended now.
 
     Raises
     ------
@@ -91,7 +103,7 @@ def advise_step(
     """
 
     def compiled(more: Settings) -> StepScenario:
-        step = compile_text(text, path, (*settings, *more)).step(workload)
+        step = compile_text(text, path, (*settings, *more), as_written=as_written).step(workload)
         if step is None:
             message = "the file has no training step" + (f" '{workload[:64]}'" if workload else "")
             raise CompileError([Diagnostic(Code.MGS203, message, Span(Source(path, text), 0, 0))])
@@ -100,6 +112,12 @@ def advise_step(
     scenario = compiled(())
     known = LayerTimes() if times is None else times
     if should_stop is not None:
-        known.should_stop = should_stop
-    searched = search(scenario, compiled, known, progress, should_stop, as_written=not settings)
+        known = replace(known, should_stop=should_stop)  # the caller's are as they were
+
+    def so_far(searched: Searched) -> None:
+        if answered is not None:
+            answered(StepAdvice(scenario, searched))
+
+    written = as_written and not settings
+    searched = search(scenario, compiled, known, progress, should_stop, as_written=written, answered=so_far)
     return StepAdvice(scenario, searched)

@@ -1,7 +1,7 @@
 """The layouts of a step compared: those that can be, that fit into memory, and the fastest of them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from ...compiler.ir import Cancelled, Progress, Settings, ShouldStop
@@ -18,6 +18,12 @@ Compile = Callable[[Settings], StepScenario]
 
 SHOWN, MOST_CONTENDED = 5, 12
 """Layouts that an answer shows, and how many at most are simulated with traffic beside their layers to find them."""
+
+SoFar = Callable[[Sequence[StepOutcome], int], None]
+"""Takes what was found so far, the fastest first, and how many of these were simulated with traffic beside."""
+
+MOST_REPORTED = 32
+"""How often at most a search tells what it has found so far while it simulates layouts."""
 
 TIE = 0.02
 """Difference of two steps below which they are a tie: what profiles of GEMMs resolve."""
@@ -39,6 +45,8 @@ class Searched:
         The one of those too large that needs least memory, with its bytes.
     interrupted
         Whether some were left out, because the caller was asked to stop.
+    contended
+        So many of the first ``outcomes`` were simulated with traffic beside their layers; the others are no faster.
     """
 
     outcomes: tuple[StepOutcome, ...]
@@ -49,6 +57,7 @@ class Searched:
     nearest: tuple[Settings, StepSchedule, int] | None = None
     interrupted: bool = False
     layers_simulated: int = 0
+    contended: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +100,7 @@ def search(
     should_stop: ShouldStop | None = None,
     *,
     as_written: bool = True,
+    answered: Callable[[Searched], None] | None = None,
 ) -> Searched:
     """Compare all layouts that the file explores, each with all schedules of the space.
 
@@ -105,6 +115,8 @@ def search(
     as_written
         Whether the file is as its user wrote it: a declared schedule that does not fit is then an error, and is left
         out where parameters were set.
+    answered
+        Is called with what would be found if the search ended now.
 
     Raises
     ------
@@ -112,83 +124,132 @@ def search(
         If a declared schedule does not fit.
     """
     stop, report = should_stop or never, progress or (lambda stage, done, total: None)
-    declared = []
+    declared = _declared(scenario, times, stop, as_written=as_written)
+    space = _space(scenario, compile_with, report, stop)
+
+    def found(outcomes: Sequence[StepOutcome], contended: int, *, interrupted: bool) -> Searched:
+        counts = space.count, space.impossible, space.too_large, space.nearest
+        return Searched(tuple(outcomes), declared, *counts, interrupted, times.num_simulated, contended)
+
+    def so_far(outcomes: Sequence[StepOutcome], contended: int) -> None:
+        if answered is not None:
+            answered(found(outcomes, contended, interrupted=True))
+
+    so_far((), 0)
+    outcomes, interrupted = _simulated(space.fitting, replace(times, contended=False), report, stop, so_far)
+    if interrupted or space.interrupted:
+        return found(outcomes, 0, interrupted=True)
+    outcomes, contended, interrupted = _contended(outcomes, times, report, stop, so_far)
+    return found(outcomes, contended, interrupted=interrupted)
+
+
+def _declared(
+    scenario: StepScenario, times: LayerTimes, stop: ShouldStop, *, as_written: bool
+) -> tuple[StepOutcome, ...]:
+    """The schedules of the file, as far as they fit where parameters were set."""
+    found = []
     for schedule in scenario.schedules:
         if stop():
             break
         try:
-            declared.append(outcome_of(scenario, schedule, times))
+            found.append(outcome_of(scenario, schedule, times))
+        except Cancelled:
+            break
         except ScheduleError:
             if as_written:
                 raise
-    count, impossible, too_large = 0, 0, 0
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class _Space:
+    """All layouts and schedules, and which of them fit."""
+
+    fitting: list[_Candidate] = field(default_factory=list)
+    count: int = 0
+    impossible: int = 0
+    too_large: int = 0
     nearest: tuple[Settings, StepSchedule, int] | None = None
-    fitting: list[_Candidate] = []
-    for settings in _settings(scenario):
+    interrupted: bool = False
+
+    def add(self, compiled: StepScenario, schedule: StepSchedule, settings: Settings) -> None:
+        """Take a schedule of a layout."""
+        self.count += 1
+        try:
+            needed = max(stage.total for stage in memory_of(compiled, schedule, chunks_of(compiled, schedule)))
+        except ScheduleError:
+            self.impossible += 1
+            return
+        if needed <= memory_limit(compiled):
+            self.fitting.append(_Candidate(compiled, schedule, settings))
+            return
+        self.too_large += 1
+        if self.nearest is None or needed < self.nearest[2]:
+            self.nearest = settings, schedule, needed
+
+
+def _space(scenario: StepScenario, compile_with: Compile, report: Progress, stop: ShouldStop) -> _Space:
+    space = _Space()
+    for number, settings in enumerate(_settings(scenario)):
+        report("layouts that fit", number, scenario.explore.num_layouts)
+        if stop():
+            space.interrupted = True
+            break
         try:
             compiled = compile_with(settings) if settings else scenario
         except CompileError:
-            impossible, count = impossible + 1, count + 1
+            space.impossible, space.count = space.impossible + 1, space.count + 1
             continue
         for schedule in schedules_of(compiled):
-            count += 1
-            try:
-                needed = max(stage.total for stage in memory_of(compiled, schedule, chunks_of(compiled, schedule)))
-            except ScheduleError:
-                impossible += 1
-                continue
-            if needed > memory_limit(compiled):
-                too_large += 1
-                if nearest is None or needed < nearest[2]:
-                    nearest = settings, schedule, needed
-                continue
-            fitting.append(_Candidate(compiled, schedule, settings))
-    apart = replace(times, contended=False)
-    outcomes, interrupted = _simulated(fitting, apart, report, stop)
-    outcomes.sort(key=_order)
-    if not interrupted:
-        outcomes = _contended(outcomes, times, report, stop)
-    return Searched(
-        tuple(outcomes), tuple(declared), count, impossible, too_large, nearest, interrupted, times.num_simulated
-    )
+            space.add(compiled, schedule, settings)
+    return space
 
 
 def _simulated(
-    fitting: Sequence[_Candidate], times: LayerTimes, report: Progress, stop: ShouldStop
+    fitting: Sequence[_Candidate], times: LayerTimes, report: Progress, stop: ShouldStop, so_far: SoFar
 ) -> tuple[list[StepOutcome], bool]:
     outcomes: list[StepOutcome] = []
+    every = -(-len(fitting) // MOST_REPORTED)
     for number, each in enumerate(fitting):
         report("layouts", number, len(fitting))
         if stop():
-            return outcomes, True
+            return sorted(outcomes, key=_order), True
         try:
             outcomes.append(outcome_of(each.scenario, each.schedule, times, each.settings))
         except Cancelled:
-            return outcomes, True
+            return sorted(outcomes, key=_order), True
         except ScheduleError:
             continue
+        if number % every == 0:
+            so_far(sorted(outcomes, key=_order), 0)
     report("layouts", len(fitting), len(fitting))
-    return outcomes, False
+    return sorted(outcomes, key=_order), False
 
 
 def _contended(
-    outcomes: Sequence[StepOutcome], times: LayerTimes, report: Progress, stop: ShouldStop
-) -> list[StepOutcome]:
+    outcomes: Sequence[StepOutcome], times: LayerTimes, report: Progress, stop: ShouldStop, so_far: SoFar
+) -> tuple[list[StepOutcome], int, bool]:
     """The fastest with traffic simulated beside their layers, the fastest of these first; then the others as they were.
 
     Without that they are no slower: once as many as are shown are faster than the next of the others, so they are.
+    Also return how many these are, and whether the search was stopped.
     """
     left, done = list(outcomes), list[StepOutcome]()
     while left and len(done) < MOST_CONTENDED:
         done.sort(key=_order)
         if len(done) >= SHOWN and left[0].run.makespan_ticks >= done[SHOWN - 1].run.makespan_ticks:
             break
+        so_far([*done, *left], len(done))
         report("contention", len(done), MOST_CONTENDED)
         if stop():
-            return list(outcomes)
-        each = left.pop(0)
-        done.append(outcome_of(each.scenario, each.schedule, times, each.settings))
-    return [*sorted(done, key=_order), *left]
+            return [*done, *left], len(done), True
+        each = left[0]
+        try:
+            done.append(outcome_of(each.scenario, each.schedule, times, each.settings))
+        except Cancelled:
+            return [*done, *left], len(done), True
+        del left[0]
+    return [*sorted(done, key=_order), *left], len(done), False
 
 
 def _settings(scenario: StepScenario) -> Iterator[Settings]:

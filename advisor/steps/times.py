@@ -121,10 +121,10 @@ class LayerTimes:
         traffic = SharedTraffic(pattern, dtype, held.parameters)
         question = LayerBeside(scenario, _schedule(scenario, name), held.ranks, traffic, TRAFFIC_PACKET, alike=True)
         if question not in self._beside:
-            self._beside[question] = None
+            found: BesideTicks | Rejection | None = None
             with suppress(ScheduleError, RunTooLarge):
-                found = question.ticks(self.should_stop)
-                self._beside[question] = None if isinstance(found, Rejection) else found
+                found = question.ticks(self.should_stop)  # nothing is known of one that is stopped
+            self._beside[question] = None if isinstance(found, Rejection) else found
         return self._beside[question]
 
 

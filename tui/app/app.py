@@ -160,8 +160,7 @@ class MagusApp(Lifecycle):
 
     def on_what_if_pane_sweep_requested(self, message: WhatIfPane.SweepRequested) -> None:
         """Show a sweep over a value."""
-        self.bench.show_view(self.bench.sweep)
-        self.bench.sweep.show_axis(message.name)
+        self.bench.put_on_axis(message.name)
 
     # Keys.
 
@@ -171,7 +170,7 @@ class MagusApp(Lifecycle):
             return False
         if not self._is_loaded:
             return action not in BENCH_ACTIONS
-        job = self.session.job
+        job = self.session.shown
         if self.bench.keeps(action):
             return False
         if action == "workload":

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 if TYPE_CHECKING:
-    from ...advisor.candidates.advice import Advice
     from ...compiler.changed import Changes
+    from .session.session import AnyAdvice
     from .session.sweep import Point
 
 
@@ -35,7 +35,7 @@ class Answered(Message):
     """What would be answered now for the job ``job_id``; sent from a thread."""
 
     job_id: int
-    advice: Advice
+    advice: AnyAdvice
 
 
 @dataclass

@@ -17,14 +17,15 @@ from .background import in_thread
 from .first_frame import title_of_path
 from .messages import Answered, CandidatePicked, Progressed
 from .session.files import Watched, files_of
+from .session.job import Job
+from .session.step_job import StepJob
 from .widgets.dialogs import Answer, AskScreen, NameScreen
 
 if TYPE_CHECKING:
     from textual.app import App
 
-    from ...advisor.candidates.advice import Advice
-    from .session.job import Job
-    from .session.session import Session
+    from .session.session import AnyAdvice, Session
+    from .session.step_job import AnyJob
     from .workbench import Workbench
 
 
@@ -105,7 +106,7 @@ class OpenFile:
 
     def saved(self, compiles: bool) -> None:
         """Answer anew for what the editor has saved if it has no errors; otherwise the last answer stays."""
-        if compiles or self._work.session.job is None:
+        if compiles or self._work.session.shown is None:
             self._work.read()
 
 
@@ -142,7 +143,7 @@ class Work:
 
     def show_job(self) -> None:
         """Show the current workload as far as it is known, and start the missing work."""
-        session, job = self.session, self.session.job
+        session, job = self.session, self.session.shown
         if job is None:
             self._bench.show_problem(session.problem, title_of_path(session.path))
         else:
@@ -150,7 +151,7 @@ class Work:
             self._bench.show_job(job, session.job_idx, len(session.jobs))
             if not job.is_answered:
                 self._app.run_worker(self._advise(job), group=ADVISE, exclusive=True)
-            elif job.found is not None:
+            elif job.found is not None and isinstance(job, Job):
                 self._simulate_picked(job)
         self._app.refresh_bindings()
 
@@ -163,17 +164,17 @@ class Work:
     @property
     def can_stop(self) -> bool:
         """Whether something runs that ``stop`` would stop."""
-        job = self.session.job
-        return job is not None and (job.simulating or not job.is_answered)
+        job = self.session.shown
+        return job is not None and (not job.is_answered or (isinstance(job, Job) and job.simulating))
 
     def stop(self) -> None:
         """Stop the running advice and keep what was found, or the simulation of the candidate that was picked."""
-        job = self.session.job
+        job = self.session.shown
         if job is not None and not job.is_answered:
             self.stop_all()
             job.stop()
             self.show_job()
-        elif job is not None and job.simulating:
+        elif isinstance(job, Job) and job.simulating:
             self._app.workers.cancel_group(self._app, SIMULATE)
             job.give_up()
             self._bench.say("")
@@ -187,52 +188,51 @@ class Work:
 
     # Advice.
 
-    async def _advise(self, job: Job) -> None:
+    async def _advise(self, job: AnyJob) -> None:
         def progress(stage: str, done: int, total: int) -> None:
             self._app.post_message(Progressed(id(job), stage, done, total))
 
-        def answered(advice: Advice) -> None:
+        def answered(advice: AnyAdvice) -> None:
             self._app.post_message(Answered(id(job), advice))
 
-        self._bench.say("looking for schedules ...")
+        self._bench.say("looking for layouts ..." if isinstance(job, StepJob) else "looking for schedules ...")
         job.advising = True
         try:
             await in_thread(lambda should_stop: self.session.advise(job, progress, should_stop, answered))
         finally:
             job.advising = False
-        if job is self.session.job:
+        if job is self.session.shown:
             self.show_job()
 
     def show_progress(self, message: Progressed) -> None:
         """Show the progress of the advice, unless its workload is no longer on screen."""
-        job = self.session.job
+        job = self.session.shown
         if self._bench.is_attached and job is not None and id(job) == message.job_id and job.advising:
             self._bench.say_progress(message.stage, message.done, message.total)
 
     def take_answer(self, message: Answered) -> None:
         """Show what would be answered now, unless the final answer has overtaken it."""
-        job = self.session.job
+        job = self.session.shown
         if not self._bench.is_attached or job is None or id(job) != message.job_id or not job.advising:
             return
         if job.found is None or job.found.interrupted:
-            job.take(message.advice)
+            job.take(message.advice)  # type: ignore[arg-type]  # its own, by its id
             self._bench.show_answer(job)
 
     # The page.
 
     def report(self) -> None:
         """Ask for a name, and write the answer on screen as a page."""
-        from .session.job import report_name
-
-        job = self.session.job
+        job = self.session.shown
         if job is not None and job.found is not None:
-            self._app.push_screen(NameScreen("Write a report", report_name(job)), partial(self._named, job))
+            name = f"{job.path.stem}_report.html"
+            self._app.push_screen(NameScreen("Write a report", name), partial(self._named, job))
 
-    def _named(self, job: Job, path: Path | None) -> None:
+    def _named(self, job: AnyJob, path: Path | None) -> None:
         if path is not None:
             self._app.run_worker(self._write_report(job, path), group=REPORT)
 
-    async def _write_report(self, job: Job, path: Path) -> None:
+    async def _write_report(self, job: AnyJob, path: Path) -> None:
         said, severity = await in_thread(lambda _: _written(job, path))
         self._app.notify(printable(said), severity=severity, markup=False)
 
@@ -240,7 +240,10 @@ class Work:
 
     def pick(self, message: CandidatePicked) -> None:
         """Show the candidate under the cursor and simulate what is missing."""
-        job = self.session.job
+        shown, job = self.session.shown, self.session.job
+        if isinstance(shown, StepJob) and self._bench.is_attached and message.expression != shown.picked:
+            shown.picked = message.expression  # all of it is known
+            self._bench.refresh_panes()
         if not self._bench.is_attached or job is None or job.candidate(message.expression) is None:
             return
         if message.expression != job.picked:  # else the table was only refilled
@@ -273,9 +276,9 @@ class Work:
         self._app.refresh_bindings()
 
 
-def _written(job: Job, path: Path) -> tuple[str, Literal["information", "warning", "error"]]:
+def _written(job: AnyJob, path: Path) -> tuple[str, Literal["information", "warning", "error"]]:
     """Write the page; return what is to be said, and how bad it is."""
-    from .session.job import NO_RUN, report_of
+    from .session.page import NO_RUN, report_of
 
     text = report_of(job)
     if text is None:

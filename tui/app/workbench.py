@@ -1,31 +1,36 @@
 """Everything between the title and the keys: headline, panes, problems, and two status lines."""
 
-from typing import TypeVar
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Static
 
 from ...compiler.text.diagnostics import printable
-from .panes import PANES
+from .panes import PANES, SWEEP, TIMELINE
 from .panes.base import JobPane
 from .panes.candidates import CandidatesPane
 from .panes.compare import ComparePane
 from .panes.editor import EditorPane
 from .panes.fabric import FabricPane
 from .panes.how import HowPane
+from .panes.ranked import RankedPane
 from .panes.sweep import SweepPane
 from .panes.timeline import TimelinePane
 from .panes.what_if import WhatIfPane
 from .panes.why import WhyPane
-from .session.job import Job, JobProblem
+from .session.job import JobProblem
+from .session.step_job import AnyJob, StepJob
 from .session.view import progress_text, row_of, selected_text, title_of
 from .widgets.headline import Headline, ProblemPane
 from .widgets.tabs import PaneTabs
 
 WAITING = "Does overlap pay? Schedules are being enumerated, ranked and simulated."
+WAITING_FOR_LAYOUTS = "Which layout? Those that divide and fit are being simulated."
 
-VIEWS: tuple[type[JobPane], ...] = (
+AnyPane = JobPane[Any]
+VIEWS: tuple[type[AnyPane], ...] = (
     CandidatesPane,
     TimelinePane,
     WhyPane,
@@ -38,7 +43,7 @@ VIEWS: tuple[type[JobPane], ...] = (
 )
 """What the panes are, in the order of ``PANES``."""
 
-P = TypeVar("P", bound=JobPane)
+P = TypeVar("P", bound=AnyPane)
 
 
 class Workbench(Container):
@@ -50,18 +55,17 @@ class Workbench(Container):
         self._pane_idx = 0
         self._is_maximised = False
         self._idle = ""
-        self._job: Job | None = None
+        self._job: AnyJob | None = None
+        self._of_ops = self._views
+        self._of_steps: tuple[AnyPane, ...] = ()
 
     def compose(self) -> ComposeResult:
         """Lay out the panes, side by side or behind each other, see ``magus.tcss``."""
         yield Headline(id="headline")
         yield PaneTabs(id="tabs")
-        at_once = [(pane, view) for pane, view in zip(PANES, self._views, strict=True) if pane.together or pane.alone]
+        self._lay_out()
         with Container(id="panes"):
-            for pane, view in sorted(at_once, key=lambda pair: pair[0].whole_width):
-                view.set_class(pane.together, "together")
-                view.set_class(pane.whole_width, "whole-width")
-                yield view
+            yield from self._at_once()
         yield ProblemPane(id="problem")
         yield Static(id="selected", markup=False)
         yield Static(id="activity", markup=False)
@@ -71,19 +75,49 @@ class Workbench(Container):
         return next(view for view in self._views if isinstance(view, kind))
 
     @property
-    def candidates(self) -> CandidatesPane:
-        """The pane of the candidates."""
-        return self.view_of(CandidatesPane)
+    def candidates(self) -> RankedPane[Any, Any]:
+        """The pane of what was compared."""
+        return next(view for view in self._views if isinstance(view, RankedPane))
 
     @property
-    def timeline(self) -> TimelinePane:
+    def timeline(self) -> AnyPane:
         """The pane of the timeline."""
-        return self.view_of(TimelinePane)
+        return self._views[PANES.index(TIMELINE)]
 
-    @property
-    def sweep(self) -> SweepPane:
-        """The pane of sweeps."""
-        return self.view_of(SweepPane)
+    def put_on_axis(self, name: str) -> None:
+        """Show a sweep over a value, of what can be swept on screen."""
+        view = self._views[PANES.index(SWEEP)]
+        self.show_view(view)
+        if isinstance(view, SweepPane):
+            view.show_axis(name)
+
+    def _take_views(self, job: AnyJob) -> None:
+        """Let the panes be those of what ``job`` is about; those of a step are made when the first one comes."""
+        views = self._of_steps if isinstance(job, StepJob) else self._of_ops
+        if not views:
+            from .panes.steps import STEP_VIEWS  # few files have a step
+
+            kinds = zip(PANES, STEP_VIEWS, self._of_ops, strict=True)
+            views = self._of_steps = tuple(
+                same if of is None else of(id=f"step-{pane.name}") for pane, of, same in kinds
+            )
+        if views is self._views:
+            return
+        for view in self._views:
+            view.remove_class("together", "current")
+        self._views = views
+        self._lay_out()
+        self.query_one("#panes").mount_all(view for view in self._at_once() if not view.is_attached)
+
+    def _lay_out(self) -> None:
+        for pane, view in zip(PANES, self._views, strict=True):
+            view.set_class(pane.together, "together")
+            view.set_class(pane.whole_width, "whole-width")
+
+    def _at_once(self) -> Iterator[AnyPane]:
+        """The panes that are mounted before they come to the front, those of whole width last."""
+        pairs = sorted(zip(PANES, self._views, strict=True), key=lambda pair: pair[0].whole_width)
+        yield from (view for pane, view in pairs if pane.together or pane.alone)
 
     @property
     def editor(self) -> EditorPane:
@@ -99,7 +133,7 @@ class Workbench(Container):
         return pane_idx < len(PANES) and not PANES[pane_idx].needs_answer
 
     @property
-    def views(self) -> tuple[JobPane, ...]:
+    def views(self) -> tuple[AnyPane, ...]:
         """All panes, in the order of their keys."""
         return self._views
 
@@ -160,11 +194,12 @@ class Workbench(Container):
     def on_job_pane_stands(self, message: JobPane.Stands) -> None:
         """Show the job in a pane that has come to the front for the first time."""
         message.stop()
-        if message.pane is self._views[self._pane_idx]:
+        if message.pane in self._views:
             self._show_view(message.pane)
+        if message.pane is self._views[self._pane_idx]:
             self._focus_front()
 
-    def show_view(self, view: JobPane) -> None:
+    def show_view(self, view: AnyPane) -> None:
         """Bring a pane to the front unless it is visible."""
         if not view.region.area:
             self.show_pane(self._views.index(view))
@@ -183,25 +218,28 @@ class Workbench(Container):
         if not self.is_free(self._pane_idx):
             self.query_one(ProblemPane).focus()
 
-    def show_job(self, job: Job, job_idx: int, num_jobs: int) -> None:
+    def show_job(self, job: AnyJob, job_idx: int, num_jobs: int) -> None:
         """Show the headline and the panes as far as they are known."""
+        self._take_views(job)
         self._job = job
         headline = self.query_one(Headline)
-        headline.ask(title_of(job.scenario, job_idx, num_jobs), WAITING if job.answer is None else "")
+        headline.ask(_title(job, job_idx, num_jobs), _waiting(job) if job.answer is None else "")
         if isinstance(job.answer, JobProblem):
             self.show_problem(job.answer)
             self.refresh_panes()
             return
-        if job.found is not None:
-            headline.answer(job.found, advising=job.advising)
+        self._say_answer(job)
         self.show_problem(None)
         self.refresh_panes()
 
-    def show_answer(self, job: Job) -> None:
+    def show_answer(self, job: AnyJob) -> None:
         """Show an answer on the way to the final one."""
-        if job.found is not None:
-            self.query_one(Headline).answer(job.found, advising=True)
+        self._say_answer(job)
         self.refresh_panes()
+
+    def _say_answer(self, job: AnyJob) -> None:
+        if job.found is not None:
+            self.query_one(Headline).answer(job.found, advising=job.advising)
 
     def refresh_panes(self) -> None:
         """Show again what is visible: something of the job has changed."""
@@ -211,12 +249,37 @@ class Workbench(Container):
         for idx, (pane, view) in enumerate(zip(PANES, self._views, strict=True)):
             if idx == self._pane_idx or (together and pane.together):
                 self._show_view(view)
-        row = row_of(self._job.found, self._job.runs, self._job.picked) if self._job.found is not None else None
-        self.query_one("#selected", Static).update(printable(selected_text(row)) if row is not None else "")
+        self.query_one("#selected", Static).update(printable(_selected(self._job)))
 
-    def _show_view(self, view: JobPane) -> None:
+    def _show_view(self, view: AnyPane) -> None:
         if not view.target.is_mounted:
             return  # it will tell
         shown = PANES[self._views.index(view)]
         if self._job is not None and not (shown.needs_answer and isinstance(self._job.answer, JobProblem)):
             view.show(self._job)
+
+
+def _title(job: AnyJob, job_idx: int, num_jobs: int) -> str:
+    if isinstance(job, StepJob):
+        from .session.step_view import title_of_step
+
+        return title_of_step(job.scenario, job_idx, num_jobs)
+    return title_of(job.scenario, job_idx, num_jobs)
+
+
+def _waiting(job: AnyJob) -> str:
+    return WAITING_FOR_LAYOUTS if isinstance(job, StepJob) else WAITING
+
+
+def _selected(job: AnyJob) -> str:
+    """The row under the cursor in full."""
+    if job.found is None:
+        return ""
+    if isinstance(job, StepJob):
+        from .session.step_view import picked_row
+        from .session.step_view import selected_text as step_text
+
+        layout = picked_row(job.found, job.picked)
+        return "" if layout is None else step_text(layout)
+    row = row_of(job.found, job.runs, job.picked)
+    return "" if row is None else selected_text(row)

@@ -11,7 +11,7 @@ from ...compiler.ir import Settings
 from ...compiler.resolve.values.device_numbers import StatedNumber
 from ...compiler.text.units import bytes_text
 from ..drawing.step_svg import memory_svg, parts_of, step_svg
-from ..text.step import figures_of, question_of, seconds_text, table_of
+from ..text.step import counted_text, figures_of, question_of, seconds_text, table_of
 from .shell import Markup, assumptions, bullets, header, page_html, section, table, tag
 
 
@@ -23,7 +23,7 @@ def step_html(advice: StepAdvice, file: str, settings: Settings, numbers: tuple[
 def _sections(advice: StepAdvice, file: str, settings: Settings, numbers: tuple[StatedNumber, ...]) -> Iterator[Markup]:
     searched, chosen = advice.searched, advice.recommended
     yield header(advice.scenario.name, question_of(advice.scenario), file, settings)
-    counted = f"{searched.num_layouts} layouts: {searched.impossible} do not divide, {searched.too_large} do not fit"
+    counted = counted_text(searched)
     if chosen is None:
         yield section("Layout", tag("p", f"None can be used. {counted}.", kind="verdict"), bullets(advice.marks))
         return

@@ -39,6 +39,7 @@ WORDS = {
     "fit": "fitting the model",
     "compare": "comparing with the tables",
     "calibrate": "fitting constants, part {done} of {total}",
+    "layouts that fit": "looking for layouts that fit {done}/{total}",
     "layouts": "simulating layouts {done}/{total}",
     "contention": "simulating traffic beside layers {done}/{total}",
     "sample": "simulating a sample {done}/{total}",
@@ -46,8 +47,9 @@ WORDS = {
 OF_AN_ANSWER = (
     ("propose", "enumerate", "rank", "simulate", "bespoke", "confirm"),
     ("place", "joint", "joint search", "bespoke", "offers", "layers"),
+    ("layouts that fit", "layouts", "contention"),
 )
-"""The stages of an answer in their order: of one op, and of several; a later one may report an earlier one again."""
+"""The stages of an answer in their order: of one op, of several, of a step; a later one may report an earlier again."""
 CLEAR = "\r\x1b[K"
 EVERY_S = 5.0
 """Seconds between lines where a line cannot be rewritten."""

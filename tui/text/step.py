@@ -1,6 +1,7 @@
 """A training step as plain text: one schedule in figures, or layouts compared."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ...advisor.steps.flags import flags_of
 from ...advisor.steps.outcome import StepOutcome, memory_limit
@@ -93,12 +94,13 @@ def searched_text(scenario: StepScenario, searched: Searched, marks: Sequence[st
 
 def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], only: str) -> Iterator[str]:
     yield from wrapped(question_of(scenario))
-    counted = f"{searched.num_layouts} layouts: {searched.impossible} do not divide, {searched.too_large} do not fit"
-    yield from wrapped(f"{counted}; {len(searched.outcomes)} simulated from {searched.layers_simulated} layers")
+    yield from wrapped(
+        f"{counted_text(searched)}; {len(searched.outcomes)} simulated from {searched.layers_simulated} layers"
+    )
     yield ""
     chosen = recommended(searched)
     if chosen is None:
-        yield from _nothing(searched)
+        yield from nothing_lines(searched)
         return
     yield from aligned(table_of(searched, chosen))
     if not all(each.fits for each in searched.declared):
@@ -116,6 +118,11 @@ def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], 
         yield from bullet("!", mark)
 
 
+def counted_text(searched: Searched) -> str:
+    """How many layouts there are, and what became of them."""
+    return f"{searched.num_layouts} layouts: {searched.impossible} do not divide, {searched.too_large} do not fit"
+
+
 def _exposed(outcome: StepOutcome) -> str:
     run = outcome.run
     traffic = seconds_text(run.gradients_ticks + run.weights_ticks)
@@ -129,9 +136,10 @@ FIGURES = ("tok/s/GPU", "memory", "bubble")
 
 
 def shown_of(searched: Searched, chosen: StepOutcome) -> tuple[StepOutcome, ...]:
-    """Return what a table shows: the chosen outcome, the fastest others, and the schedules of the file."""
-    others = [each for each in searched.outcomes if each is not chosen and not _is_declared(each, searched)]
-    return (chosen, *others[: SHOWN - 1], *searched.declared)
+    """Return what a table shows, each once: the chosen outcome, the fastest others, and the schedules of the file."""
+    others = [each for each in searched.outcomes if each is not chosen and declared_as(each, searched) is None]
+    same = declared_as(chosen, searched)
+    return (chosen, *others[: SHOWN - 1], *(each for each in searched.declared if each is not same))
 
 
 TOO_LARGE = "x"
@@ -145,7 +153,8 @@ def table_of(searched: Searched, chosen: StepOutcome) -> list[tuple[str, ...]]:
     for each in shown_of(searched, chosen):
         change = each.run.makespan_ticks / best - 1
         mark = ">" if each is chosen else TOO_LARGE if not each.fits else "=" if abs(change) <= TIE else ""
-        name = each.schedule.name if each in declared else each.words
+        same = declared_as(each, searched) if each is chosen else each if each in declared else None
+        name = each.words if same is None else same.schedule.name
         more = "" if each is chosen else f"{change:+.1%}"
         rows.append((mark, each.layout, name, seconds_text(each.run.makespan_ticks), more, *_figures(each)))
     return rows
@@ -178,12 +187,25 @@ def aligned(rows: Sequence[Sequence[str]], words: int = 3) -> Iterator[str]:
         yield " ".join(line).rstrip()
 
 
-def _is_declared(outcome: StepOutcome, searched: Searched) -> bool:
-    """Whether a schedule of the file is the same in another name."""
-    return any(each.layout == outcome.layout and each.run == outcome.run for each in searched.declared)
+def declared_as(outcome: StepOutcome, searched: Searched) -> StepOutcome | None:
+    """Return the schedule of the file that is the same in another name, if there is one."""
+
+    def what(each: StepOutcome) -> tuple[object, ...]:
+        return each.layout, replace(each.schedule, name=""), each.scenario.step, each.scenario.system
+
+    return next((each for each in searched.declared if what(each) == what(outcome)), None)
 
 
-def _nothing(searched: Searched) -> Iterator[str]:
+def key_of(outcome: StepOutcome) -> str:
+    """Return what tells a layout with its schedule from all others of a search."""
+    return " ".join((*(f"{name}={value}" for name, value in outcome.settings), outcome.schedule.name))
+
+
+def nothing_lines(searched: Searched) -> Iterator[str]:
+    """Yield why no layout is recommended, and the one that needs least memory."""
+    if searched.interrupted:
+        yield from wrapped("Stopped before any layout was simulated.")
+        return
     if searched.nearest is None:
         yield from wrapped("No layout divides the ranks, the layers and the microbatches.")
         return

@@ -12,7 +12,7 @@ from magus.tui.app import lifecycle
 from magus.tui.app.app import MagusApp
 from magus.tui.app.panes import PANES, editor
 from magus.tui.app.widgets import code_editor
-from tests.helpers.tui import fakes, graphs, real
+from tests.helpers.tui import fakes, graphs, real, steps
 from tests.helpers.tui.driving import press, settled
 from tests.helpers.tui.fakes import FakeStages
 from tests.helpers.tui.snapshot import SIZES, check_snapshot
@@ -40,6 +40,10 @@ def simulated() -> MagusApp:
 
 def layer() -> MagusApp:
     return MagusApp(Path("layer.mgs"), backend=graphs.GraphStages().backend())
+
+
+def step() -> MagusApp:
+    return MagusApp(steps.written(Path()), backend=steps.StepStages().backend())
 
 
 def with_values() -> MagusApp:
@@ -77,6 +81,8 @@ SIMULATED: Screens = (
 )
 LAYER: Screens = tuple((f"graph_{name}", (KEY[name],)) for name in ("timeline", "why", "how"))
 
+STEP: Screens = (("step_layouts", ()), *((f"step_{name}", (KEY[name],)) for name in ("timeline", "why", "how")))
+
 
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +100,7 @@ CASES: tuple[tuple[Callable[[], MagusApp], Screens, int], ...] = (
     (simulated, SIMULATED[:4], 2),
     (simulated, SIMULATED[3:], 1),
     (layer, LAYER, 2),
+    (step, STEP, 2),
     (with_values, VALUES, 1),
     (broken, (("problem", ()),), 1),
     (no_file, (("start", ()),), 1),

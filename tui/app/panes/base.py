@@ -2,15 +2,18 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from textual.containers import Container
 from textual.message import Message
 from textual.widget import Widget
 
-from ..session.job import Job
+from ..session.step_job import AnyJob
+
+J = TypeVar("J", bound=AnyJob)
 
 
-class JobPane(Container):
+class JobPane(Container, Generic[J]):
     """A pane that shows one aspect of the job on screen; most are mounted when they first come to the front.
 
     ``show`` is called when the pane comes to the front, and while it is visible whenever something of the job changes:
@@ -23,14 +26,14 @@ class JobPane(Container):
     class Stands(Message):
         """A pane has its widgets, and can show a job."""
 
-        pane: "JobPane"
+        pane: "JobPane[Any]"
 
     def on_mount(self) -> None:
         """Tell that ``show`` may be called."""
         self.post_message(self.Stands(self))
 
     @abstractmethod
-    def show(self, job: Job) -> None:
+    def show(self, job: J) -> None:
         """Show ``job`` as far as it is known."""
 
     @property

@@ -244,7 +244,7 @@ class _HasSession(Protocol):
     session: Session
 
 
-class ComparePane(JobPane):
+class ComparePane(JobPane[Job]):
     """Timelines of the marked schedules, and their differences; those not simulated yet are simulated."""
 
     def __init__(self, *, id: str) -> None:

@@ -14,7 +14,7 @@ from textual.message import Message
 from ....compiler.services.document import read_document
 from ....compiler.text.diagnostics import printable
 from ..session.files import EditedFile, OnDisk, can_edit, recovery_folder
-from ..session.job import Job
+from ..session.step_job import AnyJob
 from ..widgets.code_area import CodeArea
 from ..widgets.code_editor import CodeEditor
 from ..widgets.dialogs import Answer, AskScreen
@@ -33,7 +33,7 @@ _LOCKED = "read only: it holds control characters that an editor would lose"
 _TAKE_DISK = Answer("t", "Take what is on disk")
 
 
-class EditorPane(JobPane):
+class EditorPane(JobPane[AnyJob]):
     """The file as text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -83,7 +83,7 @@ class EditorPane(JobPane):
         """Whether somebody else has changed the file since it was read or saved."""
         return self._file is not None and self._file.on_disk() is OnDisk.CHANGED
 
-    def show(self, job: Job) -> None:
+    def show(self, job: AnyJob) -> None:
         """Nothing: the text is that of the file, whatever the job is."""
 
     def keeps(self, action: str) -> bool:

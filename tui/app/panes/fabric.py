@@ -264,7 +264,7 @@ TITLE = FABRIC.title
 NO_LOADS = "This run has no loads of links and memories: simulate it again to see them."
 
 
-class FabricPane(JobPane):
+class FabricPane(JobPane[Job]):
     """The links of the fabric under the picked schedule."""
 
     def __init__(self, *, id: str) -> None:

@@ -38,7 +38,7 @@ class HowText(VerticalScroll, can_focus=True):
     """The text, which scrolls."""
 
 
-class HowPane(JobPane):
+class HowPane(JobPane[Job]):
     """The recipe in words, the nearest shipped implementation, and keys that copy or write the plan."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

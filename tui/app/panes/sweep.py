@@ -87,7 +87,7 @@ class _Sweep:
     begun: bool = False
 
 
-class SweepPane(JobPane):
+class SweepPane(JobPane[Job]):
     """A plot over two lines of words; each axis keeps what was found on it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -126,7 +126,7 @@ class SweepPane(JobPane):
             self._stop()
             self._sweeps = {}
         self._job = job
-        rows = {row.name: row for row in job.what_if.rows(job.scenario)}
+        rows = {row.name: row for row in job.what_if.rows(job.scenario.system)}
         params = [row.name for row in rows.values() if row.is_param and len(SweepPlan.of(row).values) > 1]
         extra = [self._axis] if self._axis in rows and self._axis not in params else []
         self._axes = (*params, *extra, *([CHUNKS] if _has_chunks(job) else []))
@@ -141,7 +141,7 @@ class SweepPane(JobPane):
             self.show(self._job)
 
     def _row(self, name: str) -> ValueRow | None:
-        rows = () if self._job is None else self._job.what_if.rows(self._job.scenario)
+        rows = () if self._job is None else self._job.what_if.rows(self._job.scenario.system)
         return next((row for row in rows if row.name == name), None)
 
     def _show_axis(self) -> None:

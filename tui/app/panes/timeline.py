@@ -85,7 +85,7 @@ TITLE = TIMELINE.title
 RUNNING = "being simulated ..."
 
 
-class TimelinePane(JobPane):
+class TimelinePane(JobPane[Job]):
     """The timeline of the picked candidate, or why there is none."""
 
     def __init__(self, *, id: str) -> None:

@@ -20,8 +20,9 @@ from ....compiler.text.load import real_path
 from ....compiler.text.writing import write_whole
 from ..background import in_thread
 from ..messages import ChangesMade
-from ..session.job import Job, ValueRow, with_value
+from ..session.job import ValueRow, with_value
 from ..session.listed_files import exists, typed_path
+from ..session.step_job import AnyJob
 from . import WHAT_IF
 from .base import JobPane
 
@@ -102,7 +103,7 @@ class Asking(Enum):
     OVERWRITE = "overwrite"
 
 
-class WhatIfPane(JobPane):
+class WhatIfPane(JobPane[AnyJob]):
     """A table of values; what is changed compiles before the app hears of it, and an error is said in place."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -131,7 +132,7 @@ class WhatIfPane(JobPane):
         self._line = Static(KEYS, id="what-if-line", markup=False)
         self._input = Input(id="what-if-input", compact=True)
         self._input.display = False
-        self._job: Job | None = None
+        self._job: AnyJob | None = None
         self._wanted = Changes()
         self._asking = Asking.VALUE
         self._target = Path()
@@ -148,13 +149,13 @@ class WhatIfPane(JobPane):
         """The table."""
         return self._table
 
-    def show(self, job: Job) -> None:
+    def show(self, job: AnyJob) -> None:
         """Show the values from which the scenario was made."""
         if self._job is None or self._job.what_if is not job.what_if:
             self._wanted = job.what_if.changes
             self.say("")
         self._job = job
-        self._table.show(job.what_if.rows(job.scenario))
+        self._table.show(job.what_if.rows(job.scenario.system))
 
     def say(self, text: str, *, is_error: bool = False) -> None:
         """Say something under the table; without a text what differs from the file, and the keys."""
@@ -174,13 +175,13 @@ class WhatIfPane(JobPane):
         self._compile(self._job, changes)
 
     @work(exclusive=True, group="what if")
-    async def _compile(self, job: Job, changes: Changes) -> None:
+    async def _compile(self, job: AnyJob, changes: Changes) -> None:
         """Compile with the changes: an error is said here, and what compiles is everybody's."""
         try:
             await in_thread(partial(_check, job, changes))
         except (CompileError, OSError) as error:
             self._wanted = job.what_if.changes
-            self._table.fill(job.what_if.rows(job.scenario))
+            self._table.fill(job.what_if.rows(job.scenario.system))
             self.say(_sentence(error), is_error=True)
         else:
             self.say("")
@@ -281,8 +282,10 @@ class WhatIfPane(JobPane):
         self.say(f"written: {target}")
 
 
-def _check(job: Job, changes: Changes, _: object) -> None:
-    compile_changed_file(job.path, changes).scenario(job.name)  # which says why there is none
+def _check(job: AnyJob, changes: Changes, _: object) -> None:
+    compiled = compile_changed_file(job.path, changes)
+    if compiled.step(job.name) is None:
+        compiled.scenario(job.name)  # which says why there is none
 
 
 def _write(path: Path, changes: Changes, target: Path, _: object) -> None:

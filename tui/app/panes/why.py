@@ -162,7 +162,7 @@ TITLE = WHY.title
 NO_WATERFALL = "no waterfall: its what-if runs did not finish"
 
 
-class WhyPane(JobPane):
+class WhyPane(JobPane[Job]):
     """The proof of the verdict, with the losses of the picked candidate."""
 
     def __init__(self, *, id: str) -> None:

@@ -4,7 +4,7 @@ The advisor is imported when it is first asked: a file with an error is shown wi
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,11 +22,18 @@ from ....compiler.ir import (
     ShouldStop,
 )
 from ....compiler.pipeline import Compiled, compile_file
+from ....compiler.text.diagnostics import Source
 from ....simcore.figures.result import Result
 
 if TYPE_CHECKING:
     from ....advisor.questions.advisor import Advisor
+    from ....advisor.steps.answer import StepAdvice
+    from ....advisor.steps.times import LayerTimes
 
+AdviseStep = Callable[
+    [Source, Changes, str, Progress, ShouldStop, Callable[["StepAdvice"], None]],
+    "StepAdvice",
+]
 SweepAdvice = Callable[[Scenario, bool, ShouldStop], Advice]
 SWEEP_TOP, SWEEP_WORKERS = 4, 2
 
@@ -57,6 +64,41 @@ def _simulated_schedule(scenario: Scenario, candidate: Candidate, should_stop: S
     return simulated_candidate(scenario, candidate, should_stop)
 
 
+def step_stage() -> AdviseStep:
+    """Return what answers about steps, and keeps times of layers: after a change only those that are new are simulated.
+
+    Its function takes a text with the numbers of ``changes`` in it.
+    """
+    times: list[LayerTimes] = []
+
+    def advise(
+        source: Source,
+        changes: Changes,
+        name: str,
+        progress: Progress,
+        should_stop: ShouldStop,
+        answered: Callable[["StepAdvice"], None],
+    ) -> "StepAdvice":
+        from ....advisor.steps.answer import advise_step
+        from ....advisor.steps.times import LayerTimes
+
+        if not times:
+            times.append(LayerTimes())
+        return advise_step(
+            source.text,
+            source.path,
+            changes.params,
+            name,
+            progress=progress,
+            should_stop=should_stop,
+            times=times[0],
+            as_written=not changes,
+            answered=answered,
+        )
+
+    return advise
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     """The stages that the application calls.
@@ -64,7 +106,8 @@ class Backend:
     ``recommend`` tells what it would answer now to the function it takes last. ``simulate`` takes the bound in ticks
     for the loss waterfall, None to leave the waterfall out. ``change`` compiles a file with numbers of the hardware
     changed. ``sweep`` is the short advice for one point of a sweep, which it simulates if asked to. ``simulate_graph``
-    simulates a schedule of several ops.
+    simulates a schedule of several ops. ``advise_step`` answers about the step of a name in a text with params set, and
+    tells what it would answer now to the function it takes last.
     """
 
     compile: Callable[[Path, Settings], Compiled]
@@ -73,6 +116,7 @@ class Backend:
     change: Callable[[Path, Changes], Compiled] = compile_changed_file
     sweep: SweepAdvice = short_advice
     simulate_graph: Callable[[Scenario, Candidate, ShouldStop], Candidate] = _simulated_schedule
+    advise_step: AdviseStep = field(default_factory=lambda: step_stage())
 
 
 @cache

@@ -1,26 +1,24 @@
 """One workload on screen: its answer, runs, problems, page, and values that can be changed. No Textual."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 from ....advisor.answer.answer import new_runs_of
-from ....advisor.answer.export import advice_document
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes
-from ....compiler.ir import Scenario, Settings
+from ....compiler.ir import Scenario, Settings, System
 from ....compiler.resolve.values.device_numbers import StatedNumber
 from ....compiler.resolve.values.params import Param
 from ....compiler.text.diagnostics import Diagnostic
 from ....compiler.text.units import NUMBER, Quantity, read_text
 from ....simcore.figures.result import Result
 from ....simcore.shown_run import ShownRun
-from ...report import ReportData, report_html
-from ...text.next_steps import NextStep, next_steps
-from ...text.ops import scenario_words
 from .backend import SweepAdvice, short_advice
 
 STEP = Fraction(5, 100)
@@ -89,12 +87,12 @@ class ValuesOfFile:
     before: tuple[StatedNumber, ...] = ()
     changes: Changes = field(default_factory=Changes)
 
-    def rows(self, scenario: Scenario) -> tuple[ValueRow, ...]:
-        """Return what can be changed of ``scenario``: params, then numbers of links and switches, then of the GPU."""
-        return (*map(self._of_param, self.params), *map(self._of_number, self._used(scenario)))
+    def rows(self, system: System) -> tuple[ValueRow, ...]:
+        """Return what can be changed for ``system``: params, then numbers of links and switches, then of the GPU."""
+        return (*map(self._of_param, self.params), *map(self._of_number, self._used(system)))
 
-    def _used(self, scenario: Scenario) -> Iterator[StatedNumber]:
-        fabric, gpu = scenario.system.fabric, scenario.system.gpu
+    def _used(self, system: System) -> Iterator[StatedNumber]:
+        fabric, gpu = system.fabric, system.gpu
         switches = [] if fabric.switch is None else [fabric.switch.name]
         for name in dict.fromkeys([*(link.name for link in fabric.links), *switches, gpu.name]):
             yield from (each for each in self.numbers if each.device == name)
@@ -170,28 +168,71 @@ CANCELLED = JobProblem(ProblemKind.CANCELLED, "The run was stopped before it was
 GIVEN_UP = JobProblem(ProblemKind.CANCELLED, "Its simulation was stopped. Pick it again to start anew.")
 
 
+class _Answer(Protocol):
+    """An answer, which may have been cut short."""
+
+    @property
+    def interrupted(self) -> bool: ...
+
+
+S = TypeVar("S")
+A = TypeVar("A", bound=_Answer)
+
+
 @dataclass(slots=True)
-class Job:
-    """The state of one workload.
+class FileJob(ABC, Generic[S, A]):
+    """The state of what a file asks: the question ``scenario``, and its answer.
 
     While it is ``advising`` the answer is what would be answered now, and once the user has ``stopped`` that it stays
-    so. ``picked`` is the expression of the candidate on screen, ``simulating`` whether it is being simulated.
-    ``marked`` are the expressions of those to be compared. ``runs`` and ``problems`` of simulations are by
-    expression. ``what_if`` are the values of the file at ``path`` from which the scenario was made.
+    so. ``picked`` names the candidate on screen. ``what_if`` are the values of the file at ``path`` from which the
+    question was made.
     """
 
-    scenario: Scenario
-    answer: Advice | JobProblem | None = None
+    scenario: S
+    answer: A | JobProblem | None = None
     picked: str | None = None
-    marked: tuple[str, ...] = ()
-    simulating: bool = False
-    runs: dict[str, ShownRun] = field(default_factory=dict)
-    problems: dict[str, JobProblem] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
     advising: bool = False
     stopped: bool = False
     path: Path = Path()
     what_if: ValuesOfFile = field(default_factory=ValuesOfFile)
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the workload."""
+
+    @property
+    def found(self) -> A | None:
+        """What was found, once there is anything."""
+        return None if isinstance(self.answer, JobProblem) else self.answer
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether there is nothing more to find: an answer that was not cut short, a problem, or the user's stop."""
+        return self.stopped or (self.answer is not None and not (self.found is not None and self.found.interrupted))
+
+    @abstractmethod
+    def take(self, answer: A) -> None:
+        """Take an answer; what the user has picked stays picked."""
+
+    def stop(self) -> None:
+        """Let what was found be the answer."""
+        self.stopped, self.advising, self.answer = True, False, self.answer or CANCELLED
+
+
+@dataclass(slots=True)
+class Job(FileJob[Scenario, Advice]):
+    """The state of one workload.
+
+    ``picked`` is the expression of the candidate on screen, ``simulating`` whether it is being simulated. ``marked``
+    are the expressions of those to be compared. ``runs`` and ``problems`` of simulations are by expression.
+    """
+
+    marked: tuple[str, ...] = ()
+    simulating: bool = False
+    runs: dict[str, ShownRun] = field(default_factory=dict)
+    problems: dict[str, JobProblem] = field(default_factory=dict)
     sweep_advice: SweepAdvice = short_advice
 
     @property
@@ -205,19 +246,9 @@ class Job:
         return self.scenario.only_case is None
 
     @property
-    def found(self) -> Advice | None:
-        """What was found, once there is anything."""
-        return None if isinstance(self.answer, JobProblem) else self.answer
-
-    @property
     def advice(self) -> Advice | None:
         """The advice on a pair, once there is one."""
         return None if self.has_several_ops else self.found
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether there is nothing more to find: an answer that was not cut short, a problem, or the user's stop."""
-        return self.stopped or (self.answer is not None and not (self.found is not None and self.found.interrupted))
 
     def take(self, answer: Advice) -> None:
         """Take an answer with its runs; the recommended schedule stays picked unless the user has picked another."""
@@ -258,10 +289,6 @@ class Job:
         """Why the picked candidate could not be simulated."""
         return self.problems.get(self.picked or "")
 
-    def stop(self) -> None:
-        """Let what was found be the answer."""
-        self.stopped, self.advising, self.answer = True, False, self.answer or CANCELLED
-
     def give_up(self) -> None:
         """Let the picked candidate be as it is, without what its simulation would have told."""
         self.simulating = False
@@ -284,36 +311,3 @@ class Job:
         """The candidate with this expression."""
         candidates = self.found.candidates if self.found is not None else ()
         return next((candidate for candidate in candidates if candidate.expression == expression), None)
-
-
-NO_RUN = "The recommended schedule is not simulated yet, so there is nothing to draw."
-NO_SWEEP = "This page was written from the screen, without a sweep: magus report makes one."
-
-
-def report_name(job: Job) -> str:
-    """Return the name that is offered for the page."""
-    return f"{job.path.stem}_report.html"
-
-
-def report_of(job: Job) -> str | None:
-    """Return the page about what was found, None if the recommended schedule is not simulated yet."""
-    found, changes, numbers = job.found, job.what_if.changes, job.what_if.numbers
-    run = None if found is None else job.runs.get(found.recommended.expression)
-    if found is None or run is None:
-        return None
-    settings = (*changes.params, *changes.numbers)
-    report = ReportData(
-        advice=found if job.has_several_ops else replace(found, result=run.result),
-        run=run,
-        data=advice_document(found, results=True),
-        file=job.path.name,
-        settings=settings,
-        numbers=numbers,
-        todo=_next(found, job.path, changes, job.name),
-        sweep_note=NO_SWEEP,
-    )
-    return report_html(report)
-
-
-def _next(advice: Advice, path: Path, changes: Changes, name: str) -> tuple[NextStep, ...]:
-    return () if changes.numbers else next_steps(advice, scenario_words(path, changes.params, name), how=False)

@@ -5,22 +5,35 @@ the file again makes new ``Job`` objects, so a run in progress can only write to
 """
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Union
 
 from ....advisor.answer.answer import run_of_candidate
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
-from ....compiler.changed import Changes
-from ....compiler.codes import Code
+from ....compiler.changed import Changes, changed_source
 from ....compiler.ir import Cancelled, Progress, Scenario, Settings, ShouldStop
-from ....compiler.ir.step import StepScenario
 from ....compiler.planning.build import ScheduleError
-from ....compiler.text.diagnostics import CompileError, Diagnostic, Severity, Source, Span, render_text
+from ....compiler.text.diagnostics import CompileError, Diagnostic, Source, render_text
 from ....simcore.program.program import RunOutcome
 from ....simcore.shown_run import ShownRun, run_of
 from .backend import Backend
-from .job import CANCELLED, Job, JobProblem, ProblemKind, ValuesOfFile, changed_words
+from .job import CANCELLED, A, FileJob, Job, JobProblem, ProblemKind, S, ValuesOfFile, changed_words
+from .step_job import AnyJob, StepJob
+
+if TYPE_CHECKING:
+    from ....advisor.steps.answer import StepAdvice
+
+AnyAdvice = Union[Advice, "StepAdvice"]
+"""An answer about a workload or a step."""
+
+
+class _OfFile(TypedDict):
+    """What all jobs of a file have."""
+
+    warnings: tuple[Diagnostic, ...]
+    path: Path
+    what_if: ValuesOfFile
 
 
 class Session:
@@ -31,41 +44,46 @@ class Session:
         self.changes = Changes(tuple(settings))
         self._workload = workload
         self._backend = backend
-        self.jobs: tuple[Job, ...] = ()
+        self.jobs: tuple[AnyJob, ...] = ()
         self.job_idx = 0
         self.problem: JobProblem | None = None
 
     @property
-    def job(self) -> Job | None:
+    def shown(self) -> AnyJob | None:
         """The job on screen; None while there is none."""
         return self.jobs[self.job_idx] if self.jobs else None
+
+    @property
+    def job(self) -> Job | None:
+        """The job on screen if it is about ops."""
+        return self.shown if isinstance(self.shown, Job) else None
 
     def of_other(self, path: Path) -> "Session":
         """Return a session of another file, with nothing changed."""
         return Session(path, (), None, self._backend)
 
-    def read(self) -> tuple[Job, ...] | JobProblem:
+    def read(self) -> tuple[AnyJob, ...] | JobProblem:
         """Compile the file from disk, with what was changed on screen."""
         path, changes = self.path, self.changes
         try:
             before = self._backend.compile(path, changes.params)
             compiled = self._backend.change(path, changes) if changes.numbers else before
+            source = changed_source(path, changes) if compiled.steps else Source(str(path), "")
         except Exception as error:
             return _as_problem(error)
         if not compiled.workloads:
             text = f"{path} declares no workload, so there is nothing to advise on."
             return JobProblem(ProblemKind.FILE, text)
-        warnings = (*compiled.warnings, *map(partial(_about_step, str(path)), compiled.steps))
-        sweep = self._backend.sweep
         what_if = ValuesOfFile(compiled.params, compiled.numbers, before.numbers, changes)
-        return tuple(
-            Job(scenario, warnings=warnings, path=path, what_if=what_if, sweep_advice=sweep)
-            for scenario in compiled.workloads
+        known = _OfFile(warnings=compiled.warnings, path=path, what_if=what_if)
+        return (
+            *(StepJob(step, source=source, **known) for step in compiled.steps),
+            *(Job(scenario, sweep_advice=self._backend.sweep, **known) for scenario in compiled.workloads),
         )
 
-    def show(self, outcome: tuple[Job, ...] | JobProblem) -> None:
+    def show(self, outcome: tuple[AnyJob, ...] | JobProblem) -> None:
         """Take the outcome of ``read``; the workload on screen stays if the file still has it."""
-        before = self.job.name if self.job is not None else self._workload
+        before = self.shown.name if self.shown is not None else self._workload
         self.jobs, self.problem, self.job_idx = (), None, 0
         if isinstance(outcome, JobProblem):
             self.problem = outcome
@@ -85,34 +103,42 @@ class Session:
     def summary(self) -> str:
         """The file, its settings and the number of warnings, in one line."""
         changes = changed_words(self.changes)
-        count = len(self.job.warnings) if self.job is not None else 0
+        count = len(self.shown.warnings) if self.shown is not None else 0
         warned = f"; {count} warning{'s' if count > 1 else ''}, see Why" if count else ""
         return f"{self.path}{f' with {changes}' if changes else ''}{warned}"
 
     def advise(
-        self, job: Job, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
-    ) -> Advice | JobProblem:
+        self, job: AnyJob, progress: Progress, should_stop: ShouldStop, answered: Callable[[AnyAdvice], None]
+    ) -> AnyAdvice | JobProblem:
         """Ask for advice and keep it with its runs; a run told to stop leaves the job as it is.
 
         ``answered`` is told in this thread what would be answered now.
         """
-
-        def reported(answer: Advice) -> None:
-            job.take_runs(answer)  # here and not on screen
-            answered(answer)
-
         try:
-            answer = self._backend.recommend(job.scenario, progress, should_stop, reported)
+            if isinstance(job, StepJob):
+                return _taken(job, self._about_step(job, progress, should_stop, answered), should_stop)
+            return _taken(job, self._about_ops(job, progress, should_stop, answered), should_stop)
         except Exception as error:
             # An error of a run that is being stopped is no answer: its processes may have ended already.
             if should_stop():
                 return CANCELLED
             job.answer = _as_problem(error)
             return job.answer
-        if answer.interrupted and should_stop():
-            return CANCELLED
-        job.take(answer)
-        return answer
+
+    def _about_step(
+        self, job: StepJob, progress: Progress, should_stop: ShouldStop, answered: Callable[[AnyAdvice], None]
+    ) -> "StepAdvice":
+        asked = job.source, job.what_if.changes, job.name
+        return self._backend.advise_step(*asked, progress, should_stop, answered)
+
+    def _about_ops(
+        self, job: Job, progress: Progress, should_stop: ShouldStop, answered: Callable[[AnyAdvice], None]
+    ) -> Advice:
+        def reported(answer: Advice) -> None:
+            job.take_runs(answer)  # here and not on screen
+            answered(answer)
+
+        return self._backend.recommend(job.scenario, progress, should_stop, reported)
 
     def simulate(self, job: Job, expression: str, should_stop: ShouldStop, *, explain: bool) -> ShownRun | JobProblem:
         """Return the run of a candidate, simulated in packets unless known; ``explain`` adds its loss waterfall."""
@@ -153,6 +179,14 @@ class Session:
         return run_of_candidate(scenario, done) or JobProblem(ProblemKind.OUTCOME, done.problem)
 
 
+def _taken(job: FileJob[S, A], answer: A, should_stop: ShouldStop) -> A | JobProblem:
+    """Keep an answer, unless it was cut short by a stop: what was on screen then stays."""
+    if answer.interrupted and should_stop():
+        return CANCELLED
+    job.take(answer)
+    return answer
+
+
 def _as_problem(error: Exception) -> JobProblem:
     """Return the problem to show for an exception of a stage."""
     if isinstance(error, CompileError):
@@ -172,10 +206,3 @@ def _as_problem(error: Exception) -> JobProblem:
         return CANCELLED
     fault = "This is a fault of Magus, not of your file."
     return JobProblem(ProblemKind.FAULT, f"{type(error).__name__}: {error}\n{fault}")
-
-
-def _about_step(path: str, step: StepScenario) -> Diagnostic:
-    """What to know of a training step, which the screen does not show: it has the layers of one."""
-    message = f"{step.name} is a training step: the screen is about its layers"
-    hint = "magus advise and magus report answer about the step"
-    return Diagnostic(Code.MGS573, message, Span(Source(path, ""), 0, 0), hint, Severity.WARNING)

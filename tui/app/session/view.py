@@ -32,6 +32,7 @@ class Mark(Enum):
 
     RECOMMENDED = "★"
     TIE = "≈"
+    TOO_LARGE = "x"
     NONE = " "
 
 

@@ -1,5 +1,7 @@
 """The question and the answer, at the top of the screen."""
 
+from typing import TYPE_CHECKING
+
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
@@ -12,7 +14,11 @@ from ....compiler.text.diagnostics import printable
 from ...text.render import threshold_sentence
 from ..session import view
 from ..session.job import JobProblem, ProblemKind
+from ..session.session import AnyAdvice
 from ..session.view import fitted_code
+
+if TYPE_CHECKING:
+    from ....advisor.steps.answer import StepAdvice
 
 
 class Headline(Vertical):
@@ -20,8 +26,8 @@ class Headline(Vertical):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._advice: Advice | None = None
-        self._standing = view.Finality.FINAL
+        self._advice: AnyAdvice | None = None
+        self._advising = False
 
     def compose(self) -> ComposeResult:
         """Lay out one text for each."""
@@ -37,15 +43,28 @@ class Headline(Vertical):
         for name in ("figures", "threshold", "confidence", "marks"):
             self._say(name, "")
 
-    def answer(self, advice: Advice, *, advising: bool = False) -> None:
+    def answer(self, advice: AnyAdvice, *, advising: bool = False) -> None:
         """Show the answer, and while the app is ``advising`` that it is not final."""
-        self._advice, self._standing = advice, view.standing_of(advice, advising=advising)
-        self._say_verdict(advice)
+        self._advice, self._advising = advice, advising
+        self._say_verdict()
+        if not isinstance(advice, Advice):
+            self._step_answer(advice)
+            return
         self.query_one("#verdict").set_class(advice.verdict is Verdict.OVERLAP, "overlap")
         self._say("figures", view.figures_of(advice))
         self._say("threshold", _threshold(advice))
-        self._say("confidence", self._standing.sentence + view.confidence_of(advice))
+        sentence = view.standing_of(advice, advising=advising).sentence
+        self._say("confidence", sentence + view.confidence_of(advice))
         self.query_one("#confidence").set_classes(advice.confidence.value)
+        self._say("marks", "\n".join(f"! {mark}" for mark in advice.marks))
+
+    def _step_answer(self, advice: "StepAdvice") -> None:
+        from ..session import step_view
+
+        self.query_one("#verdict").set_class(advice.recommended is not None, "overlap")
+        self._say("figures", step_view.figures_of(advice))
+        self.query_one("#confidence").set_classes("medium")
+        self._say("confidence", step_view.standing_of(advice, advising=self._advising).sentence)
         self._say("marks", "\n".join(f"! {mark}" for mark in advice.marks))
 
     def toggle_details(self) -> None:
@@ -55,11 +74,18 @@ class Headline(Vertical):
     def on_resize(self) -> None:
         """Show the verdict again: its line break depends on the width."""
         if self._advice is not None:
-            self._say_verdict(self._advice)
+            self._say_verdict()
 
-    def _say_verdict(self, advice: Advice) -> None:
-        word = self._standing.word
-        self._say("verdict", word + view.verdict_of(advice, self.content_region.width - len(word)))
+    def _say_verdict(self) -> None:
+        advice = self._advice
+        if isinstance(advice, Advice):
+            word = view.standing_of(advice, advising=self._advising).word
+            self._say("verdict", word + view.verdict_of(advice, self.content_region.width - len(word)))
+        elif advice is not None:
+            from ..session import step_view
+
+            word = step_view.standing_of(advice, advising=self._advising).word
+            self._say("verdict", word + step_view.verdict_of(advice))
 
     def _say(self, name: str, text: str) -> None:
         line = self.query_one(f"#{name}", Static)

@@ -10,7 +10,7 @@ from ....advisor.steps.outcome import StepOutcome, outcome_of
 from ....advisor.steps.stacks import marks_of
 from ....advisor.steps.times import LayerTimes
 from ....compiler.codes import Code
-from ....compiler.ir import Cancelled, JsonObject, Settings
+from ....compiler.ir import JsonObject, Settings
 from ....compiler.ir.step import StepScenario, StepSchedule
 from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, Diagnostic, Source, Span, did_you_mean
@@ -92,17 +92,18 @@ def sweep_step(request: SweepRequest, step: StepScenario, points: Sequence[Setti
         for place, settings in enumerate(points):
             progress("sweep", place, len(points))
             try:
-                found.append((settings, answer_of(text.text, text.path, settings, step.name, times=times)))
+                asked = text.text, text.path, settings, step.name
+                advice = answer_of(*asked, times=times, should_stop=stopped)
             except CompileError as error:
                 code = Exit.INPUT
                 show(error.diagnostics)
             except ScheduleError as error:
                 code = Exit.NOT_FEASIBLE
                 say(f"magus: with {', '.join(f'{name} = {value}' for name, value in settings)}: {error}")
-            except Cancelled:
-                break
-            if stopped():
-                break
+            else:
+                if advice.interrupted:
+                    break
+                found.append((settings, advice))
         interrupted = stopped()
     _put_sweep(found, form)
     return Exit.INTERRUPTED if interrupted else code

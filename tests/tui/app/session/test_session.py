@@ -11,6 +11,7 @@ from magus.examples import path
 from magus.tui.app.session.backend import default_backend
 from magus.tui.app.session.job import CANCELLED, Job, JobProblem, ProblemKind
 from magus.tui.app.session.session import Session
+from magus.tui.app.session.step_job import StepJob
 from tests.helpers.scenarios.scenarios import ag_gemm
 from tests.helpers.steps import TEXT as STEP
 from tests.helpers.tui import fakes
@@ -84,15 +85,12 @@ def test_a_file_of_whole_layers_has_a_job_for_each() -> None:
     assert session.job.has_several_ops and session.job.name == "layer" and session.job.advice is None
 
 
-def test_of_a_training_step_the_layers_are_shown_and_that_is_said(tmp_path: Path) -> None:
+def test_a_training_step_is_shown_before_its_layers(tmp_path: Path) -> None:
     file = tmp_path / "step.mgs"
     file.write_text(STEP.format(more=""))
     session = Session(file, (), None, default_backend(1))
     session.show(session.read())
 
-    assert session.job is not None
-    assert session.job.name == "layer"
-    assert [each.message for each in session.job.warnings] == [
-        "train is a training step: the screen is about its layers"
-    ]
-    assert "1 warning, see Why" in session.summary
+    assert [each.name for each in session.jobs] == ["train", "layer"]
+    assert isinstance(session.shown, StepJob) and session.job is None
+    assert session.summary == str(file)

@@ -42,7 +42,8 @@ def rows(tmp_path: Path, text: str = FILE) -> dict[str, object]:
     path = tmp_path / "a.mgs"
     path.write_text(text, encoding="utf-8")
     compiled = compile_file(path)
-    return {row.name: row for row in ValuesOfFile(compiled.params, compiled.numbers).rows(compiled.workloads[0])}
+    values = ValuesOfFile(compiled.params, compiled.numbers)
+    return {row.name: row for row in values.rows(compiled.workloads[0].system)}
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def rows(file: Path, changes: Changes | None = None) -> dict[str, ValueRow]:
     before = compile_file(file)
     now = compile_changed_file(file, changes or Changes())
     what_if = ValuesOfFile(now.params, now.numbers, before.numbers, changes or Changes())
-    return {row.name: row for row in what_if.rows(now.workloads[0])}
+    return {row.name: row for row in what_if.rows(now.workloads[0].system)}
 
 
 def test_params_come_first_and_then_the_numbers_of_links_and_of_the_gpu(file: Path) -> None:

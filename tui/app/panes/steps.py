@@ -1,0 +1,225 @@
+"""What the panes show of a training step: its layouts, the stages of the one that is picked, why and how."""
+
+from collections.abc import Iterator
+from typing import ClassVar, cast
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from ....advisor.steps.flags import flags_of
+from ....compiler.text.diagnostics import printable
+from ...text.door import bullet, hanging, wrapped, wrapped_to
+from ...text.ops import scenario_words
+from ...text.step import counted_text, figures_of, nothing_lines
+from ..charts.stages import StagesModel
+from ..session.step_job import StepJob
+from ..session.step_view import StepRow, StepSort, memory_lines, picked_row, rows_of
+from ..session.view import shortened
+from ..widgets.rows_view import RowsView
+from . import CANDIDATES, HOW, TIMELINE, WHY
+from .base import JobPane
+from .ranked import Column, PickTable, RankedPane
+
+
+class LayoutTable(PickTable[StepRow]):
+    """Layouts and schedules with time, tokens, memory and what is lost."""
+
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        (StepSort.RANK, StepSort.RANK.value, 2),
+        (StepSort.LAYOUT, StepSort.LAYOUT.value, 18),
+        (StepSort.SCHEDULE, StepSort.SCHEDULE.value, 0),
+        (StepSort.TIME, StepSort.TIME.value, 9),
+        (StepSort.TOKENS, StepSort.TOKENS.value, 10),
+        (StepSort.MEMORY, StepSort.MEMORY.value, 9),
+        (StepSort.EXPOSED, StepSort.EXPOSED.value, 8),
+        (StepSort.BUBBLE, StepSort.BUBBLE.value, 7),
+    )
+    LEFT = (StepSort.RANK, StepSort.LAYOUT, StepSort.SCHEDULE)
+    LEAST = 17
+
+    def cells(self, row: StepRow, width: int) -> tuple[Text, ...]:
+        """The mark, then a cell for each figure."""
+        style, widths = self.style_of(row.mark), {key: columns or width for key, _, columns in self.COLUMNS}
+        cells = [Text(row.mark.value, style=style)]
+        for key, text in row.cells.items():
+            shown = shortened(printable(text), widths[key] - 1) if key in self.LEFT else text
+            cells.append(Text(shown, style=style, no_wrap=True, justify="left" if key in self.LEFT else "right"))
+        return tuple(cells)
+
+
+class LayoutsPane(RankedPane[StepJob, LayoutTable]):
+    """The table of layouts."""
+
+    KEYS = StepSort
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(LayoutTable(id="layouts"), id=id)
+
+    def show(self, job: StepJob) -> None:
+        """Fill the table with what is simulated so far, unless it holds that already."""
+        self._job = job
+        rows = () if job.found is None else rows_of(job.found, cast("StepSort", self._sort_key))
+        row = _picked(job)
+        picked = None if row is None else row.expression
+        if not self._table.shows(rows, self._sort_key, picked):
+            self._table.show(rows, self._sort_key, picked)
+        rough = any(row.is_estimate for row in rows)
+        note = "; ~ without traffic beside layers" if rough else ""
+        self.border_title = f"Layouts: {len(rows)}{note}" if rows else CANDIDATES.title
+
+
+def _picked(job: StepJob) -> StepRow | None:
+    return None if job.found is None else picked_row(job.found, job.picked)
+
+
+def _title(title: str, job: StepJob) -> Content:
+    row = _picked(job)
+    return Content(title if row is None else f"{title}: {row.outcome.layout}, {printable(row.full_name)}")  # no markup
+
+
+class StagesView(RowsView[StagesModel]):
+    """Stages over time."""
+
+    def show(self, row: StepRow) -> None:
+        """Show a schedule; the same again keeps its zoom."""
+        if self.model is None or self.model.outcome is not row.outcome:
+            self.model, self._message = StagesModel(row.outcome), ""
+            self._lay_out()
+
+
+class StagesPane(JobPane[StepJob]):
+    """The stages of the picked layout."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._view = StagesView(id="stages")
+
+    def compose(self) -> ComposeResult:
+        """One chart."""
+        yield self._view
+
+    @property
+    def target(self) -> StagesView:
+        """The chart."""
+        return self._view
+
+    def show(self, job: StepJob) -> None:
+        """Show the picked layout, or that there is none."""
+        row = _picked(job)
+        self.border_title = _title(TIMELINE.title, job)
+        if row is None:
+            self._view.say("" if job.found is None else "No layout is simulated.")
+        else:
+            self._view.show(row)
+
+
+class _Words(VerticalScroll, can_focus=True):
+    """A text that scrolls."""
+
+
+class WordsPane(JobPane[StepJob]):
+    """A pane of lines, which are wrapped to its width."""
+
+    TITLE = ""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._words = _Words(id=f"{id}-words", classes="step-words")
+        self._text = Static(markup=False)
+        self._job: StepJob | None = None
+
+    def compose(self) -> ComposeResult:
+        """One text."""
+        with self._words:
+            yield self._text
+
+    @property
+    def target(self) -> _Words:
+        """The text."""
+        return self._words
+
+    def on_resize(self) -> None:
+        """Wrap again."""
+        self._draw()
+
+    def show(self, job: StepJob) -> None:
+        """Show what is known of the picked layout."""
+        self._job, self.border_title = job, _title(self.TITLE, job)
+        self._draw()
+
+    def lines(self, job: StepJob, width: int) -> Iterator[str]:
+        """What is said in so many columns."""
+        yield ""
+
+    def _draw(self) -> None:
+        if self._job is not None:
+            width = max(20, self._words.size.width - 3)
+            with wrapped_to(width):
+                text = "\n".join(self.lines(self._job, width))
+            self._text.update(printable(text, block=True))
+
+
+class StepWhyPane(WordsPane):
+    """Where the time of the picked layout goes, the memory of its stages, and what to know."""
+
+    TITLE = WHY.title
+
+    def lines(self, job: StepJob, width: int) -> Iterator[str]:
+        """Figures, memory, what became of the other layouts, marks."""
+        row = _picked(job)
+        if job.found is None:
+            return
+        if row is not None:
+            yield "Where the time goes"
+            for name, time, note in figures_of(row.outcome):
+                yield f"  {name:<10}{time:>9}  {note}"[:width]
+            yield ""
+            yield "Memory of a GPU, in GiB, with 8 % and 3 GiB beside"
+            yield from (f"  {line}" for line in memory_lines(row.outcome, width - 2))
+            yield ""
+        if job.found.recommended is None:
+            yield from nothing_lines(job.found.searched)
+        yield from wrapped(f"{counted_text(job.found.searched)}.")
+        for mark in job.found.marks:
+            yield from bullet("!", mark)
+        for found in job.warnings:
+            yield from bullet("!", f"{found.message}. {found.hint}".strip())
+
+
+class StepHowPane(WordsPane):
+    """How frameworks switch the picked layout on."""
+
+    TITLE = HOW.title
+
+    def lines(self, job: StepJob, width: int) -> Iterator[str]:
+        """The flags of each framework that has it, and commands."""
+        row = _picked(job)
+        if row is None:
+            return
+        flags = flags_of(row.outcome)
+        for framework, text in flags:
+            yield from hanging(text, 4, f"{framework}: ")
+            yield ""
+        if not flags:
+            yield from wrapped("No framework that is known has this schedule.")
+            yield ""
+        settings = dict((*job.what_if.changes.params, *row.outcome.settings))
+        words = " ".join(scenario_words(job.path, tuple(settings.items()), job.name))
+        declared = [each.name for each in job.scenario.schedules if each.name == row.outcome.schedule.name]
+        how = "".join(f" --schedule {name}" for name in declared)
+        yield f"magus simulate {words}{how}" if declared else f"magus advise {words}"
+
+
+class LayersPane(WordsPane):
+    """Says that a pane is about the layers of a step."""
+
+    def lines(self, job: StepJob, width: int) -> Iterator[str]:
+        """Where to go."""
+        yield from wrapped("This pane is about the layers of the step, which are workloads of their own: press w.")
+
+
+STEP_VIEWS = (LayoutsPane, StagesPane, StepWhyPane, StepHowPane, LayersPane, LayersPane, None, LayersPane, None)
+"""What the panes are for a step, in the order of ``PANES``; None where they are as for any workload."""
