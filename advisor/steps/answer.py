@@ -9,7 +9,7 @@ from ...compiler.ir import JsonObject, Progress, Settings, ShouldStop
 from ...compiler.ir.step import StepScenario, StepSchedule
 from ...compiler.text.diagnostics import CompileError, Diagnostic, Source, Span
 from .outcome import StepOutcome
-from .search import Searched, recommended, search
+from .search import SHOWN, Searched, recommended, search
 from .stacks import marks_of
 from .times import LayerTimes
 
@@ -73,6 +73,7 @@ def advise_step(
     should_stop: ShouldStop | None = None,
     times: LayerTimes | None = None,
     as_written: bool = True,
+    shown: int = SHOWN,
     answered: Callable[[StepAdvice], None] | None = None,
 ) -> StepAdvice:
     """Return which layout of a training step to use.
@@ -91,6 +92,8 @@ def advise_step(
         Of layers that were simulated before; those that are simulated now are added.
     as_written
         Whether the text is its user's; else schedules that do not fit are left out, as they are with ``settings``.
+    shown
+        So many of the fastest are certain: traffic is simulated beside their layers.
     answered
         Is called with what would be the answer if the search ended now.
 
@@ -119,5 +122,6 @@ def advise_step(
             answered(StepAdvice(scenario, searched))
 
     written = as_written and not settings
-    searched = search(scenario, compiled, known, progress, should_stop, as_written=written, answered=so_far)
+    asked = scenario, compiled, known, progress, should_stop
+    searched = search(*asked, as_written=written, shown=shown, answered=so_far)
     return StepAdvice(scenario, searched)

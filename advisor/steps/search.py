@@ -100,6 +100,7 @@ def search(
     should_stop: ShouldStop | None = None,
     *,
     as_written: bool = True,
+    shown: int = SHOWN,
     answered: Callable[[Searched], None] | None = None,
 ) -> Searched:
     """Compare all layouts that the file explores, each with all schedules of the space.
@@ -115,6 +116,8 @@ def search(
     as_written
         Whether the file is as its user wrote it: a declared schedule that does not fit is then an error, and is left
         out where parameters were set.
+    shown
+        So many of the fastest are found with traffic simulated beside their layers.
     answered
         Is called with what would be found if the search ended now.
 
@@ -139,7 +142,7 @@ def search(
     outcomes, interrupted = _simulated(space.fitting, replace(times, contended=False), report, stop, so_far)
     if interrupted or space.interrupted:
         return found(outcomes, 0, interrupted=True)
-    outcomes, contended, interrupted = _contended(outcomes, times, report, stop, so_far)
+    outcomes, contended, interrupted = _contended(outcomes, shown, times, report, stop, so_far)
     return found(outcomes, contended, interrupted=interrupted)
 
 
@@ -227,20 +230,20 @@ def _simulated(
 
 
 def _contended(
-    outcomes: Sequence[StepOutcome], times: LayerTimes, report: Progress, stop: ShouldStop, so_far: SoFar
+    outcomes: Sequence[StepOutcome], shown: int, times: LayerTimes, report: Progress, stop: ShouldStop, so_far: SoFar
 ) -> tuple[list[StepOutcome], int, bool]:
     """The fastest with traffic simulated beside their layers, the fastest of these first; then the others as they were.
 
     Without that they are no slower: once as many as are shown are faster than the next of the others, so they are.
     Also return how many these are, and whether the search was stopped.
     """
-    left, done = list(outcomes), list[StepOutcome]()
-    while left and len(done) < MOST_CONTENDED:
+    left, done, most = list(outcomes), list[StepOutcome](), max(MOST_CONTENDED, shown)
+    while left and len(done) < most:
         done.sort(key=_order)
-        if len(done) >= SHOWN and left[0].run.makespan_ticks >= done[SHOWN - 1].run.makespan_ticks:
+        if len(done) >= shown and left[0].run.makespan_ticks >= done[shown - 1].run.makespan_ticks:
             break
         so_far([*done, *left], len(done))
-        report("contention", len(done), MOST_CONTENDED)
+        report("contention", len(done), most)
         if stop():
             return [*done, *left], len(done), True
         each = left[0]

@@ -20,6 +20,7 @@ class SimulateOptions:
     ``schedule`` None is the first that the file declares, else serial. ``at_line`` simulates cache lines, else packets;
     ``fold`` simulates one rank for all that are alike. ``num_seeds`` adds percentiles over so many seeds from ``seed``
     on, in packets. ``record`` is the file for the writes to rank 0, and ``pictures`` those that show the run.
+    ``given`` has ``--granularity`` if that was said.
     """
 
     schedule: str | None = None
@@ -31,6 +32,7 @@ class SimulateOptions:
     pictures: Pictures = NO_PICTURES
     strict: bool = False
     as_json: bool = False
+    given: frozenset[str] = frozenset()
 
     def seeds(self, scenario: Scenario) -> range:
         """The seeds to take percentiles over: as asked for, else those that the law of its routing names."""

@@ -84,15 +84,18 @@ def _memory_lines(outcome: StepOutcome) -> Iterator[str]:
     )
 
 
-def searched_text(scenario: StepScenario, searched: Searched, marks: Sequence[str] = (), framework: str = "") -> str:
+def searched_text(
+    scenario: StepScenario, searched: Searched, marks: Sequence[str] = (), framework: str = "", shown: int = SHOWN
+) -> str:
     """Return the answer about a step: which layout, what it costs, what is exposed, how to switch it on.
 
-    With a ``framework`` its settings alone are shown.
+    With a ``framework`` its settings alone are shown. ``shown`` is how many layouts the table has beside those of the
+    file.
     """
-    return "\n".join(_searched(scenario, searched, marks, framework)) + "\n"
+    return "\n".join(_searched(scenario, searched, marks, framework, shown)) + "\n"
 
 
-def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], only: str) -> Iterator[str]:
+def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], only: str, shown: int) -> Iterator[str]:
     yield from wrapped(question_of(scenario))
     yield from wrapped(
         f"{counted_text(searched)}; {len(searched.outcomes)} simulated from {searched.layers_simulated} layers"
@@ -102,7 +105,9 @@ def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], 
     if chosen is None:
         yield from nothing_lines(searched)
         return
-    yield from aligned(table_of(searched, chosen))
+    if searched.interrupted:
+        yield from wrapped("Stopped early: the best of those that were simulated.")
+    yield from aligned(table_of(searched, chosen, shown))
     if not all(each.fits for each in searched.declared):
         yield from wrapped(f"{TOO_LARGE} does not fit into {bytes_text(memory_limit(scenario))}.")
     yield ""
@@ -135,22 +140,22 @@ FIGURES = ("tok/s/GPU", "memory", "bubble")
 """Columns of every table of outcomes."""
 
 
-def shown_of(searched: Searched, chosen: StepOutcome) -> tuple[StepOutcome, ...]:
+def shown_of(searched: Searched, chosen: StepOutcome, shown: int = SHOWN) -> tuple[StepOutcome, ...]:
     """Return what a table shows, each once: the chosen outcome, the fastest others, and the schedules of the file."""
     others = [each for each in searched.outcomes if each is not chosen and declared_as(each, searched) is None]
     same = declared_as(chosen, searched)
-    return (chosen, *others[: SHOWN - 1], *(each for each in searched.declared if each is not same))
+    return (chosen, *others[: shown - 1], *(each for each in searched.declared if each is not same))
 
 
 TOO_LARGE = "x"
 """The mark of a schedule of the file that does not fit into memory."""
 
 
-def table_of(searched: Searched, chosen: StepOutcome) -> list[tuple[str, ...]]:
+def table_of(searched: Searched, chosen: StepOutcome, shown: int = SHOWN) -> list[tuple[str, ...]]:
     """Return the table of layouts with its head; the first row below it is the chosen one."""
     best, declared = chosen.run.makespan_ticks, searched.declared
     rows: list[tuple[str, ...]] = [("", "layout", "schedule", "step", "", *FIGURES)]
-    for each in shown_of(searched, chosen):
+    for each in shown_of(searched, chosen, shown):
         change = each.run.makespan_ticks / best - 1
         mark = ">" if each is chosen else TOO_LARGE if not each.fits else "=" if abs(change) <= TIE else ""
         same = declared_as(each, searched) if each is chosen else each if each in declared else None

@@ -32,6 +32,7 @@ from .options import (
     TraceOption,
     WorkersOption,
     WorkloadOption,
+    given_options,
     seconds_of,
     settings_of,
 )
@@ -102,7 +103,8 @@ def advise(
         top, verify, bespoke, workers=workers, within_s=limit_s, threshold=threshold, sensitivity=sensitivity
     )
     pictures = Pictures(trace, svg, png, draw)
-    options = AdviseOptions(advice, how, full, over, seeds, pictures, strict=strict, as_json=json)
+    said = given_options("--top", "--bespoke", "--no-verify")
+    options = AdviseOptions(advice, how, full, over, seeds, pictures, strict=strict, as_json=json, given=said)
     raise typer.Exit(advise_file(ScenarioInput(file, settings_of(settings), workload), options))
 
 

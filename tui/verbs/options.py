@@ -6,7 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
+from click.core import ParameterSource
 
 from ..drawing import Shows
 
@@ -24,6 +26,13 @@ def keep_results(context: typer.Context, no_cache: bool) -> None:
     from ...simcore.memo.store import user_store
 
     context.with_resource(memoizing(user_store()))
+
+
+def given_options(*names: str) -> frozenset[str]:
+    """Return those of the options of the command that runs, such as ``--top``, that stand on the command line."""
+    context = click.get_current_context()
+    source = {name: context.get_parameter_source(name.removeprefix("--").replace("-", "_")) for name in names}
+    return frozenset(name for name, found in source.items() if found is ParameterSource.COMMANDLINE)
 
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A scenario, FILE.mgs; - reads it from stdin.")]

@@ -22,6 +22,7 @@ from .options import (
     TraceOption,
     WorkersOption,
     WorkloadOption,
+    given_options,
     settings_of,
 )
 
@@ -148,6 +149,7 @@ def simulate(
     options = SimulateOptions(
         schedule=schedule,
         at_line=granularity is Granularity.LINE,
+        given=given_options("--granularity"),
         fold=not no_fold,
         seed=seed,
         num_seeds=seeds,

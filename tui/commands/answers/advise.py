@@ -30,7 +30,8 @@ class AdviseOptions:
 
     ``full`` is whether all is printed that is known. ``over`` is the parameter that the threshold of several ops is a
     value of, None: the only one with whole numbers.
-    ``num_seeds`` are draws of the routing that are compared, 0: as many as the file says.
+    ``num_seeds`` are draws of the routing that are compared, 0: as many as the file says. ``given`` are those of
+    ``--top``, ``--bespoke`` and ``--no-verify`` that were said, since a step has defaults of its own.
     """
 
     advice: AdviceOptions
@@ -41,6 +42,7 @@ class AdviseOptions:
     pictures: Pictures = NO_PICTURES
     strict: bool = False
     as_json: bool = False
+    given: frozenset[str] = frozenset()
 
     @property
     def about_one(self) -> str:

@@ -1,16 +1,19 @@
 """``magus advise`` and ``magus simulate`` of a training step."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ....advisor.answer.stages import either, lateness
 from ....advisor.steps.answer import StepAdvice
 from ....advisor.steps.answer import advise_step as answer_of
 from ....advisor.steps.outcome import StepOutcome, outcome_of
+from ....advisor.steps.search import SHOWN
 from ....advisor.steps.stacks import marks_of
 from ....advisor.steps.times import LayerTimes
 from ....compiler.codes import Code
-from ....compiler.ir import JsonObject, Settings
+from ....compiler.ir import JsonObject, Settings, never
 from ....compiler.ir.step import StepScenario, StepSchedule
 from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, Diagnostic, Source, Span, did_you_mean
@@ -23,6 +26,7 @@ from ..console import show
 from ..inputs import ScenarioInput, source_of
 from ..interrupts import interruptible
 from ..out.pictures import NO_PICTURES, Pictures
+from ..running import exit_code_if_strict
 from ..simulate_options import SimulateOptions
 from .sweep import SweepForm, SweepRequest, csv_text
 
@@ -34,35 +38,63 @@ __all__ = ["advise_step", "advise_step_text", "simulate_step", "sweep_step"]
 
 def advise_step(source: ScenarioInput, step: StepScenario, options: "AdviseOptions") -> Exit:
     """Print which layout of a step to use, and draw it where that is asked for."""
-    asked = {"--how": options.how, "--threshold": options.advice.threshold, "--seeds": options.num_seeds > 0}
-    asked |= {"--sensitivity": options.advice.sensitivity}
+    advice = options.advice
+    asked = {"--how": options.how, "--threshold": advice.threshold, "--seeds": options.num_seeds > 0}
+    asked |= {"--sensitivity": advice.sensitivity, "--over": options.over is not None}
+    asked |= {name: name in options.given for name in ("--bespoke", "--no-verify")}
     _reject_options(source, step, asked, options.pictures)
-    text = source_of(source.file)
-    return _advise(text, source.settings, step.name, "", options.pictures, as_json=options.as_json)
+    shown = advice.top if "--top" in options.given else SHOWN
+    form = _Form(shown, options.full, "", options.pictures, options.strict, options.as_json)
+    return _advise(source_of(source.file), source.settings, step.name, form, advice.within_s)
 
 
 def advise_step_text(text: str, path: str, *, framework: str, as_json: bool) -> Exit:
     """Print which layout of the step in ``text`` to use, as ``framework`` switches it on."""
-    return _advise(Source(path, text), (), None, framework, NO_PICTURES, as_json=as_json)
+    return _advise(Source(path, text), (), None, _Form(framework=framework, as_json=as_json))
 
 
-def _advise(
-    text: Source, settings: Settings, name: str | None, framework: str, pictures: Pictures, *, as_json: bool
-) -> Exit:
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How an answer is printed: ``shown`` layouts or ``full``, all; the settings of one ``framework``, or of each."""
+
+    shown: int = SHOWN
+    full: bool = False
+    framework: str = ""
+    pictures: Pictures = NO_PICTURES
+    strict: bool = False
+    as_json: bool = False
+
+
+def _advise(text: Source, settings: Settings, name: str | None, form: _Form, within_s: float | None = None) -> Exit:
     with progress_line() as progress, interruptible() as stopped:
-        found = answer_of(text.text, text.path, settings, name, progress=progress, should_stop=stopped)
-    drawn = Exit.DONE if found.recommended is None else pictures.save_step(found.recommended)
-    if as_json:
+        stop = either(stopped, lateness(within_s) or never)
+        asked = text.text, text.path, settings, name
+        found = answer_of(*asked, progress=progress, should_stop=stop, shown=form.shown)
+    drawn = Exit.DONE if found.recommended is None else form.pictures.save_step(found.recommended)
+    if form.as_json:
         print_json(found.document())
     else:
-        put(searched_text(found.scenario, found.searched, found.marks, framework))
-    return Exit.INTERRUPTED if found.searched.interrupted else drawn
+        rows = len(found.searched.outcomes) if form.full else form.shown
+        put(searched_text(found.scenario, found.searched, found.marks, form.framework, rows))
+    if stopped() or (found.interrupted and found.recommended is None):
+        return Exit.INTERRUPTED
+    return max(drawn, _strict(found.scenario, strict=form.strict))
+
+
+def _strict(step: StepScenario, *, strict: bool) -> Exit:
+    """NOT_FEASIBLE under ``--strict`` if what the layers rest on is not validated; all are on the same GPU."""
+    layers = (part.forward for block in step.step.blocks for part in block.parts)
+    with_products = (layer for layer in layers if any(case.shape.gemm for case in layer.cases))
+    layer = next(with_products, step.step.blocks[0].parts[0].forward)
+    return exit_code_if_strict(layer, strict)
 
 
 def simulate_step(source: ScenarioInput, step: StepScenario, options: SimulateOptions) -> Exit:
     """Print one schedule of a step, by default the first of its file, and draw it where that is asked for."""
     asked = {"--seed": options.seed is not None, "--seeds": options.num_seeds > 0}
-    _reject_options(source, step, asked | {"--record-writes": options.record is not None}, options.pictures)
+    asked |= {"--record-writes": options.record is not None, "--no-fold": not options.fold}
+    asked |= {"--granularity": "--granularity" in options.given}
+    _reject_options(source, step, asked, options.pictures)
     chosen = _named(source, step, options.schedule)
     with interruptible() as stopped:
         outcome = outcome_of(step, chosen, LayerTimes(stopped), source.settings)
@@ -71,7 +103,7 @@ def simulate_step(source: ScenarioInput, step: StepScenario, options: SimulateOp
         print_json({"step": step.name, **outcome.document(), "marks": list(marks)})
     else:
         put(outcome_text(outcome, marks))
-    return drawn
+    return max(drawn, _strict(step, strict=options.strict))
 
 
 def _reject_options(source: ScenarioInput, step: StepScenario, asked: Mapping[str, bool], pictures: Pictures) -> None:

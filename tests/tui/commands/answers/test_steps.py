@@ -4,6 +4,8 @@ import csv
 import io
 import itertools
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,6 +13,7 @@ import pytest
 
 from magus.advisor import advise_step
 from magus.compiler import CompileError
+from magus.compiler.ir import Progress
 from tests.helpers.commands import document, magus
 from tests.helpers.steps import TEXT
 
@@ -38,7 +41,11 @@ def file(tmp_path: Path) -> Path:
         ("export", "--to", "policy"),
         ("advise", "--how"),
         ("advise", "--sensitivity"),
+        ("advise", "--bespoke", "400"),
+        ("advise", "--no-verify"),
         ("simulate", "--seeds", "3"),
+        ("simulate", "--granularity", "line"),
+        ("simulate", "--no-fold"),
         ("simulate", "--draw", "waterfall", "--svg", "out.svg"),
     ],
 )
@@ -137,3 +144,66 @@ def test_the_answer_from_python_is_that_of_the_command(file: Path) -> None:
     assert found.document() == document("advise", file, "--set", "TP=2")
     with pytest.raises(CompileError, match="no training step 'layer'"):
         advise_step(file.read_text(), workload="layer")
+
+
+def test_strict_refuses_a_step_on_a_profile_that_is_not_validated(file: Path) -> None:
+    assert magus("simulate", file, "--strict").exit_code == 0
+    other = file.with_name("other.mgs")
+    other.write_text(file.read_text().replace("nvidia/h100", "nvidia/h800").replace("H100", "H800"))
+    for command in ("simulate", "advise"):
+        done = magus(command, other, "--strict")
+        assert done.exit_code == 3
+        assert "--strict: the GEMM profile of H800 is not validated" in done.stderr
+        assert magus(command, other).exit_code == 0
+
+
+def test_top_is_how_many_layouts_are_shown(file: Path) -> None:
+    few, many = (magus("advise", file, "--top", str(count)).stdout.splitlines() for count in (1, 6))
+    rows = [
+        [line for line in lines if "tok/s/GPU" not in line and " GiB" in line and " s " in line]
+        for lines in (few, many)
+    ]
+    assert len(rows[0]) < len(rows[1])
+    assert rows[0][0].split() == rows[1][0].split(), "the recommended one is the same"
+
+
+def test_a_declared_schedule_that_is_recommended_stands_once(file: Path) -> None:
+    """The step whose file says what is best has one row for it, with its name and the mark."""
+    text = TEXT.format(
+        more="schedule turns for train { zero 1; overlap gradients, weights }\nexplore train { zero 1 }\n"
+    )
+    file.write_text(text)
+    lines = magus("advise", file).stdout.splitlines()
+    head = next(place for place, line in enumerate(lines) if "tok/s/GPU" in line)
+    assert lines[head + 1].startswith("> ") and "turns" in lines[head + 1]
+    assert not lines[head + 2].strip()
+
+
+@pytest.mark.parametrize(("stage", "found"), [("layouts", False), ("contention", True)])
+def test_a_search_that_is_late_answers_with_what_it_found(
+    file: Path, monkeypatch: pytest.MonkeyPatch, stage: str, found: bool
+) -> None:
+    """The time is over when a stage begins: what is known then is the answer, if there is any."""
+    begun: list[str] = []
+
+    @contextmanager
+    def reported() -> Iterator[Progress]:
+        yield lambda name, done, total: begun.append(name)
+
+    monkeypatch.setattr("magus.tui.commands.answers.step.progress_line", reported)
+    monkeypatch.setattr("magus.tui.commands.answers.step.lateness", lambda within_s: lambda: stage in begun)
+    done = magus("advise", file, "--within", "5s")
+
+    assert (done.exit_code == 0) is found
+    assert ("Stopped early: the best of those" in done.stdout) is found
+    assert ("Stopped before any layout was simulated." in done.stdout) is not found
+    assert ("> tp" in done.stdout) is found
+
+
+def test_times_of_layers_keep_who_may_stop_them(file: Path) -> None:
+    from magus.advisor.steps.times import LayerTimes
+
+    times = LayerTimes()
+    before = times.should_stop
+    advise_step(file.read_text(), should_stop=lambda: False, times=times)
+    assert times.should_stop is before and times.num_simulated > 0
