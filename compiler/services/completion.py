@@ -10,7 +10,7 @@ from ..ir.topologies import TOPOLOGIES
 from ..planning.build import OPTIONS
 from ..planning.knobs import KNOBS
 from ..templates import BY_NAME
-from ..text.load import shipped_libraries
+from ..text.load import STACKS_FOLDER, library_about, shipped_libraries, shipped_stacks
 from ..text.names import Kind
 from ..text.units import UNITS, Dimension, exact_text
 from .context import Cursor, cursor_at
@@ -130,6 +130,9 @@ def _names(document: Document, cursor: Cursor, expected: ExpectedWords) -> Itera
     scope = document.examined.scope
     if expected.libraries:
         yield from (Completion(f'"{name}"', CompletionKind.LIBRARY, "library") for name in shipped_libraries())
+    if expected.stacks:
+        for name in shipped_stacks():
+            yield Completion(name, CompletionKind.NAME, "stack", library_about(STACKS_FOLDER + name))
     if expected.local:
         yield from (Completion(name, CompletionKind.NAME, "local") for name in dict.fromkeys(cursor.place.named))
     for kind in expected.kinds:

@@ -31,12 +31,16 @@ _DEVICE_BLOCKS = ("gpu", "link", "switch", "implementation")
 
 @dataclass(frozen=True, slots=True)
 class ExpectedWords:
-    """What may stand at a place: words of ``sections``, names of ``kinds``, and names ``local`` to the block."""
+    """What may stand at a place: words of ``sections``, names of ``kinds``, and names ``local`` to the block.
+
+    Also names of shipped ``libraries``, and of ``stacks``.
+    """
 
     sections: tuple[str, ...] = ()
     kinds: tuple[Kind, ...] = ()
     local: bool = False
     libraries: bool = False
+    stacks: bool = False
 
     def __or__(self, other: "ExpectedWords") -> "ExpectedWords":
         return ExpectedWords(
@@ -44,6 +48,7 @@ class ExpectedWords:
             tuple(dict.fromkeys((*self.kinds, *other.kinds))),
             self.local or other.local,
             self.libraries or other.libraries,
+            self.stacks or other.stacks,
         )
 
 
@@ -97,6 +102,7 @@ _FOLLOWS: Mapping[tuple[str, str], ExpectedWords] = {
     **{(block, "pipeline"): _words("pipeline") for block in ("schedule", "explore")},
     **{(block, "keep"): _words("step.keep") for block in ("schedule", "explore")},
     ("schedule", "overlap"): _words("step.traffic"),
+    ("schedule", "stack"): ExpectedWords(kinds=(Kind.IMPLEMENTATION,), stacks=True),
     ("variability", "skew"): _words("distribution"),
     ("variability", "jitter"): _words("distribution"),
     ("variability", "late"): _words("variability.late") | _NUMBER,

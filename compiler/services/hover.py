@@ -8,7 +8,7 @@ from ..ir import Scenario
 from ..resolve.values.device_numbers import NumberWithOrigin
 from ..text import syntax as ast
 from ..text.diagnostics import Span, printable
-from ..text.load import shipped_libraries
+from ..text.load import STACKS_FOLDER, library_about, shipped_libraries, shipped_stacks
 from ..text.names import Entry, Kind
 from ..text.units import UNITS, exact_text
 from .context import Cursor, cursor_at
@@ -42,7 +42,7 @@ def hover(document: Document, offset: int) -> Hover | None:
     span = Span(document.source, cursor.start, cursor.start + len(cursor.word))
     if cursor.in_text:
         return _library(document, cursor, span)
-    for look_up in (_name, _word, _expression):
+    for look_up in (_name, _word, _stack, _expression):
         found = look_up(document, cursor, offset, span)
         if found is not None:
             return found
@@ -147,6 +147,13 @@ def _word(document: Document, cursor: Cursor, offset: int, span: Span) -> Hover 
             sentences = [doc, *([property_doc(wanted)] if wanted is not None else [])]
             return Hover(span, cursor.word, (*sentences, *_stated(document, cursor)))
     return None
+
+
+def _stack(document: Document, cursor: Cursor, offset: int, span: Span) -> Hover | None:
+    """A shipped stack: what it is."""
+    if not expected_at(cursor.place).stacks or cursor.word not in shipped_stacks():
+        return None
+    return Hover(span, f"stack {cursor.word}", (library_about(STACKS_FOLDER + cursor.word),))
 
 
 def _stated(document: Document, cursor: Cursor) -> Iterator[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import BinaryIO
 
@@ -228,6 +229,15 @@ def shipped_libraries() -> tuple[str, ...]:
     return tuple(sorted(name for name in names if _LIBRARY_NAME.fullmatch(name)))
 
 
+STACKS_FOLDER = "stacks/"
+"""Where shipped libraries of stacks are; each declares one of its own name."""
+
+
+def shipped_stacks() -> tuple[str, ...]:
+    """Return the names of all shipped stacks, as schedules of steps take them."""
+    return tuple(name.removeprefix(STACKS_FOLDER) for name in shipped_libraries() if name.startswith(STACKS_FOLDER))
+
+
 def library_devices(name: str) -> tuple[ast.Device, ...]:
     """Return the devices that a shipped library declares; none if there is no such library."""
     declarations = _library_file(name).declarations if name in shipped_libraries() else ()
@@ -235,11 +245,22 @@ def library_devices(name: str) -> tuple[ast.Device, ...]:
 
 
 @cache
-def _library_file(name: str) -> ast.File:
+def library_about(name: str) -> str:
+    """Return the first sentence of the comment above the first declaration of a shipped library, empty without one."""
+    lines = dropwhile(lambda line: not line.startswith("# "), _library_text(name).splitlines())
+    comment = " ".join(line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines))
+    return comment.partition(". ")[0].removesuffix(".")
+
+
+def _library_text(name: str) -> str:
     vendor, short = name.split("/")
-    text = files(library).joinpath(vendor, f"{short}.mgs").read_text(encoding="utf-8")
+    return files(library).joinpath(vendor, f"{short}.mgs").read_text(encoding="utf-8")
+
+
+@cache
+def _library_file(name: str) -> ast.File:
     report = Report()
-    file = parse_file(Source(f"{name}.mgs", text), report)
+    file = parse_file(Source(f"{name}.mgs", _library_text(name)), report)
     assert not report.has_errors, f"the shipped library {name} does not parse"
     return file
 

@@ -41,7 +41,7 @@ from .implementation_blocks import EXPERTS, STACK, Layer, read_experts, read_sta
 from .schedule import ChoiceReader
 
 EXCHANGE_REQUIRED = tuple(f"exchange_{name}" for name in ("start", "bandwidth", "least_ranks", "most_ranks"))
-FOLDER, STACKS_FOLDER = "implementations/", "stacks/"
+FOLDER = "implementations/"
 SENDS = ("ranks", "copies")
 """Rows go once to each rank that has one of their experts, or once for each expert."""
 _USUAL = 'use "nvidia/h100"\nsystem usual { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }'

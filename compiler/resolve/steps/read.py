@@ -8,9 +8,10 @@ from ...ir import Axis, Implementation, Rejection, Scenario, System
 from ...ir.step import KEEP_ALL, KEEP_LEAST, KEEP_WRITTEN, LayerPart, StepExplore, StepScenario
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.load import STACKS_FOLDER
 from ...text.names import Entry, Kind, Scope
 from ..devices.system import SystemResolver
-from ..schedules.implementation import STACKS_FOLDER, ImplementationReader, shipped_implementations
+from ..schedules.implementation import ImplementationReader, shipped_implementations
 from ..values.evaluate import ExpressionEvaluator, Place
 from .schedule import StepBlockReader
 from .step import NamedPart, StepText, StepTextReader, assembled, derived_backward, results_of

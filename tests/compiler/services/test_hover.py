@@ -32,6 +32,15 @@ def known(text: str) -> str:
         ),
         ('use "amd/mi300|x"', ['use "amd/mi300x"', "shipped library: gpu `MI300X`, link `xgmi`"]),
         ("expect up { fine.make|span < 1 s }", ["makespan", "time from the start to the end of the last step"]),
+        (
+            "schedule s for up {\n  stack torch|titan\n}",
+            ["stack torchtitan", "torchtitan with torch.compile on H100 at 500 W with memory of 2.4 TB/s"],
+        ),
+        (
+            "schedule s for up {\n  pipeline du|al\n}",
+            ["dual", "microbatches from both ends, a forward chunk beside a backward one (DualPipe)"],
+        ),
+        ("explore up { pipeline zero_|bubble }", ["zero_bubble", "gradients of weights fill what is left (ZB-H1)"]),
         ("schedule s for up = seri|al()", ["serial", "the kernel and the collective one after the other, no overlap"]),
     ],
 )
