@@ -1,14 +1,16 @@
 """The answer about a training step: which layout and which schedule to use, of those that its file explores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ...compiler import compile_text
 from ...compiler.codes import Code
 from ...compiler.ir import JsonObject, Progress, Settings, ShouldStop
 from ...compiler.ir.step import StepScenario, StepSchedule
+from ...compiler.planning.build import ScheduleError
+from ...compiler.text.declared import declared_at
 from ...compiler.text.diagnostics import CompileError, Diagnostic, Source, Span
-from .outcome import StepOutcome
+from .outcome import StepOutcome, chunks_of
 from .search import SHOWN, Searched, recommended, search
 from .stacks import marks_of
 from .times import LayerTimes
@@ -63,6 +65,26 @@ class StepAdvice:
         }
 
 
+def check_schedules(source: Source, step: StepScenario, schedules: Sequence[StepSchedule]) -> None:
+    """Raise what no pipeline can take of ``schedules``, with the place of each in the text.
+
+    Raises
+    ------
+    CompileError
+        If there is anything.
+    """
+    found = []
+    for each in schedules:
+        try:
+            chunks_of(step, each)
+        except ScheduleError as error:
+            unfit = error.rejection
+            span = declared_at(source, each.name) or declared_at(source, step.name) or Span(source, 0, 0)
+            found.append(Diagnostic(unfit.code, f"{each.name}: {unfit.message}", span, unfit.hint))
+    if found:
+        raise CompileError(found)
+
+
 def advise_step(
     text: str,
     path: str = "<text>",
@@ -100,9 +122,10 @@ def advise_step(
     Raises
     ------
     CompileError
-        If the file has an error, or no such step.
+        If the file has an error, or no such step, or a schedule that does not fit its layout; with ``settings`` such
+        a schedule is left out.
     ScheduleError
-        If a schedule of the file does not fit its layout; with ``settings`` it is left out.
+        If a layer cannot be simulated as it says.
     """
 
     def compiled(more: Settings) -> StepScenario:
@@ -122,6 +145,8 @@ def advise_step(
             answered(StepAdvice(scenario, searched))
 
     written = as_written and not settings
+    if written:
+        check_schedules(Source(path, text), scenario, scenario.schedules)
     asked = scenario, compiled, known, progress, should_stop
     searched = search(*asked, as_written=written, shown=shown, answered=so_far)
     return StepAdvice(scenario, searched)

@@ -42,7 +42,9 @@ class Searched:
     num_layouts
         How many there are; ``impossible`` do not divide, ``too_large`` do not fit into memory.
     nearest
-        The one of those too large that needs least memory, with its bytes.
+        The one of those too large that needs least memory, with the bytes of each stage.
+    reason
+        Why the first of those that do not divide does not, empty without one.
     interrupted
         Whether some were left out, because the caller was asked to stop.
     contended
@@ -54,10 +56,11 @@ class Searched:
     num_layouts: int
     impossible: int
     too_large: int
-    nearest: tuple[Settings, StepSchedule, int] | None = None
+    nearest: tuple[Settings, StepSchedule, tuple[int, ...]] | None = None
     interrupted: bool = False
     layers_simulated: int = 0
     contended: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ def search(
 
     def found(outcomes: Sequence[StepOutcome], contended: int, *, interrupted: bool) -> Searched:
         counts = space.count, space.impossible, space.too_large, space.nearest
-        return Searched(tuple(outcomes), declared, *counts, interrupted, times.num_simulated, contended)
+        return Searched(tuple(outcomes), declared, *counts, interrupted, times.num_simulated, contended, space.reason)
 
     def so_far(outcomes: Sequence[StepOutcome], contended: int) -> None:
         if answered is not None:
@@ -172,23 +175,30 @@ class _Space:
     count: int = 0
     impossible: int = 0
     too_large: int = 0
-    nearest: tuple[Settings, StepSchedule, int] | None = None
+    nearest: tuple[Settings, StepSchedule, tuple[int, ...]] | None = None
     interrupted: bool = False
+    reason: str = ""
 
     def add(self, compiled: StepScenario, schedule: StepSchedule, settings: Settings) -> None:
         """Take a schedule of a layout."""
-        self.count += 1
         try:
-            needed = max(stage.total for stage in memory_of(compiled, schedule, chunks_of(compiled, schedule)))
-        except ScheduleError:
-            self.impossible += 1
+            stages = tuple(stage.total for stage in memory_of(compiled, schedule, chunks_of(compiled, schedule)))
+        except ScheduleError as error:
+            self.leave_out(f"{schedule.pipeline.expression}: {error.rejection.message}", settings)
             return
-        if needed <= memory_limit(compiled):
+        self.count += 1
+        if max(stages) <= memory_limit(compiled):
             self.fitting.append(_Candidate(compiled, schedule, settings))
             return
         self.too_large += 1
-        if self.nearest is None or needed < self.nearest[2]:
-            self.nearest = settings, schedule, needed
+        if self.nearest is None or max(stages) < max(self.nearest[2]):
+            self.nearest = settings, schedule, stages
+
+    def leave_out(self, message: str, settings: Settings) -> None:
+        """Count a layout that does not divide."""
+        self.count, self.impossible = self.count + 1, self.impossible + 1
+        said = ", ".join(f"{name} = {value}" for name, value in settings)
+        self.reason = self.reason or (f"with {said}: {message}" if said else message)
 
 
 def _space(scenario: StepScenario, compile_with: Compile, report: Progress, stop: ShouldStop) -> _Space:
@@ -200,12 +210,29 @@ def _space(scenario: StepScenario, compile_with: Compile, report: Progress, stop
             break
         try:
             compiled = compile_with(settings) if settings else scenario
-        except CompileError:
-            space.impossible, space.count = space.impossible + 1, space.count + 1
+        except CompileError as error:
+            space.leave_out(error.first.message, settings)
             continue
         for schedule in schedules_of(compiled):
             space.add(compiled, schedule, settings)
     return space
+
+
+def nearest_fitting(
+    scenario: StepScenario, schedule: StepSchedule, compile_with: Compile, should_stop: ShouldStop = never
+) -> tuple[Settings, StepSchedule] | None:
+    """Return what fits into memory and differs least from a schedule of a step, of all that the file explores."""
+
+    def differs(each: _Candidate) -> int:
+        axes = zip(each.scenario.system.mesh, scenario.system.mesh, strict=True)
+        other = each.schedule
+        return sum(one != own for one, own in axes) + sum(
+            (other.pipeline != schedule.pipeline, other.zero != schedule.zero, other.keep != schedule.keep)
+        )
+
+    fitting = _space(scenario, compile_with, lambda stage, done, total: None, should_stop).fitting
+    nearest = min(fitting, key=differs, default=None)
+    return None if nearest is None else (nearest.settings, nearest.schedule)
 
 
 def _simulated(

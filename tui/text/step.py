@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ...advisor.steps.answer import StepAdvice
 from ...advisor.steps.flags import flags_of
 from ...advisor.steps.outcome import StepOutcome, memory_limit
 from ...advisor.steps.search import SHOWN, TIE, Searched, recommended
 from ...compiler.ir import TICKS_PER_SECOND, Settings
-from ...compiler.ir.step import StepScenario
+from ...compiler.ir.step import StepScenario, StepSchedule
 from ...compiler.text.units import bytes_text
 from .door import bullet, hanging, wrapped
 
@@ -31,10 +32,10 @@ def outcome_text(outcome: StepOutcome, marks: Sequence[str] = ()) -> str:
     run, scenario = outcome.run, outcome.scenario
     layers = [sum(run.chunks[rank :: scenario.num_stages]) for rank in range(scenario.num_stages)]
     stages = "" if scenario.num_stages == 1 else f", {scenario.num_stages} stages of {_span(layers)} layers"
-    count = scenario.step.microbatches
+    count, how = scenario.step.microbatches, ", ".join(filter(None, (outcome.layout, outcome.words)))
     lines = [
         *wrapped(question_of(scenario)),
-        *wrapped(f"{outcome.schedule.name}: {outcome.layout}, {outcome.words}{stages}, {count} microbatches"),
+        *wrapped(f"{outcome.schedule.name}: {how}{stages}, {count} microbatch{'es' if count > 1 else ''}"),
         "",
     ]
     rows = figures_of(outcome)
@@ -43,6 +44,8 @@ def outcome_text(outcome: StepOutcome, marks: Sequence[str] = ()) -> str:
     width = max(len(name) for name, *_ in rows)
     lines += [f"{name:<{width}}  {value:>9}  {note}" for name, value, note in rows]
     lines += ["", *_memory_lines(outcome)]
+    if not outcome.fits and len(outcome.memory) > 1:
+        lines += hanging(f"{stages_text([stage.total for stage in outcome.memory])}.", 8, "Stages: ")
     lines += [line for mark in marks for line in bullet("!", mark)]
     return "\n".join(lines) + "\n"
 
@@ -125,7 +128,10 @@ def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], 
 
 def counted_text(searched: Searched) -> str:
     """How many layouts there are, and what became of them."""
-    return f"{searched.num_layouts} layouts: {searched.impossible} do not divide, {searched.too_large} do not fit"
+    plural = "s" if searched.num_layouts != 1 else ""
+    return (
+        f"{searched.num_layouts} layout{plural}: {searched.impossible} do not divide, {searched.too_large} do not fit"
+    )
 
 
 def _exposed(outcome: StepOutcome) -> str:
@@ -170,14 +176,15 @@ def _figures(outcome: StepOutcome) -> tuple[str, str, str]:
     return f"{outcome.tokens_per_gpu_s:,.0f}", memory, f"{outcome.run.bubble:.1%}"
 
 
-def swept_table(points: Sequence[tuple[Settings, StepOutcome | None]]) -> list[tuple[str, ...]]:
-    """Return the table of the recommended layouts under several settings, with its head; None is what does not fit."""
+def swept_table(points: Sequence[tuple[Settings, StepAdvice]]) -> list[tuple[str, ...]]:
+    """Return the table of the recommended layouts under several settings, with its head."""
     names = list(dict.fromkeys(name for settings, _ in points for name, _ in settings))
     rows: list[tuple[str, ...]] = [(*names, "layout", "schedule", "step", *FIGURES)]
-    for settings, each in points:
-        values = tuple(dict(settings)[name] for name in names)
+    for settings, advice in points:
+        values, each = tuple(dict(settings)[name] for name in names), advice.recommended
         if each is None:
-            rows.append((*values, "-", "no layout fits", "-", "-", "-", "-"))
+            why = "no layout divides" if advice.searched.nearest is None else "no layout fits"
+            rows.append((*values, "-", why, "-", "-", "-", "-"))
         else:
             rows.append((*values, each.layout, each.words, seconds_text(each.run.makespan_ticks), *_figures(each)))
     return rows
@@ -212,9 +219,28 @@ def nothing_lines(searched: Searched) -> Iterator[str]:
         yield from wrapped("Stopped before any layout was simulated.")
         return
     if searched.nearest is None:
-        yield from wrapped("No layout divides the ranks, the layers and the microbatches.")
+        why = f" For instance, {searched.reason}." if searched.reason else ""
+        yield from wrapped(f"No layout divides the ranks, the layers and the microbatches.{why}")
         return
-    settings, schedule, needed = searched.nearest
+    settings, schedule, stages = searched.nearest
+    nearest = f"The nearest needs {bytes_text(max(stages))}: {how_text(settings, schedule)}."
+    yield from wrapped(f"No layout fits into memory. {nearest}")
+    if len(stages) > 1:
+        yield from wrapped(f"Of its stages, {stages_text(stages)}.")
+
+
+def how_text(settings: Settings, schedule: StepSchedule) -> str:
+    """A layout with its schedule, as the file sets them."""
     said = ", ".join(f"{name} = {value}" for name, value in settings) or "the file as it stands"
-    how = f"{schedule.pipeline.expression}, zero {schedule.zero}, keep {schedule.keep}"
-    yield from wrapped(f"No layout fits into memory. The nearest needs {bytes_text(needed)}: {said}, {how}.")
+    return f"{said}, {schedule.pipeline.expression}, zero {schedule.zero}, keep {schedule.keep}"
+
+
+MOST_STAGES = 6
+"""Stages that are named with their memory; of more the largest are."""
+
+
+def stages_text(stages: Sequence[int]) -> str:
+    """The memory of each stage, of many the largest."""
+    named = sorted(range(len(stages)), key=lambda place: (-stages[place], place))[:MOST_STAGES]
+    said = ", ".join(f"{place + 1} needs {bytes_text(stages[place])}" for place in sorted(named))
+    return said + (f", {len(stages) - len(named)} others less" if len(stages) > len(named) else "")

@@ -192,6 +192,10 @@ def assembled(
         message = f"{text.sequences} sequences of {text.length} are {_text(microbatches)} microbatches"
         hint = f"the ranks of a stage take {_text(at_once)} tokens at once"
         raise report.fail(Code.MGS570, message, text.span, hint)
+    if microbatches > text.sequences:
+        message = f"{_text(microbatches)} microbatches are more than {text.sequences} sequences"
+        hint = f"a microbatch has {_text(at_once)} tokens, and a sequence {text.length:,}"
+        raise report.fail(Code.MGS570, message, text.span, hint)
     sizes = text.sequences, text.length, int(microbatches), text.vocabulary
     return Step(text.about, tuple(blocks), *sizes, text.optimizer)
 

@@ -1,19 +1,20 @@
 """``magus advise`` and ``magus simulate`` of a training step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....advisor.answer.stages import either, lateness
-from ....advisor.steps.answer import StepAdvice
+from ....advisor.steps.answer import StepAdvice, check_schedules
 from ....advisor.steps.answer import advise_step as answer_of
 from ....advisor.steps.outcome import StepOutcome, outcome_of
-from ....advisor.steps.search import SHOWN
+from ....advisor.steps.search import SHOWN, nearest_fitting
 from ....advisor.steps.stacks import marks_of
 from ....advisor.steps.times import LayerTimes
+from ....compiler import compile_text
 from ....compiler.codes import Code
-from ....compiler.ir import JsonObject, Settings, never
+from ....compiler.ir import JsonObject, Settings, ShouldStop, never
 from ....compiler.ir.step import StepScenario, StepSchedule
 from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, Diagnostic, Source, Span, did_you_mean
@@ -21,7 +22,7 @@ from ...drawing import Shows
 from ...exit_codes import Exit
 from ...text.door import print_json, put, put_text, say
 from ...text.progress import progress_line
-from ...text.step import aligned, outcome_text, searched_text, swept_table
+from ...text.step import aligned, how_text, outcome_text, searched_text, swept_table
 from ..console import show
 from ..inputs import ScenarioInput, source_of
 from ..interrupts import interruptible
@@ -78,6 +79,9 @@ def _advise(text: Source, settings: Settings, name: str | None, form: _Form, wit
         put(searched_text(found.scenario, found.searched, found.marks, form.framework, rows))
     if stopped() or (found.interrupted and found.recommended is None):
         return Exit.INTERRUPTED
+    if found.recommended is None:
+        say(f"MGS510 error: no layout of {found.scenario.name} can be used")
+        return Exit.NOT_FEASIBLE
     return max(drawn, _strict(found.scenario, strict=form.strict))
 
 
@@ -95,15 +99,31 @@ def simulate_step(source: ScenarioInput, step: StepScenario, options: SimulateOp
     asked |= {"--record-writes": options.record is not None, "--no-fold": not options.fold}
     asked |= {"--granularity": "--granularity" in options.given}
     _reject_options(source, step, asked, options.pictures)
-    chosen = _named(source, step, options.schedule)
+    chosen, text = _named(source, step, options.schedule), source_of(source.file)
+    check_schedules(text, step, (chosen,))
     with interruptible() as stopped:
         outcome = outcome_of(step, chosen, LayerTimes(stopped), source.settings)
-    marks, drawn = marks_of(step, chosen), options.pictures.save_step(outcome)
+        marks = (*_nearest(outcome, text, stopped), *marks_of(step, chosen))
+    drawn = options.pictures.save_step(outcome)
     if options.as_json:
         print_json({"step": step.name, **outcome.document(), "marks": list(marks)})
     else:
         put(outcome_text(outcome, marks))
     return max(drawn, _strict(step, strict=options.strict))
+
+
+def _nearest(outcome: StepOutcome, text: Source, stopped: ShouldStop) -> Iterator[str]:
+    """What fits, if the schedule does not."""
+    if outcome.fits:
+        return
+
+    def compiled(more: Settings) -> StepScenario:
+        found = compile_text(text.text, text.path, (*outcome.settings, *more)).step(outcome.scenario.name)
+        assert found is not None, "it was compiled before"
+        return found
+
+    nearest = nearest_fitting(outcome.scenario, outcome.schedule, compiled, stopped)
+    yield "nothing that the file explores fits" if nearest is None else f"the nearest that fits: {how_text(*nearest)}"
 
 
 def _reject_options(source: ScenarioInput, step: StepScenario, asked: Mapping[str, bool], pictures: Pictures) -> None:
@@ -145,11 +165,11 @@ def _put_sweep(found: Sequence[tuple[Settings, StepAdvice]], form: SweepForm) ->
     if form.as_json:
         print_json({"points": [{"settings": dict(settings), **each.document()} for settings, each in found]})
         return
-    outcomes = [(settings, each.recommended) for settings, each in found]
     if form.as_csv:
+        outcomes = [(settings, each.recommended) for settings, each in found]
         put_text(csv_text([dict(settings) | _flat(each) for settings, each in outcomes if each is not None]))
     elif found:
-        put("\n".join(aligned(swept_table(outcomes), len(found[0][0]) + 2)) + "\n")
+        put("\n".join(aligned(swept_table(found), len(found[0][0]) + 2)) + "\n")
 
 
 def _flat(outcome: StepOutcome) -> JsonObject:

@@ -207,3 +207,58 @@ def test_times_of_layers_keep_who_may_stop_them(file: Path) -> None:
     before = times.should_stop
     advise_step(file.read_text(), should_stop=lambda: False, times=times)
     assert times.should_stop is before and times.num_simulated > 0
+
+
+@pytest.mark.parametrize("command", ["advise", "simulate", "report"])
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("pipeline interleaved(chunks=8)", "mine: 16 chunks of 8 layers: some have none"),
+        ("stages 3, 3", "mine: the stages have 6 layers, the model 8"),
+        ("stages 2, 2, 4", "mine: layers of 3 chunks are said, and there are 2"),
+    ],
+)
+def test_a_schedule_that_cuts_no_layers_so_is_refused_in_its_place(
+    file: Path, command: str, schedule: str, message: str
+) -> None:
+    file.write_text(TEXT.format(more=f"schedule mine for train {{ {schedule} }}"))
+    out = ("-o", str(file.with_name("out.html"))) if command == "report" else ()
+    done = magus(command, file, *out)
+
+    line = file.read_text().splitlines().index(f"schedule mine for train {{ {schedule} }}") + 1
+    assert done.exit_code == 1 and not done.stdout
+    assert f"{file}:{line}:1: MGS570 error: {message}" in done.stderr
+
+
+def test_layouts_of_which_none_divides_say_why(file: Path) -> None:
+    file.write_text(TEXT.format(more="explore train { TP 4; PP 2, 4; pipeline interleaved(chunks=16) }"))
+    done = magus("advise", file)
+
+    assert done.exit_code == 3 and "MGS510 error: no layout of train can be used" in done.stderr
+    assert "2 layouts: 2 do not divide" in done.stdout
+    said = " ".join(done.stdout.split())
+    assert "For instance, with TP = 4, PP = 2: interleaved(chunks=16): 32 chunks of 8 layers: some have none." in said
+    assert "no layout divides" in magus("sweep", file, "--set", "ROWS=1024,2048").stdout
+
+
+def test_layouts_of_which_none_fits_are_said_by_stage(file: Path) -> None:
+    file.write_text(TEXT.format(more="explore train { TP 2, 4; memory <= 1 GiB }"))
+    done = magus("advise", file)
+
+    assert done.exit_code == 3 and "MGS510" in done.stderr
+    said = " ".join(done.stdout.split())
+    assert "No layout fits into memory. The nearest needs" in said and "Of its stages, 1 needs 3." in said
+    assert "no layout fits" in magus("sweep", file, "--set", "ROWS=1024,2048").stdout
+
+
+def test_a_schedule_beyond_memory_is_said_by_stage_with_the_nearest_that_fits(file: Path) -> None:
+    text = TEXT.format(
+        more="schedule mine for train { zero 0 }\nexplore train { TP 1, 2, 4; zero 0, 1; memory <= 3400 MiB }"
+    )
+    file.write_text(text.replace("param TP = 2", "param TP = 1"))
+    found = " ".join(magus("simulate", file).stdout.split())
+
+    assert "DOES NOT FIT into 3.32 GiB" in found and "Stages: 1 needs 3." in found and ", 2 needs 4." in found
+    assert "! the nearest that fits: TP = 4, one_f_one_b, zero 0, keep all" in found
+    fitting = magus("simulate", file, "--set", "TP=4").stdout
+    assert "fits into 3.32 GiB" in fitting and "nearest" not in fitting
