@@ -217,7 +217,7 @@ def loads_of(scenario: OpCase, moved: LeastTraffic) -> Iterator[LinkLoad]:
     yield LinkLoad(moved.total, sum(ports.into), "into all ranks together")
     if scenario.shape.pattern.exchanges:
         yield from _exchange_loads(scenario)
-    elif not scenario.network.symmetric:  # else no cut is narrower than the links of a rank
+    else:
         yield from _cut_loads(scenario)
 
 
@@ -263,17 +263,29 @@ def _busiest_of_each_kind(fabric: Fabric, edges: Sequence[Edge], passed: Sequenc
 
 def _cut_loads(scenario: OpCase) -> tuple[LinkLoad, ...]:
     """Return the load of the narrowest cut of the network, for what its collective sends across."""
-    shape, n = scenario.shape, scenario.num_ranks
-    kind = collective_in(shape.pattern)
-    if kind is None or shape.moved is None:
+    shape, n, cut = scenario.shape, scenario.num_ranks, narrow_cut(scenario)
+    if cut is None or shape.moved is None:
         return ()
-    whole = shape.moved.num_bytes
-    cut = _narrowest_cut(scenario.system.fabric, n, kind)
-    if cut is None:
-        return ()
-    direction = "into" if kind is Pattern.REDUCE_SCATTER else "out of"
+    kind, whole = collective_in(shape.pattern), shape.moved.num_bytes
     shares = len(cut.ranks) if kind in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER) else n
-    return (LinkLoad(whole // n * shares, cut.bytes_per_s, f"{direction} {ranks_text(cut.ranks)}"),)
+    return (LinkLoad(whole // n * shares, cut.bytes_per_s, cut_text(scenario, cut)),)
+
+
+def narrow_cut(scenario: OpCase) -> LinkCut | None:
+    """Return the narrowest cut of the network for the collective of ``scenario``.
+
+    None where the links of single ranks are as narrow, as in all symmetric networks, and of an all_to_all.
+    """
+    kind = collective_in(scenario.shape.pattern)
+    if kind is None or scenario.shape.pattern.exchanges or scenario.network.symmetric:
+        return None
+    return _narrowest_cut(scenario.system.fabric, scenario.num_ranks, kind)
+
+
+def cut_text(scenario: OpCase, cut: LinkCut) -> str:
+    """Return the links of a cut in words: ``out of ranks 0-3``."""
+    direction = "into" if collective_in(scenario.shape.pattern) is Pattern.REDUCE_SCATTER else "out of"
+    return f"{direction} {ranks_text(cut.ranks)}"
 
 
 @lru_cache(maxsize=64)

@@ -17,10 +17,14 @@ __all__ = ["LinkCut", "Flows", "widest_spread", "narrowest_between", "narrowest_
 
 @dataclass(frozen=True, slots=True)
 class LinkCut:
-    """The links out of a group of nodes, of ``bytes_per_s`` together; ``ranks`` are those of the group."""
+    """The ``links`` out of a group of nodes, of ``bytes_per_s`` together; ``ranks`` are those of the group.
+
+    A link is its source and its target, as the flow passes it.
+    """
 
     ranks: frozenset[int]
     bytes_per_s: int
+    links: frozenset[tuple[int, int]]
 
 
 class Flows:
@@ -64,7 +68,9 @@ class Flows:
         inside[list(problem.get_source_side_min_cut())] = True
         crossing = inside[self.tail] & ~inside[self.head]
         rate = int(self.rates[crossing].sum()) * self.unit
-        return problem.optimal_flow(), LinkCut(frozenset(np.flatnonzero(inside[: self.num_ranks]).tolist()), rate)
+        ranks = frozenset(np.flatnonzero(inside[: self.num_ranks]).tolist())
+        links = zip(self.tail[crossing].tolist(), self.head[crossing].tolist(), strict=True)
+        return problem.optimal_flow(), LinkCut(ranks, rate, frozenset(links))
 
 
 def widest_spread(flows: Flows, targets: Iterable[int]) -> LinkCut | None:

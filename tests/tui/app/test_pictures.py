@@ -14,13 +14,14 @@ from magus.tui.app.charts.comparison import ComparisonModel
 from magus.tui.app.charts.differences import Compared
 from magus.tui.app.charts.heat import HeatModel
 from magus.tui.app.panes.compare import ComparisonView
-from magus.tui.app.panes.fabric import FabricView
+from magus.tui.app.panes.fabric import CUT, FabricView
 from magus.tui.app.panes.timeline import TimelineView
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import first
 from tests.helpers.paths import ROOT
 from tests.helpers.tui import real
 from tests.helpers.tui.driving import screen_text, settled
+from tests.tui.app.charts.test_heat import model_of, two_triangles
 
 SIZES = [(80, 24), (120, 40)]
 
@@ -58,6 +59,20 @@ def fabric() -> FabricView:
     view = FabricView(id="fabric")
     view.show(HeatModel(real.gather(), the_result().loads))
     return view
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_narrowest_cut_is_drawn_and_said(size: tuple[int, int]) -> None:
+    case = two_triangles()
+    view = FabricView(id="fabric")
+    view.show(HeatModel(case, model_of(case).loads, case))
+    app = Alone(view)
+    async with app.run_test(size=size) as pilot:
+        await _ready(pilot, view)
+        map_lines = [line for line in screen_text(app).splitlines() if "narrowest cut" not in line]
+
+        assert sum(line.count(CUT) for line in map_lines) == 1
+        assert f"narrowest cut: {view.model.cut_text if view.model else ''}" in screen_text(app)
 
 
 def the_result() -> Result:

@@ -7,6 +7,8 @@ from math import cos, pi, sin
 
 import numpy as np
 
+from ....advisor.bounds.link_loads import cut_text, narrow_cut
+from ....advisor.solver.cuts import LinkCut
 from ....compiler.ir import Network, OpCase
 from ....compiler.text.units import rate_text
 from ....simcore.figures.result import LoadKind, Loads
@@ -173,8 +175,9 @@ class Window:
 class HeatModel:
     """Loads of one run, looked at through a window of time."""
 
-    def __init__(self, scenario: OpCase | ShownRun, loads: Loads) -> None:
-        self.scenario, self.loads = scenario, loads
+    def __init__(self, scenario: OpCase | ShownRun, loads: Loads, case: OpCase | None = None) -> None:
+        """Take the loads of a run; ``case`` is the op whose narrowest cut is shown, None for none."""
+        self.scenario, self.loads, self._case = scenario, loads, case
         self.window = self.whole
         self.map: FabricMap | None = fabric_map(scenario)
 
@@ -229,6 +232,26 @@ class HeatModel:
         rows = self.loads.links(self.scenario.network)
         both = (((wire.a, wire.b), (wire.b, wire.a)) for wire in self.map.wires)
         return tuple(tuple(rows[ends] for ends in pair if ends in rows) for pair in both)
+
+    @cached_property
+    def _cut(self) -> LinkCut | None:
+        """The narrowest cut, which bounds every schedule; of large fabrics it is left out, as their map is."""
+        return None if self._case is None or self.map is None else narrow_cut(self._case)
+
+    @cached_property
+    def cut_wires(self) -> frozenset[int]:
+        """Places in the map of the links that the narrowest cut crosses."""
+        if self._cut is None or self.map is None:
+            return frozenset()
+        crossed = {frozenset(ends) for ends in self._cut.links}
+        return frozenset(idx for idx, wire in enumerate(self.map.wires) if {wire.a, wire.b} in crossed)
+
+    @property
+    def cut_text(self) -> str:
+        """The narrowest cut in words, empty without one: ``out of ranks 0-3, 100 GB/s``."""
+        if self._cut is None or self._case is None:
+            return ""
+        return f"{cut_text(self._case, self._cut)}, {rate_text(self._cut.bytes_per_s)}"
 
     def memory_share(self, shares: FloatArray, rank: int) -> float:
         """How busy the HBM of a rank is."""

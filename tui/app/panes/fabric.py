@@ -33,6 +33,9 @@ DASHES = (8, 4, 3, 2, 1, 1)
 THICK_LEVEL = 5
 STUB = 0.05
 """Length of the stubs of a link that closes a grid, as a share of the map."""
+CUT = "✕"
+"""The sign on a link that the narrowest cut crosses."""
+BOUNDS = "a bound on every schedule"
 HEAD_ROWS = 1
 FOOT_ROWS = 2
 MIN_MAP_HEIGHT = 8
@@ -47,7 +50,7 @@ class FabricView(ScrollView, can_focus=True):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         *(f"fabric--heat-{level}" for level in range(len(RAMP))),
-        *("fabric--head", "fabric--axis", "fabric--node", "fabric--switch", "fabric--empty"),
+        *("fabric--head", "fabric--axis", "fabric--node", "fabric--switch", "fabric--empty", "fabric--cut"),
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "scrub(-1)", "Scrub time", key_display="← →"),
@@ -141,13 +144,16 @@ class FabricView(ScrollView, can_focus=True):
 
     def _drawn(self, model: HeatModel, width: int, height: int) -> list[list[Segment]]:
         shares = model.shares()
-        room = max(1, height - HEAD_ROWS - FOOT_ROWS)
+        cut = f" {CUT} narrowest cut: {model.cut_text}, {BOUNDS}" if model.cut_text else ""
+        room = max(1, height - HEAD_ROWS - FOOT_ROWS - bool(cut))
         maps = model.map is not None and not self._as_matrix and room >= MIN_MAP_HEIGHT
         body = self._map_lines(model, shares, width, room) if maps else self._matrix_lines(model, shares, width, room)
         what = "links" if maps else _matrix_words(model)
         head = [Segment(f" {_window_text(model)}  {what}", self._style("head"))]
         busiest = ", ".join(model.busiest(shares, 3)) or "no link is in use"
-        return [head, *body, [Segment(f" busiest: {busiest}", self._style("head"))], self._legend(model, shares)]
+        foot = [[Segment(cut, self._style("cut"))]] if cut else []
+        foot += [[Segment(f" busiest: {busiest}", self._style("head"))], self._legend(model, shares)]
+        return [head, *body, *foot]
 
     def _legend(self, model: HeatModel, shares: FloatArray) -> list[Segment]:
         parts = [Segment(" busy ", self._style("axis"))]
@@ -177,6 +183,11 @@ class FabricView(ScrollView, can_focus=True):
                 if levels[idx] >= THICK_LEVEL:
                     canvas.draw(xs + 1, ys, levels[idx])
         cells = self._canvas_cells(canvas)
+        for idx in model.cut_wires:
+            wire = model.map.wires[idx]
+            for x0, y0, x1, y1 in _strokes(spots[wire.a], spots[wire.b], wraps=wire.wraps, size=(width, height)):
+                x, y = int((x0 + x1) / 2 / DOTS_X), int((y0 + y1) / 2 / DOTS_Y)
+                cells[min(max(y, 0), height - 1)][min(max(x, 0), width - 1)] = Segment(CUT, self._style("cut"))
         for place in model.map.places:
             x, y = round(spots[place.node][0] / DOTS_X), round((spots[place.node][1] - DOTS_Y / 2) / DOTS_Y)
             is_rank = place.node < model.scenario.num_ranks
@@ -284,6 +295,7 @@ class FabricPane(JobPane[Job]):
         """Show the loads of the picked candidate."""
         self.border_title = Content(f"{TITLE}: {printable(fabric_text(job.scenario.system.fabric))}")  # no markup
         run, problem = job.run, job.problem
+        case = None if job.advice is None else job.advice.case
         if job.found is None:
             self._view.say("")
         elif run is None:
@@ -291,7 +303,7 @@ class FabricPane(JobPane[Job]):
         elif not run.result.loads.each:
             self._view.say(NO_LOADS)
         elif self._view.model is None or self._view.model.loads is not run.result.loads:
-            self._view.show(HeatModel(run, run.result.loads))
+            self._view.show(HeatModel(run, run.result.loads, case))
 
     def on_fabric_view_time_wanted(self, message: FabricView.TimeWanted) -> None:
         """Look at the interval under the cursor of the timeline."""

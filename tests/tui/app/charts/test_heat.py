@@ -8,6 +8,7 @@ from magus.compiler.ir.topologies import TOPOLOGIES
 from magus.compiler.pipeline import compile_text
 from magus.compiler.planning.build import build_op_plan
 from magus.compiler.resolve.schedules.from_text import read_choice
+from magus.compiler.text.units import rate_text
 from magus.simcore import simulate_op
 from magus.simcore.figures.result import LoadKind
 from magus.simcore.program.program import FloatArray
@@ -113,6 +114,35 @@ def test_a_large_fabric_is_a_matrix_of_some_ranks() -> None:
     small, block = shrunk(matrix, 100)
     assert (small.shape, block) == ((86, 86), 3)
     assert small.max() == matrix.max()
+
+
+TWO_TRIANGLES = "edges(xgmi=[[0, 1], [1, 2], [2, 0], [3, 4], [4, 5], [5, 3], [2, 3]])"
+
+
+def two_triangles() -> OpCase:
+    text = f"""use "amd/mi300x"
+system box {{ gpus 6 x MI300X; fabric {TWO_TRIANGLES} }}
+workload up on box {{
+  x = tensor bf16[768, 512] shard rows
+  w = tensor bf16[512, 768] shard cols
+  xg = all_gather(x)
+  y = gemm(xg, w)
+}}
+"""
+    return compile_text(text, "t.mgs", ()).workloads[0].case
+
+
+def test_the_narrowest_cut_is_the_bridge_between_two_triangles() -> None:
+    case = two_triangles()
+    loads = model_of(case).loads
+    model = HeatModel(case, loads, case)
+    assert model.map is not None
+
+    assert [(model.map.wires[idx].a, model.map.wires[idx].b) for idx in model.cut_wires] == [(2, 3)]
+    rate = rate_text(next(edge.bytes_per_s for edge in case.network.edges if edge.ends == (2, 3)))
+    assert model.cut_text in (f"out of ranks 0-2, {rate}", f"out of ranks 3-5, {rate}")
+    assert HeatModel(case, loads).cut_text == "", "of a run of several ops no cut is known"
+    assert HeatModel(scenario_on("full_mesh"), loads, scenario_on("full_mesh")).cut_text == ""
 
 
 @pytest.mark.parametrize(("share", "sign"), [(0, " "), (0.005, "·"), (0.5, "▒"), (0.99, "█"), (1, "█")])
