@@ -131,9 +131,11 @@ def counts_read(scenario: OpCase, schedule: OpPlan) -> Iterator[str]:
 
 
 def _copies(gpu: Gpu, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[str]:
-    """Yield warnings about copies: fewer or more SMs than fitted, and prelaunched commands of unknown cost."""
+    """Yield warnings about copies: SMs as not fitted, prelaunched commands of unknown cost, channels."""
     if schedule.engine.mode is EngineMode.PRELAUNCHED and not gpu.dma.prelaunch_ticks:
         yield f"what commands cost that were written before is not known of {gpu.name} (dma {{ prelaunch }}): 0 here"
+    if schedule.engine.mode is EngineMode.CHANNELS and schedule.engine.kind is EngineKind.DMA:
+        yield f"that engines of {gpu.name} set up a copy while they move another ({schedule.engine}) is not measured"
     fitted, count = gpu.calibrated.sm_copy, schedule.engine.count
     own = schedule.engine.kind is EngineKind.SM and not schedule.engine.by_library
     by_sms = own and any(isinstance(step, Transfer) for step in steps)

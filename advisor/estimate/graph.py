@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain
+from itertools import accumulate, chain, groupby
+from operator import itemgetter
 
 from ...compiler.ir import (
     Direction,
@@ -15,7 +16,7 @@ from ...compiler.ir import (
     Step,
     TileGroup,
     Transfer,
-    num_peers,
+    num_sharing,
 )
 from ...simcore.kernels.dispatch import compute_shape, reduce_work, stream_parts, stream_work, work_of
 from ...simcore.kernels.work import KernelWork
@@ -45,20 +46,19 @@ Size = tuple[KernelShape, bool] | tuple[int, int]
 class StepGraph:
     """Steps by their index ``i``, the steps of each of ``num_ranks`` ranks in the order of its plan.
 
-    ``rank[i]`` is the rank of step i, ``num_peers[r]`` the number of peers that share the SMs that copy at rank r.
-    ``waits[i]`` is the number of steps that step i waits for, ``next[i]`` are the steps that wait for it. ``kind[i]``
-    is the number of the kind of a copy, -1 for other steps; ``kinds`` are the rank and one copy of each. ``sizes`` are
-    those of kernels and sums, ``late`` the ones that wait for a transfer. ``persistent`` are parts of persistent
-    kernels, and ``kernels_before`` the earlier kernels that each waits for; else both are empty.
+    ``rank[i]`` is the rank of step i, ``waits[i]`` the number of steps that it waits for, ``next[i]`` are those that
+    wait for it. ``kind[i]`` is the number of the kind of a copy, -1 for other steps; ``kinds`` are the rank and one copy of
+    each. ``sizes`` are those of kernels and sums, ``late`` the ones that wait for a transfer. ``persistent`` are
+    parts of persistent kernels, and ``kernels_before`` the earlier kernels that each waits for; else both are empty.
 
     What depends on engines: ``work`` are kernels and sums with the ticks added to their launch, ``num_bytes[i]`` the
-    bytes that a transfer sends, 0 for other steps.
+    bytes that a transfer sends, 0 for other steps, ``num_sharing[r]`` among how many the SMs that copy at rank r are
+    shared.
     """
 
     steps: tuple[Step, ...]
     num_ranks: int
     rank: tuple[int, ...]
-    num_peers: tuple[int, ...]
     waits: tuple[int, ...]
     next: tuple[tuple[int, ...], ...]
     kind: tuple[int, ...]
@@ -68,11 +68,19 @@ class StepGraph:
     persistent: Mapping[int, KernelWork]
     kernels_before: Mapping[int, tuple[int, ...]]
     work: Mapping[int, tuple[KernelWork, float]] = field(default_factory=dict)
+    num_sharing: tuple[int, ...] = ()
     num_bytes: tuple[int, ...] = ()
 
     def by_engine(self, scenario: OpCase, schedule: OpPlan) -> "StepGraph":
         """Return the graph of a ``schedule`` with the same plan, whose engine may be another."""
-        return replace(self, work=_work(scenario, schedule, self), num_bytes=_num_bytes(scenario, schedule, self.steps))
+        plans = groupby(zip(self.rank, self.steps, strict=True), key=itemgetter(0))
+        sharing = {rank: num_sharing((step for _, step in own), schedule.engine) for rank, own in plans}
+        return replace(
+            self,
+            work=_work(scenario, schedule, self),
+            num_bytes=_num_bytes(scenario, schedule, self.steps),
+            num_sharing=tuple(sharing.get(rank, 1) for rank in range(self.num_ranks)),
+        )
 
 
 def graph_of(scenario: OpCase, schedule: OpPlan, num_ranks: int) -> StepGraph:
@@ -102,7 +110,6 @@ def graph_of(scenario: OpCase, schedule: OpPlan, num_ranks: int) -> StepGraph:
         steps=tuple(chain.from_iterable(plans)),
         num_ranks=len(plans),
         rank=tuple(rank for rank, steps in enumerate(plans) for _ in steps),
-        num_peers=tuple(map(num_peers, plans)),
         waits=tuple(map(len, before)),
         next=tuple(map(tuple, following)),
         kind=kind,

@@ -120,12 +120,9 @@ class StepCosts:
         return max(counted, self.launched + distance + gpu.hbm.latency_ticks + poll_ticks(gpu))
 
     def _workers(self, rank: int, copy: Transfer) -> int:
-        """Return the engines that share a copy: one for DMA, all SMs in a lane or to all, else equal parts by peer."""
-        count = self.schedule.engine.count
-        if self.schedule.engine.kind is EngineKind.DMA:
-            return 1
-        alone = copy.lane is not None or copy.reach is Reach.ALL
-        return count if alone else max(1, count // self.graph.num_peers[rank])
+        """Return the engines that share a copy: one for DMA, else as many SMs as it has."""
+        engine = self.schedule.engine
+        return 1 if engine.kind is EngineKind.DMA else engine.sms_of(copy, self.graph.num_sharing[rank])
 
     def _setup_ticks(self, rank: int, copy: Transfer) -> float:
         """Return the time of a copy before its first byte; a get sends its request first."""
@@ -134,6 +131,13 @@ class StepCosts:
             request = self.distance(1, 0) if copy.reduce else 0
             return float(copy_setup_ticks(gpu, engine) + request)
         is_get = copy.direction is Direction.GET
+        if (
+            engine.kind is EngineKind.DMA
+            and engine.mode is EngineMode.CHANNELS
+            and copy.lane is not None
+            and not is_get
+        ):
+            return 0.0  # taken to be done while bytes of the copy before move
         if is_get:
             protocol = CopyProtocol.SIMPLE  # data that is read has no flags
         request = self.distance(copy.peer, rank) if is_get else 0

@@ -72,7 +72,7 @@ from .plan_view import kernels_of as kernels_of
 from .plan_view import kernels_that_pull as kernels_that_pull
 from .plan_view import kernels_that_store as kernels_that_store
 from .plan_view import moved_rows as moved_rows
-from .plan_view import num_peers as num_peers
+from .plan_view import num_sharing as num_sharing
 from .plan_view import num_tile_blocks as num_tile_blocks
 from .plan_view import queued_behind as queued_behind
 from .plan_view import rows_of as rows_of

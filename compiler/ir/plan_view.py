@@ -10,7 +10,19 @@ from operator import itemgetter
 from ..codes import Code
 from .operations.kernel_shape import Cutting
 from .scenario import OpCase
-from .schedule import Direction, Kernels, OpPlan, Reach, Reduction, Region, Step, TileGroup, Transfer
+from .schedule import (
+    Direction,
+    EngineChoice,
+    EngineMode,
+    Kernels,
+    OpPlan,
+    Reach,
+    Reduction,
+    Region,
+    Step,
+    TileGroup,
+    Transfer,
+)
 from .tensors import Pattern
 from .workload import OpShape
 
@@ -151,9 +163,12 @@ def queued_behind(steps: Collection[Step], *, persistent: bool = False) -> Itera
         last[moves, number] = step.name
 
 
-def num_peers(steps: Iterable[Step]) -> int:
-    """Return the number of peers that transfers without a lane address; 1 if there are none."""
-    return max(1, len({step.peer for step in steps if isinstance(step, Transfer) and step.lane is None} - {0}))
+def num_sharing(steps: Iterable[Step], engine: EngineChoice) -> int:
+    """Return among how many the SMs that copy are shared: channels, else peers of transfers without a lane, or 1."""
+    copies = [step for step in steps if isinstance(step, Transfer)]
+    if engine.mode is EngineMode.CHANNELS and any(copy.lane is not None for copy in copies):
+        return len({copy.lane for copy in copies})
+    return max(1, len({copy.peer for copy in copies if copy.lane is None} - {0}))
 
 
 _WHOLE = Cutting()

@@ -23,7 +23,9 @@ class EngineMode(Enum):
     same SMs as the kernels. PRELAUNCHED: the commands of a DMA engine were written before and wait there for a flag.
     BROADCAST: one command of a DMA engine serves two destinations. LIBRARY: the SMs run the library's collective, which
     moves everything in one call by the algorithm and the protocol that it picks; the steps say what is moved. TILES:
-    each tile stores what it has computed at the ranks that want it, from inside its kernel; all SMs do.
+    each tile stores what it has computed at the ranks that want it, from inside its kernel; all SMs do. CHANNELS: each
+    lane is a queue two deep, in which a free engine of the pool prepares the next copy while bytes of the one before
+    move; SMs are dealt evenly to the lanes.
     """
 
     OWN = ""
@@ -32,6 +34,7 @@ class EngineMode(Enum):
     BROADCAST = "broadcast"
     LIBRARY = "library"
     TILES = "tiles"
+    CHANNELS = "channels"
 
 
 PLAN_MODES = tuple(mode for mode in EngineMode if mode is not EngineMode.LIBRARY)
@@ -65,6 +68,11 @@ class EngineChoice:
     def by_tiles(self) -> bool:
         """Whether tiles store what they have computed, or pull what they read, from inside their kernel."""
         return self.mode is EngineMode.TILES
+
+    def sms_of(self, step: "Transfer", sharing: int) -> int:
+        """SMs of one copy: all in a lane or to all, else as many as each of ``sharing`` has (``num_sharing``)."""
+        alone = step.reach is Reach.ALL or (step.lane is not None and self.mode is not EngineMode.CHANNELS)
+        return self.count if alone else max(1, self.count // sharing)
 
     @property
     def leaves_all_sms(self) -> bool:

@@ -20,7 +20,7 @@ from ...compiler.ir import (
     Transfer,
     checkpoint,
     heeding,
-    num_peers,
+    num_sharing,
 )
 from ..kernels.dispatch import compute_work, reduce_work, stream_work
 from ..kernels.work import KernelWork
@@ -155,12 +155,12 @@ def _costs(scenario: OpCase, schedule: OpPlan, ranks: Iterable[int]) -> Iterator
 
 def _at_the_ends(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Cost:
     """Cost of ``steps`` at a rank, without the links between two ranks."""
-    byte_hops, ops, packets, peers = 0, 0, 0, num_peers(steps)
+    byte_hops, ops, packets, sharing = 0, 0, 0, num_sharing(steps, schedule.engine)
     noc = noc_of(scenario)
     for step in steps:
         if isinstance(step, Transfer):
             byte_hops += _copied(scenario, schedule, step)
-            ops += _copying(scenario, schedule, step, peers)
+            ops += _copying(scenario, schedule, step, sharing)
             packets += 2 * moved_bytes(scenario, step.region) // NOC_PACKET_BYTES if noc is not None else 0
     for work in _kernels(scenario, schedule, steps):
         byte_hops += work.l2_hit_bytes + 2 * (work.below_l2_bytes + work.hbm_write_bytes)
@@ -184,24 +184,23 @@ def _copied(scenario: OpCase, schedule: OpPlan, step: Transfer) -> int:
 
 def _ways(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> list[_Way]:
     """The transfers of ``steps`` from one rank to another."""
-    sent, peers = sent_per_byte(schedule), num_peers(steps)
+    sent, sharing = sent_per_byte(schedule), num_sharing(steps, schedule.engine)
     return [
         _Way(
             *ends_of(0, step),
             int(moved_bytes(scenario, step.region) * sent),
-            _copying(scenario, schedule, step, peers),
+            _copying(scenario, schedule, step, sharing),
         )
         for step in steps
         if isinstance(step, Transfer) and step.reach is not Reach.ALL
     ]
 
 
-def _copying(scenario: OpCase, schedule: OpPlan, step: Transfer, peers: int) -> int:
+def _copying(scenario: OpCase, schedule: OpPlan, step: Transfer, sharing: int) -> int:
     """Ops of a transfer: one for each engine or SM that has a part of it, and those of slices in a switch."""
     to_all, workers = step.reach is Reach.ALL, 1
     if schedule.engine.kind is EngineKind.SM:
-        shared = to_all or step.lane is not None
-        workers = max(1, schedule.engine.count // (1 if shared else peers))
+        workers = schedule.engine.sms_of(step, sharing)
     num_bytes = moved_bytes(scenario, step.region)
     taking_part = max(1, min(workers, num_bytes // scenario.gpu.line_bytes))
     return taking_part * (3 * num_slices(num_bytes // taking_part) + 1 if to_all else 1)

@@ -47,22 +47,39 @@ def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
     # Dealt in lines, so that as many SMs take part at any granularity.
     for count, lines in split_evenly(-(-num_bytes // gpu.line_bytes), copy_workers(state, rank, step)):
         stages = copy_stages(state, rank, step, other, lines * gpu.line_bytes)
-        setup = copy_setup(state, rank, step)
         spec = OpSpec(
             OpKind.TRANSFER,
             step.name,
             stages,
             pool=state.machine.engines,
-            setup_ticks=setup,
+            setup_ticks=0 if state.prepares(step) else copy_setup(state, rank, step),
             release_ticks=issued,
         )
         ops += state.builder.op(rank, spec, count=count)
     work, waiting = range(ops[0], ops[-1] + 1), begun_by(state, rank, step, ops)
+    if state.prepares(step):
+        waiting = _prepared(state, rank, step, work, waiting)
     after_counts(state, rank, waiting)
     done = state.register(rank, step, work, Waiters(waiting, waiting))
     if other is not None:
         state.step_ops[rank, other.name] = replace(done, step=other)
         state.waiters[rank, other.name] = Waiters(())
+
+
+def _prepared(state: Lowering, rank: int, step: Transfer, work: range, issue: Sequence[int]) -> Sequence[int]:
+    """The op that waits where a channel prepares a copy, which holds no engine: its setup, behind what issues it."""
+    setup = state.builder.op(rank, OpSpec(OpKind.LAUNCH, step.name, setup_ticks=copy_setup(state, rank, step)))
+    source, target = (node % state.scenario.num_ranks for node in ends_of(rank, step))
+    links = state.scenario.network.route(source, target)
+    rate = min(state.scenario.gpu.dma.bytes_per_s, *(link.bytes_per_s for link in links))
+    sending = ticks_for(moved_bytes(state.scenario, step.region), rate)
+    sent = state.builder.op(rank, OpSpec(OpKind.LAUNCH, step.name, setup_ticks=sending))
+    state.builder.after((*sent, *work), setup)
+    state.sent[rank, step.name] = sent.start
+    if not issue_ticks(state):
+        return setup
+    state.builder.after(setup, issue)
+    return issue
 
 
 def _replayed(state: Lowering, rank: int, step: Transfer, writes: Sequence[Write]) -> None:
@@ -128,7 +145,7 @@ def copy_setup(state: Lowering, rank: int, step: Transfer) -> int:
 
 
 def copy_workers(state: Lowering, rank: int, step: Transfer) -> int:
-    """SMs per copy: all of them for copies in a lane or to all, else an even share for each peer that the rank has.
+    """SMs per copy: all of them, or an even share (``EngineChoice.sms_of``).
 
     A copy engine works alone. Between tiles as many SMs copy as feed the link.
     """
@@ -138,9 +155,7 @@ def copy_workers(state: Lowering, rank: int, step: Transfer) -> int:
     if step.reach is Reach.ALL and state.by_tiles:
         rate = state.scenario.system.fabric.link.achieved_bytes_per_s
         return min(count, math.ceil(rate / state.scenario.gpu.sm_copy.bytes_per_s))
-    if step.lane is not None or step.reach is Reach.ALL:
-        return count
-    return max(1, count // state.num_peers[rank])
+    return state.schedule.engine.sms_of(step, state.num_sharing[rank])
 
 
 def num_packets(gpu: Gpu, state_cols: int, step: Transfer, num_bytes: int) -> int:

@@ -132,7 +132,7 @@ class Lowering:
     monitored: dict[int, int] = field(default_factory=dict)  # entries of the monitor that are taken, by rank
     writes: Mapping[tuple[int, str], Sequence[Write]] = field(default_factory=dict)  # transfers taken from a profile
     kernel_names: dict[int, frozenset[str]] = field(default_factory=dict)  # of groups and sums, by rank
-    num_peers: dict[int, int] = field(default_factory=dict)  # that transfers outside of lanes address, by rank
+    num_sharing: dict[int, int] = field(default_factory=dict)  # that have SMs side by side, by rank
     issues: dict[tuple[int, frozenset[str]], list[range]] = field(default_factory=dict)  # by rank and waits
     kernels: OneKernel = field(default_factory=OneKernel)
     calls: dict[int, LibraryCall] = field(default_factory=dict)  # of the library that moves the data, by rank
@@ -148,6 +148,7 @@ class Lowering:
     num_issued: dict[int, int] = field(default_factory=dict)  # kernels and copies that the host issued, by rank
     gates: dict[int, list[int]] = field(default_factory=dict)  # by rank
     foreign: Mapping[str, Foreign] = field(default_factory=dict)
+    sent: dict[tuple[int, str], int] = field(default_factory=dict)  # ends when the bytes of a channel's copy have left
 
     @property
     def alone(self) -> bool:
@@ -178,6 +179,10 @@ class Lowering:
     def whole_kernel(self) -> bool:
         """Whether parts of a kernel run as efficiently as the whole."""
         return Idealization.WHOLE_KERNEL in self.ideal
+
+    def prepares(self, step: Transfer) -> bool:
+        """Whether a copy in a channel is set up while an engine still moves the one before."""
+        return not self.by_sms and self.schedule.engine.mode is EngineMode.CHANNELS and step.lane is not None
 
     def setup(self, ticks: int) -> int:
         """A fixed cost, unless it is idealised away."""

@@ -22,7 +22,7 @@ from ...compiler.ir import (
     checkpoint,
     kernels_that_pull,
     kernels_that_store,
-    num_peers,
+    num_sharing,
 )
 from ..program.program import Program
 from .cache_hits import Hits
@@ -64,7 +64,7 @@ def lower_steps(state: Lowering) -> None:
         steps = schedule.steps_of(rank)
         transfers = [step for step in steps if isinstance(step, Transfer) and (rank, step.name) not in state.writes]
         # Of peers that a profile describes only the writes are known: they share engines as the rank that is simulated.
-        state.num_peers[rank] = num_peers(schedule.steps_of(0) if state.writes else steps)
+        state.num_sharing[rank] = num_sharing(schedule.steps_of(0) if state.writes else steps, schedule.engine)
         state.kernel_names[rank] = _run_before(state, steps)
         state.pairs |= {(rank, first): second for first, second in pairs_of(transfers, schedule.engine.mode).items()}
         if state.by_tiles:
@@ -153,8 +153,14 @@ def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Seq
             senders = wait_for_rows(state, rank, step, waiters, senders)
         arrived = awaited(state, rank, step, [state.step_ops[sender] for sender in senders])
         arrived += [op for other in foreign if not other.runs_before for op in other.ops[rank]]
-        if queue is not None and waiters.queued:
-            before += last.get(queue, [] if isinstance(step, Transfer) else persistent)
+        held = last.get(queue, []) if queue is not None else []
+        if isinstance(step, Transfer) and queue is not None and state.prepares(step):
+            own, sent = state.step_ops[rank, step.name], state.sent[rank, step.name]
+            state.builder.after((*own.work, sent), held[:1])
+            before += held[2:]
+            last[queue] = [sent, own.done, *held[1:2]]
+        elif queue is not None and waiters.queued:
+            before += held or ([] if isinstance(step, Transfer) else persistent)
             if waiters.on_kernels:  # nothing waits in the other half of a broadcast: it was over with the first
                 last[queue] = [state.step_ops[rank, step.name].done]
         state.builder.after(waiters.on_kernels, before)

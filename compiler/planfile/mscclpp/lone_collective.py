@@ -71,7 +71,7 @@ class LoneCollective:
             raise beyond_mscclpp(message, f"it does a lone {', '.join(each.value for each in COLLECTIVE_NAMES)}")
         if schedule.tactics.protocol is not CopyProtocol.SIMPLE:
             raise beyond_mscclpp("packets (ll, ll128) are not written", "protocol=simple")
-        if schedule.engine.mode is not EngineMode.OWN:
+        if schedule.engine.mode not in (EngineMode.OWN, EngineMode.CHANNELS):
             message = f"{schedule.engine}: engines of a plan take what comes as it comes"
             raise beyond_mscclpp(message, f"engine={schedule.engine.kind.value}({schedule.engine.count})")
         collective = cls(scenario, schedule)

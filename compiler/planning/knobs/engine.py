@@ -106,8 +106,8 @@ TILE_STORE_RULES = (
 
 
 MODES: Mapping[EngineKind, tuple[EngineMode, ...]] = {
-    EngineKind.DMA: (EngineMode.PRELAUNCHED, EngineMode.BROADCAST),
-    EngineKind.SM: (EngineMode.SHARED, EngineMode.LIBRARY, EngineMode.TILES),
+    EngineKind.DMA: (EngineMode.PRELAUNCHED, EngineMode.BROADCAST, EngineMode.CHANNELS),
+    EngineKind.SM: (EngineMode.SHARED, EngineMode.LIBRARY, EngineMode.TILES, EngineMode.CHANNELS),
 }
 # SMs that copy are taken from the kernels; more than half of them is no overlap schedule any more.
 MAX_COPY_SHARE = 2

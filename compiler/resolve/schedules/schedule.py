@@ -160,7 +160,7 @@ class ChoiceReader:
             case ast.Name(text="sm"):
                 raise self._report.fail(Code.MGS116, "sm says how many SMs copy", expression.span, "for instance sm(8)")
             case _:
-                hint = "engines are dma, dma(7), sm(8), sm(tiles), and with a mode dma(7, prelaunched) or sm(8, shared)"
+                hint = "engines are dma, dma(7), sm(8), sm(tiles), and with a mode dma(7, channels) or sm(8, shared)"
                 raise self._report.fail(
                     Code.MGS204, f"unknown engine '{expression.span.text[:40]}'", expression.span, hint
                 )

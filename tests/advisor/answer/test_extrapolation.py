@@ -91,6 +91,10 @@ def test_types_sizes_and_numbers_of_gpus_are_named(of: OpCase, sentence: str) ->
         ("serial(engine=sm(32))", "copies by 32 SMs"),
         ("shard_p2p(kernel=persistent)", "no constant is fitted to persistent kernels"),
         ("shard_p2p(engine=dma(7, prelaunched))", "what commands cost that were written before is not known of H100"),
+        (
+            "hetero_fused_1d(chunks=16, engine=dma(2, channels))",
+            "set up a copy while they move another (dma(2, channels))",
+        ),
         ("hetero_unfused_1d(chunks=16, streams=2)", "beside each other in several streams"),
     ],
 )

@@ -274,6 +274,35 @@ def test_puts_of_other_regions_or_after_other_steps_are_commands_of_their_own() 
         assert found[1].outcome is RunOutcome.DONE
 
 
+@pytest.mark.parametrize("setup_us", [0, 1, 20])
+def test_a_channel_sets_up_a_copy_while_bytes_of_the_one_before_move(setup_us: int) -> None:
+    """Four quarters of a block: each is set up once the last but one is there, and leaves when the last has left."""
+    scenario, rows = gather(), [IndexRange(at * ROWS // 4, (at + 1) * ROWS // 4) for at in range(4)]
+    link, hbm, setup = scenario.system.fabric.link, scenario.gpu.hbm, setup_us * TICKS_PER_US
+    way, moved = 2 * hbm.latency_ticks + link.latency_ticks, ticks_for(BYTES // 4, link.achieved_bytes_per_s)
+    quarters = [put(1, each, name=f"q{each.start}", lane=0) for each in rows]
+    case, left, there = with_dma(scenario, replace(scenario.gpu.dma, setup_ticks=setup)), 0, [0, 0]
+    for _ in quarters:
+        left = max(left, there[-2] + setup) + moved
+        there.append(left + way)
+
+    assert makespan(case, plan(*quarters, dma=2, mode=EngineMode.CHANNELS)) == pytest.approx(there[-1], rel=0.01)
+    assert makespan(case, plan(*quarters, dma=2)) == pytest.approx(4 * (setup + moved + way), rel=0.01)
+
+
+def test_sms_are_dealt_to_channels() -> None:
+    """Two channels of two SMs each send side by side what all four send one after the other, whoever the peer is."""
+    scenario = gather(3)
+    both = [put(1, IndexRange(0, ROWS // 2), lane=0), put(1, IndexRange(ROWS // 2, ROWS), name="y", lane=1)]
+    starts = {
+        mode: starts_of(*lowered_run(scenario, plan(*both, sms=4, mode=mode)), "y1", OpKind.TRANSFER)
+        for mode in (EngineMode.OWN, EngineMode.CHANNELS)
+    }
+
+    assert min(starts[EngineMode.OWN]) > min(starts[EngineMode.CHANNELS]) == 0
+    assert [len(starts[mode]) for mode in starts] == [4, 2]
+
+
 @pytest.mark.parametrize("fold", [True, False])
 def test_copies_equal_the_oracle(fold: bool) -> None:
     scenario = lone_gather(64 * 3, 256, ranks=3, gpu=h100(), fabric=switch(nvlink()))
@@ -282,12 +311,20 @@ def test_copies_equal_the_oracle(fold: bool) -> None:
     scenario = with_dma(scenario, dma)
     block = Region(0, IndexRange(0, 64), IndexRange(0, 256))
     steps = [replace(put(peer), region=block) for peer in (1, 2)]
+    halves = [replace(step, name=f"h{step.name}", signal=f"h{step.signal}") for step in steps]
+    queued = [
+        replace(step, lane=step.peer - 1, region=replace(block, rows=rows))
+        for copies, rows in ((steps, IndexRange(0, 40)), (halves, IndexRange(40, 64)))
+        for step in copies
+    ]
     for schedule in (
         plan(*steps, sms=4, tactics=tactics(CopyProtocol.LL)),
         plan(*steps, sms=4, tactics=tactics(CopyProtocol.LL128, Wait.POLL)),
         plan(*steps, sms=4, tactics=tactics(CopyProtocol.SIMPLE, Wait.POLL), mode=EngineMode.SHARED, compute_sms=3),
         plan(*steps, dma=2),
         plan(*steps, dma=1, mode=EngineMode.BROADCAST),
+        plan(*queued, dma=2, mode=EngineMode.CHANNELS),
+        plan(*queued, sms=4, mode=EngineMode.CHANNELS, tactics=tactics(CopyProtocol.LL)),
     ):
         assert differs_from_oracle(scenario, schedule, 256, fold=fold) == []
 
