@@ -164,7 +164,7 @@ def chosen_algorithm(choice: OpChoice) -> str:
     """Return the algorithm of a lone collective; the library picks its own."""
     if choice.engine.by_library:
         return LIBRARY
-    return choice.algorithm or BY_NAME[choice.template].default_algorithm
+    return choice.algorithm or BY_NAME[choice.template].default_algorithm or choice.template
 
 
 def algorithm_beside(scenario: OpCase, choice: OpChoice) -> str:

@@ -1,28 +1,41 @@
 """Descriptions of InfraGraph (infragraph.dev, 3.1) as JSON: devices, their components, and edges between these.
 
-The machine is the first device with components of the kind ``xpu``, or the only one of a file that is a device alone.
-The network between devices is left out. An edge does not say how many links it stands for. Edges over a link called
-after PCI are PCIe. Rates and latencies of links are those of the file, where it has them.
+The machine is the first device with components of the kind ``xpu``, or the only one of a file that is a device alone;
+instances of it are hosts that are alike, which edges between instances join. An edge does not say how many links it
+stands for. Edges over a link called after PCI are PCIe. Rates and latencies of links are those of the file, where it
+has them.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
+from typing import TypeVar
 
 from ..codes import Code
 from ..text.diagnostics import Report, Source, Span
 from ..text.json_forms import Item, JsonPlace, read_json
-from .infragraph_edges import XPU, DeviceEdges, NamedLink, Node
-from .machine import MAX_GPUS, UNSAID, DumpedMachine, LibraryGpu, MachineGpu, Nic, SaidRate, device_named, identify
+from .infragraph_edges import NIC, XPU, Component, Device, DeviceEdges, NamedLink, Node
+from .infragraph_network import Instance, NetworkReader
+from .machine import (
+    MAX_GPUS,
+    UNSAID,
+    DumpedMachine,
+    LibraryGpu,
+    MachineGpu,
+    Network,
+    Nic,
+    SaidRate,
+    device_named,
+    identify,
+)
 
 MAX_ITEMS = 10_000
 MAX_PAIRS = 100_000
 """Pairs of components that all edges together stand for."""
+_End = TypeVar("_End")
+_MANY_TO_MANY = "many2many"
 _ORIGIN = "a description of InfraGraph"
-_NIC = "nic"
-_ONE_TO_ONE, _MANY_TO_MANY = "one2one", "many2many"
-_ENDPOINT = re.compile(r"([^\[\]]{1,128})(?:\[(\d{0,6})(?:(:)(\d{0,6})(?::(\d{0,6}))?)?\])?")
+_SCHEMES = ("one2one", _MANY_TO_MANY)
 _UNITS = {"gigabits_per_second": "Gb/s", "gigabytes_per_second": "GB/s", "gigatransfers_per_second": "GT/s"}
 _GB_PER_S = {"gigabits_per_second": 1 / 8, "gigabytes_per_second": 1.0}
 _NANOSECONDS = {"ms": 1e6, "us": 1e3, "ns": 1.0}
@@ -31,25 +44,6 @@ _HINT = (
     'JSON of the same is read, the whole or one device: infrastructure.serialize("json") in Python, or'
     " python -c 'import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)' < FILE > FILE.json"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Component:
-    name: str
-    kind: str
-    count: int
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Device:
-    """A device: its components and links by name, and its edges."""
-
-    name: str
-    words: str
-    components: dict[str, _Component]
-    links: dict[str, NamedLink]
-    edges: tuple[Item, ...]
 
 
 def is_infragraph(text: str) -> bool:
@@ -74,6 +68,8 @@ class _Reader:
         self._document, self._span, self._report = document, span, report
         self._members = document.members()
         self._doubts: list[str] = []
+        self._devices: dict[str, Device] = {}
+        self._num_pairs = 0
 
     def machine(self, requested: LibraryGpu | None) -> DumpedMachine:
         device = self._device_with_gpus()
@@ -87,33 +83,83 @@ class _Reader:
         nics = tuple(
             Nic(f"{each.name[:16]}[{number}]")
             for each in device.components.values()
-            if each.kind == _NIC
+            if each.kind == NIC
             for number in range(each.count)
         )
-        switched, direct = edges.switched(), edges.direct()
+        switched, direct, network = edges.switched(), edges.direct(), self._network(device)
         doubts = tuple(dict.fromkeys([*self._doubts, *edges.doubts]))
-        return DumpedMachine(_ORIGIN, model, gpus, switched, direct, nics, edges.pcie(), doubts, edges.said())
+        return DumpedMachine(
+            _ORIGIN, model, gpus, switched, direct, nics, edges.pcie(), doubts, edges.said(), network=network
+        )
 
-    def _device_with_gpus(self) -> _Device:
-        """The first device with GPUs; others and further instances are in doubt."""
+    def _device_with_gpus(self) -> Device:
+        """The first device with GPUs; others are in doubt."""
         items = self._list(self._members, "devices") if "devices" in self._members else (self._document,)
-        found = [device for device in map(self._device, items) if self._num_gpus(device)]
+        self._devices = {device.name: device for device in map(self._device, items)}
+        found = [device for device in self._devices.values() if device.num_gpus()]
         if not found:
             message = "no device has components of the kind xpu of its own"
             raise self._document.fail(message, "the device that holds the GPUs is read, not one that holds others")
         if len(found) > 1:
             names = ", ".join(device.name for device in found[:4])
             self._doubts.append(f"the file has several devices with GPUs ({names}): the first was read")
-        count = sum(self._count(members) for members in self._instances() if _text(members, "device") == found[0].name)
-        if count > 1:
-            self._doubts.append(f"the file has {count} of {found[0].name}: one was read, without what joins them")
         return found[0]
 
-    def _num_gpus(self, device: _Device) -> int:
-        return sum(each.count for each in device.components.values() if each.kind == XPU)
+    def _network(self, host: Device) -> Network | None:
+        """What joins the instances of the device with the GPUs; None if there is one, or nothing joins them."""
+        instances = list(self._instances())
+        num_hosts = sum(each.count for each in instances if each.device.name == host.name)
+        if num_hosts < 2:
+            return None
+        reader = NetworkReader(host, instances, self._edges_inside(host))
+        links = {_text(link, "name"): self._link(link) for link in self._links(self._members)}
+        for item in self._list(self._members, "edges"):
+            members = item.entries(("ep1", "ep2"), ("scheme", "link", "description"))
+            name = _text(members, "link")
+            ends = [reader.ends(members[key]) for key in ("ep1", "ep2")]
+            reader.add(links.get(name, NamedLink(name)), self._pairs(item, *ends))
+        network = reader.network()
+        self._doubts += dict.fromkeys(reader.doubts)
+        if network is None:
+            self._doubts.append(f"the file has {num_hosts} of {host.name}: one was read, as nothing joins them")
+            return None
+        apart = network.num_groups(host.num_gpus())
+        if apart > 1:
+            message = f"the edges between {num_hosts} hosts leave {apart} groups of them that nothing joins"
+            raise self._report.fail(Code.MGS612, message, self._span, "describe a network that reaches every host")
+        return network
 
-    def _instances(self) -> list[dict[str, Item]]:
-        return [item.members() for item in self._list(self._members, "instances")]
+    def _instances(self) -> Iterator[Instance]:
+        for item in self._list(self._members, "instances"):
+            members = item.members()
+            device = self._devices.get(_text(members, "device"))
+            if device is None:
+                raise item.fail(f"there is no device '{_text(members, 'device')[:64]}'")
+            yield Instance(_text(members, "name"), device, self._count(members))
+
+    def _edges_inside(self, host: Device) -> Iterator[tuple[Node, Node]]:
+        """All edges of the host, those of parts of a component as of the component."""
+        for item in host.edges:
+            members = item.entries(("ep1", "ep2"), ("scheme", "link", "description"))
+            ends = []
+            for key in ("ep1", "ep2"):
+                end = members[key].entries(("component",), ("device",))
+                nested = "device" in end and end["device"].value
+                ends.append(host.nodes(end["device" if nested else "component"]))
+            yield from self._pairs(item, *ends)
+
+    def _pairs(self, item: Item, first: Sequence[_End], second: Sequence[_End]) -> Iterable[tuple[_End, _End]]:
+        """The pairs that an edge stands for, by its scheme."""
+        members = item.members()
+        scheme = members["scheme"].word(_SCHEMES) if "scheme" in members else _SCHEMES[0]
+        many = scheme == _MANY_TO_MANY
+        self._num_pairs += len(first) * len(second) if many else min(len(first), len(second))
+        if self._num_pairs > MAX_PAIRS:
+            raise item.fail(f"the edges stand for more than {MAX_PAIRS:,} pairs", code=Code.MGS608)
+        return product(first, second) if many else zip(first, second, strict=False)
+
+    def _links(self, members: dict[str, Item]) -> Iterator[dict[str, Item]]:
+        return (each.members() for each in self._list(members, "links"))
 
     def _list(self, members: dict[str, Item], key: str) -> tuple[Item, ...]:
         return members[key].items(MAX_ITEMS) if key in members and members[key].value is not None else ()
@@ -121,22 +167,21 @@ class _Reader:
     def _count(self, members: dict[str, Item]) -> int:
         return members["count"].number(0, MAX_ITEMS) if "count" in members else 1
 
-    def _device(self, item: Item) -> _Device:
+    def _device(self, item: Item) -> Device:
         members = item.members()
         components = (self._component(each.members()) for each in self._list(members, "components"))
-        links = (each.members() for each in self._list(members, "links"))
-        return _Device(
+        return Device(
             _text(members, "name"),
             f"{_text(members, 'name')} {_text(members, 'description')}",
             {each.name: each for each in components},
-            {_text(link, "name"): self._link(link) for link in links},
+            {_text(link, "name"): self._link(link) for link in self._links(members)},
             self._list(members, "edges"),
         )
 
-    def _component(self, members: dict[str, Item]) -> _Component:
+    def _component(self, members: dict[str, Item]) -> Component:
         name = _text(members, "name")
         words = _text(members, "description") or name
-        return _Component(name, _text(members, "choice").lower(), self._count(members), words)
+        return Component(name, _text(members, "choice").lower(), self._count(members), words)
 
     def _link(self, members: dict[str, Item]) -> NamedLink:
         """A link with its name, description, bandwidth and latency."""
@@ -159,11 +204,11 @@ class _Reader:
         chosen = _text(members, "choice")
         return {chosen: members[chosen]} if chosen in members else members
 
-    def _gpus(self, device: _Device, xpu: _Component) -> tuple[MachineGpu, ...]:
+    def _gpus(self, device: Device, xpu: Component) -> tuple[MachineGpu, ...]:
         if xpu.count > MAX_GPUS:
             message = f"{xpu.name} has {xpu.count} GPUs, at most {MAX_GPUS} are read"
             raise self._report.fail(Code.MGS603, message, self._span)
-        if self._num_gpus(device) > xpu.count:
+        if device.num_gpus() > xpu.count:
             raise self._report.fail(Code.MGS605, f"{device.name} has several components of the kind xpu", self._span)
         usual = "" if xpu.words == xpu.name else xpu.words
         said = next((words for words in (xpu.words, device.words) if device_named(words) is not None), usual)
@@ -172,44 +217,21 @@ class _Reader:
             MachineGpu(f"{xpu.name}[{number}]", kind, self._span, device_named(said)) for number in range(xpu.count)
         )
 
-    def _read_edges(self, device: _Device, edges: DeviceEdges) -> None:
+    def _read_edges(self, device: Device, edges: DeviceEdges) -> None:
         """Collect the edges between GPUs, switches and CPUs."""
-        num_pairs = 0
         for item in device.edges:
             members = item.entries(("ep1", "ep2"), ("scheme", "link", "description"))
             name = _text(members, "link")
             link = device.links.get(name, NamedLink(name))
-            first, second = (self._nodes(members[key], device) for key in ("ep1", "ep2"))
+            first, second = (self._own_nodes(members[key], device) for key in ("ep1", "ep2"))
             kinds = {device.components[end[0][0]].kind for end in (first, second) if end}
-            if not edges.takes(link, kinds):
-                continue
-            many = "scheme" in members and members["scheme"].word((_ONE_TO_ONE, _MANY_TO_MANY)) == _MANY_TO_MANY
-            num_pairs += len(first) * len(second) if many else min(len(first), len(second))
-            if num_pairs > MAX_PAIRS:
-                raise item.fail(f"the edges stand for more than {MAX_PAIRS:,} pairs", code=Code.MGS608)
-            edges.add(link, product(first, second) if many else zip(first, second, strict=False))
+            if edges.takes(link, kinds):
+                edges.add(link, self._pairs(item, first, second))
 
-    def _nodes(self, item: Item, device: _Device) -> Sequence[Node]:
-        """The components that an endpoint names with a slice of Python; none if they are of another device."""
+    def _own_nodes(self, item: Item, device: Device) -> Sequence[Node]:
+        """The components that an endpoint names; none if they are parts of a component."""
         members = item.entries(("component",), ("device",))
-        if "device" in members and members["device"].value:
-            return ()
-        match = _ENDPOINT.fullmatch(members["component"].text())
-        component = device.components.get(match[1]) if match is not None else None
-        if match is None or component is None:
-            raise members["component"].fail(
-                f"'{members['component'].text()[:64]}' is no component of {device.name[:64]}"
-            )
-        start, colon, stop, step = match[2], match[3], match[4], match[5]
-        if start is None or (not start and colon is None):
-            numbers = range(component.count)
-        elif colon is None:
-            numbers = range(int(start), int(start) + 1)
-        else:
-            numbers = range(int(start or 0), int(stop or component.count), max(1, int(step or 1)))
-        if any(number >= component.count for number in numbers[-1:]):
-            raise members["component"].fail(f"{device.name[:64]} has {component.count} of {component.name[:64]}")
-        return [(component.name, number) for number in numbers]
+        return () if "device" in members and members["device"].value else device.nodes(members["component"])
 
 
 def _text(members: dict[str, Item], key: str) -> str:

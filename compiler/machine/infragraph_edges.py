@@ -1,16 +1,18 @@
-"""The edges of a device of InfraGraph, as links between GPUs, groups of GPUs behind switches, and PCIe."""
+"""Devices of InfraGraph, and their edges as links between GPUs, groups of GPUs behind switches, and PCIe."""
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .machine import UNSAID_RATE, CpuWay, LibraryGpu, Pair, PcieSlot, PcieWire, SaidRate, SwitchedGpus
-from .wiring import UNSAID_CPUS, joined_parts
+from ..text.json_forms import Item
+from .machine import UNSAID_RATE, CpuWay, LibraryGpu, Pair, PcieSlot, PcieWire, SaidRate, SwitchedGpus, joined_parts
+from .wiring import UNSAID_CPUS
 
-XPU, SWITCH, CPU = "xpu", "switch", "cpu"
+XPU, SWITCH, CPU, NIC = "xpu", "switch", "cpu", "nic"
 Node = tuple[str, int]  # name of a component, and its number
 Ends = tuple[Node, Node]
+_ENDPOINT = re.compile(r"([^\[\].]{1,128})(?:\[(\d{0,6})(?:(:)(\d{0,6})(?::(\d{0,6}))?)?\])?(?:\..{0,256})?")
 _GENERATION = re.compile(r"(?:gen|express|pcie?)[\s_]*([1-6])(?!\d)", re.IGNORECASE)
 _LANES = re.compile(r"\bx(1|2|4|8|16)\b", re.IGNORECASE)
 _GT_PER_S = {"1": 2.5, "2": 5.0, "3": 8.0, "4": 16.0, "5": 32.0, "6": 64.0}
@@ -43,6 +45,63 @@ class NamedLink:
         if self.said != UNSAID_RATE or not gt_per_s:
             return None if self.said == UNSAID_RATE else self.said
         return PcieSlot(gt_per_s, int(lanes[1]) if lanes is not None else 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Equal parts of a device: their name, kind, number, and the words about them."""
+
+    name: str
+    kind: str
+    count: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device: its components and links by name, and its edges."""
+
+    name: str
+    words: str
+    components: dict[str, Component]
+    links: dict[str, NamedLink]
+    edges: tuple[Item, ...]
+
+    def num_gpus(self) -> int:
+        """Return the number of components that are GPUs."""
+        return sum(each.count for each in self.components.values() if each.kind == XPU)
+
+    def nodes(self, item: Item) -> Sequence[Node]:
+        """Return the components that an endpoint names with a slice of Python, parts of them left out.
+
+        Raises
+        ------
+        Stopped
+            If the device has no such component, or not as many.
+        """
+        name, numbers = sliced(item, {each.name: each.count for each in self.components.values()}, self.name)
+        return [(name, number) for number in numbers]
+
+
+def sliced(item: Item, counts: dict[str, int], owner: str) -> tuple[str, range]:
+    """Return the name of an endpoint and the numbers that its slice of Python selects.
+
+    ``counts`` has how many there are of each name, ``owner`` what has them, for the message.
+    """
+    match = _ENDPOINT.fullmatch(item.text())
+    count = counts.get(match[1]) if match is not None else None
+    if match is None or count is None:
+        raise item.fail(f"'{item.text()[:64]}' is no component of {owner[:64]}")
+    start, colon, stop, step = match[2], match[3], match[4], match[5]
+    if start is None or (not start and colon is None):
+        numbers = range(count)
+    elif colon is None:
+        numbers = range(int(start), int(start) + 1)
+    else:
+        numbers = range(int(start or 0), int(stop or count), max(1, int(step or 1)))
+    if any(number >= count for number in numbers[-1:]):
+        raise item.fail(f"{owner[:64]} has {count} of {match[1][:64]}")
+    return match[1], numbers
 
 
 class DeviceEdges:
@@ -82,7 +141,7 @@ class DeviceEdges:
 
     def said(self) -> dict[Pair, SaidRate]:
         """Return what the file says of the links of each pair of GPUs."""
-        return {pair: _together(rates) for pair, rates in self._pairs().items()}
+        return {pair: together(rates) for pair, rates in self._pairs().items()}
 
     def direct(self) -> dict[Pair, int]:
         """Return the links of each pair: one of xGMI, or a part of the NVLinks of a GPU."""
@@ -90,7 +149,7 @@ class DeviceEdges:
         if pairs and self._model.is_nvidia:
             degree = max(Counter(gpu for pair in pairs for gpu in pair).values())
             links = max(1, links // degree)
-            if any(_together(rates).gb_per_s is None for rates in pairs.values()):
+            if any(together(rates).gb_per_s is None for rates in pairs.values()):
                 self._doubt_counts(f"{links} for each pair, {self._model.links} for a GPU, were written")
         return dict.fromkeys(sorted(pairs), links)
 
@@ -108,7 +167,7 @@ class DeviceEdges:
         for part in joined_parts(len(self._numbers), pairs):
             gpus = tuple(node for node in part if node < self._num_gpus and node in to_switches)
             if len(gpus) > 1:
-                said = min((_together(to_switches[gpu]) for gpu in gpus), key=_rate)
+                said = min((together(to_switches[gpu]) for gpu in gpus), key=_rate)
                 if said.gb_per_s is None:
                     self._doubt_counts(f"all {self._model.links} {self._model.link_word}s of a GPU lead to switches")
                 elif len(to_switches[gpus[0]]) > 1:
@@ -123,12 +182,12 @@ class DeviceEdges:
         for wire in self._pcie.values():
             neighbours[wire.ends[0]].add(wire.ends[1])
             neighbours[wire.ends[1]].add(wire.ends[0])
-        self._cut_ends(neighbours)
+        cut_ends(neighbours, self._num_gpus)
         first_of: dict[frozenset[int], int] = {}
         for node in sorted(each for each in neighbours if each >= self._num_gpus):
             if first_of.setdefault(frozenset(neighbours[node]), node) != node:
                 _take(node, neighbours)
-        self._cut_ends(neighbours)
+        cut_ends(neighbours, self._num_gpus)
         wires = [wire for wire in self._pcie.values() if wire.ends[1] in neighbours.get(wire.ends[0], ())]
         numbers = {number: number for number in range(self._num_gpus)}
         for wire in wires:
@@ -136,14 +195,6 @@ class DeviceEdges:
                 numbers.setdefault(end, len(numbers))
         ends = (sorted(numbers[end] for end in wire.ends) for wire in wires)
         return tuple(PcieWire((first, second), wire.rate) for (first, second), wire in zip(ends, wires, strict=True))
-
-    def _cut_ends(self, neighbours: dict[int, set[int]]) -> None:
-        """Take away bridges that lead to one other node alone, one after another."""
-        todo = [node for node in neighbours if node >= self._num_gpus]
-        while todo:
-            node = todo.pop()
-            if node in neighbours and len(neighbours[node]) < 2:
-                todo += [other for other in _take(node, neighbours) if other >= self._num_gpus]
 
     def _pairs(self) -> dict[Pair, list[SaidRate]]:
         """The rates of the links between two GPUs."""
@@ -158,11 +209,20 @@ class DeviceEdges:
         self.doubts.append(f"the file does not count links: {written}")
 
 
-def _together(rates: list[SaidRate]) -> SaidRate:
+def together(rates: Sequence[SaidRate]) -> SaidRate:
     """Links side by side: the sum of their rates, if all are said, and the longest latency."""
     known = [each.gb_per_s for each in rates if each.gb_per_s is not None]
     latencies = [each.latency_ns for each in rates if each.latency_ns is not None]
     return SaidRate(sum(known) if len(known) == len(rates) else None, max(latencies, default=None))
+
+
+def cut_ends(neighbours: dict[int, set[int]], num_gpus: int) -> None:
+    """Take away nodes from ``num_gpus`` on that lead to one other node alone, one after another."""
+    todo = [node for node in neighbours if node >= num_gpus]
+    while todo:
+        node = todo.pop()
+        if node in neighbours and len(neighbours[node]) < 2:
+            todo += [other for other in _take(node, neighbours) if other >= num_gpus]
 
 
 def _take(node: int, neighbours: dict[int, set[int]]) -> set[int]:

@@ -2,11 +2,12 @@
 
 from functools import cached_property
 
-from .machine import UNSAID_RATE, CpuWay, DumpedMachine, PcieSlot, PcieWire, SaidRate, pcie_gt_per_s
+from .machine import UNSAID_RATE, CpuWay, DumpedMachine, NetworkWire, PcieSlot, PcieWire, SaidRate, pcie_gt_per_s
 
-SWITCH, PCIE, CPUS = "nvswitch", "pcie", "cpus"
+SWITCH, PCIE, CPUS, NETWORK, TRUNK = "nvswitch", "pcie", "cpus", "nic", "trunk"
 _LANES = 16
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+_NIC_GB_PER_S = 50.0  # 400 Gb/s
 _COUNTED = "what NCCL counts for it; not measured"
 
 
@@ -81,6 +82,25 @@ class LinkBlocks:
         name = self._name(PCIE, (slot, said), width)
         rate = f'{slot.gb_per_s:.3g} GB/s @nominal "PCIe, {slot.lanes} lanes of {slot.gt_per_s:g} GT/s"'
         self.blocks[name] = _block(name, rate, said, slot.counted_gb_per_s)
+        return name
+
+    def network(self, wire: NetworkWire) -> str:
+        """Return the name of a link of the network: of a NIC to a switch, or between two switches."""
+        said, rate, source = wire.said, wire.said.gb_per_s, '@nominal "the file"'
+        if rate is None:
+            rate, source = _NIC_GB_PER_S, "@assumed"
+            self._doubts.append(
+                f"the file does not say how fast the links '{wire.words[:64]}' are: 400 Gb/s were taken"
+            )
+        name = self._name(TRUNK if wire.is_trunk else NETWORK, said)
+        latency = "300 ns @assumed" if wire.is_trunk else "1 us @assumed"
+        self.blocks[name] = (
+            f"link {name} {{\n"
+            f"  bandwidth {rate:.6g} GB/s {source}\n"
+            f'  achieved {0.9 * rate:.6g} GB/s @assumed "nine tenths"\n'
+            f"  latency {latency if said.latency_ns is None else _latency(said.latency_ns)}\n"
+            "}"
+        )
         return name
 
     def _way(self, way: CpuWay) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..codes import Code
@@ -277,12 +277,74 @@ class PcieWire:
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkWire:
+    """Links side by side between two nodes of a network, what the file says of them, and its words about them.
+
+    ``is_trunk``: between two switches. One without words is PCIe from a GPU to a NIC of several.
+    """
+
+    ends: Pair
+    said: SaidRate = UNSAID_RATE
+    words: str = ""
+    is_trunk: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What joins ``hosts`` machines that are alike.
+
+    Of n GPUs each, GPU g of host h is node ``h * n + g``; the nodes behind all GPUs are switches, and NICs of several
+    GPUs. ``rail`` is the rate of the NICs of a GPU where those of the k-th GPUs of all hosts lead to one switch.
+    """
+
+    hosts: int
+    wires: tuple[NetworkWire, ...]
+    rail: SaidRate | None = None
+
+    def num_nodes(self, num_gpus: int) -> int:
+        """Return the number of nodes behind the GPUs, of which a host has ``num_gpus``."""
+        return max((wire.ends[1] + 1 for wire in self.wires), default=0) - self.hosts * num_gpus
+
+    def num_groups(self, num_gpus: int) -> int:
+        """Return the number of groups of hosts that nothing joins to the others."""
+        base = self.hosts * num_gpus
+        nodes = [
+            [end // num_gpus if end < base else self.hosts + end - base for end in wire.ends] for wire in self.wires
+        ]
+        parts = joined_parts(self.hosts + self.num_nodes(num_gpus), ((first, second) for first, second in nodes))
+        return sum(min(part) < self.hosts for part in parts)
+
+
+def joined_parts(
+    num_nodes: int, pairs: Iterable[Pair], switched: Iterable[SwitchedGpus] = ()
+) -> Iterator[tuple[int, ...]]:
+    """Yield the groups of nodes that links join, the lowest numbers first."""
+    neighbours: dict[int, set[int]] = {number: set() for number in range(num_nodes)}
+    through_switches = ((gpu, group.gpus[0]) for group in switched for gpu in group.gpus[1:])
+    for first, second in (*pairs, *through_switches):
+        neighbours[first].add(second)
+        neighbours[second].add(first)
+    seen = set[int]()
+    for first in range(num_nodes):
+        part, todo = set[int](), [first] if first not in seen else []
+        while todo:
+            node = todo.pop()
+            if node not in part:
+                part.add(node)
+                todo += neighbours[node]
+        seen |= part
+        if part:
+            yield tuple(sorted(part))
+
+
+@dataclass(frozen=True, slots=True)
 class DumpedMachine:
     """A machine of equal GPUs.
 
     ``direct`` has the number of links between two GPUs, ``said`` what the file says of all links of a pair; pairs
     without links are left out. ``pcie`` joins all GPUs, or is empty where the file does not say how. ``doubts`` are
     sentences for the reader of the system, ``pcie_doubts`` those about PCIe, which matter where it is needed.
+    ``network`` joins several such machines; all else is about one.
     """
 
     origin: str
@@ -295,6 +357,17 @@ class DumpedMachine:
     doubts: tuple[str, ...] = ()
     said: Mapping[Pair, SaidRate] = field(default_factory=dict)
     pcie_doubts: tuple[str, ...] = ()
+    network: Network | None = None
+
+    @property
+    def hosts(self) -> int:
+        """How many such machines there are."""
+        return 1 if self.network is None else self.network.hosts
+
+    @property
+    def num_gpus(self) -> int:
+        """The number of GPUs of all hosts."""
+        return self.hosts * len(self.gpus)
 
 
 _NAMES = tuple(gpu.name for gpu in LIBRARY_GPUS)

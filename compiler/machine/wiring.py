@@ -5,14 +5,24 @@ which the bridges of PCIe join what no other link does.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from ..codes import Code
 from ..text.diagnostics import Report
 from .link_blocks import SWITCH, LinkBlocks
-from .machine import UNSAID_RATE, CpuWay, DumpedMachine, Pair, PcieSlot, PcieWire, SwitchedGpus
+from .machine import (
+    UNSAID_RATE,
+    CpuWay,
+    DumpedMachine,
+    NetworkWire,
+    Pair,
+    PcieSlot,
+    PcieWire,
+    SwitchedGpus,
+    joined_parts,
+)
 
 _LEVELS = {"PSB": 0, "PIX": 0, "PXB": 1, "PHB": 2, "NODE": 2, "SYS": 3, "SOC": 3}
 """Words of ``nvidia-smi topo -m``: one bridge, several, the root of a CPU, the way from one CPU to another."""
@@ -145,14 +155,27 @@ class _Wiring:
             return f"full_mesh({self._model.link})"
         parts = list(joined_parts(self._num_gpus, machine.direct, machine.switched))
         self._name_lone()
-        if len(parts) == 1 and len(machine.switched) == 1 and not machine.direct:
-            group = machine.switched[0]
-            links = self._blocks.links(self._links_to_switch(group), group.said)
-            return f"switch({self._blocks.switch(group.said)}, link={links})"
+        if len(parts) == 1 and len(machine.switched) == 1 and not machine.direct and self._of_one_switch:
+            return self._behind_switch(machine.switched[0])
+        if machine.network is not None:
+            return self._by_edges(parts)
         kinds = {self._kind(pair) for pair in machine.direct}
         if not machine.switched and len(kinds) == 1 and len(machine.direct) == self._num_pairs:
             return f"full_mesh({kinds.pop()})"
         return self._by_edges(parts)
+
+    @property
+    def _of_one_switch(self) -> bool:
+        """Whether no network, or one of rails, joins hosts whose GPUs are behind a switch."""
+        return self._machine.network is None or self._machine.network.rail is not None
+
+    def _behind_switch(self, group: SwitchedGpus) -> str:
+        switch, links = self._blocks.switch(group.said), self._blocks.links(self._links_to_switch(group), group.said)
+        network = self._machine.network
+        if network is None or network.rail is None:
+            return f"switch({switch}, link={links})"
+        nic = self._blocks.network(NetworkWire((0, self._machine.num_gpus), network.rail))
+        return f"rails({switch}, link={links}, node={self._num_gpus}, nic={nic})"
 
     def _kind(self, pair: Pair) -> str:
         """The name of the links of a pair."""
@@ -163,17 +186,21 @@ class _Wiring:
         return self._num_gpus * (self._num_gpus - 1) // 2
 
     def _by_edges(self, parts: list[tuple[int, ...]]) -> str:
+        hosts, gpus, groups = self._machine.hosts, self._num_gpus, self._machine.switched
         wires: dict[str, list[Pair]] = {}
-        for pair in self._machine.direct:
-            wires.setdefault(self._kind(pair), []).append(pair)
-        for number, group in enumerate(self._machine.switched):
-            name = self._blocks.links(self._links_to_switch(group), group.said)
-            wires.setdefault(name, []).extend((gpu, self._num_gpus + number) for gpu in group.gpus)
-        num_switches = len(self._machine.switched)
+        for host in range(hosts):
+            for pair in self._machine.direct:
+                wires.setdefault(self._kind(pair), []).append((host * gpus + pair[0], host * gpus + pair[1]))
+            for number, group in enumerate(groups):
+                name = self._blocks.links(self._links_to_switch(group), group.said)
+                switch = hosts * (gpus + number) + host
+                wires.setdefault(name, []).extend((host * gpus + gpu, switch) for gpu in group.gpus)
+        num_switches = hosts * len(groups)
         self._doubt_pairs()
         if len(parts) > 1:
             self._doubt_parts(parts)
             num_switches += self._add_pcie(wires, num_switches)
+        num_switches += self._add_network(wires, num_switches)
         if sum(map(len, wires.values())) > MAX_WIRES:
             message = f"the machine has more than {MAX_WIRES:,} links of several kinds, which no file can list"
             raise self._report.fail(Code.MGS608, message, self._machine.gpus[0].span)
@@ -182,18 +209,40 @@ class _Wiring:
 
     def _add_pcie(self, wires: dict[str, list[Pair]], num_switches: int) -> int:
         """Add the bridges of PCIe, whose numbers follow those of ``num_switches``, and return how many there are."""
-        tree = self._pcie_wires()
-        nodes = sorted({end + num_switches for wire in tree for end in wire.ends if end >= self._num_gpus})
-        for wire in tree:
-            first, second = (end + num_switches * (end >= self._num_gpus) for end in wire.ends)
-            wires.setdefault(self._blocks.pcie(wire), []).append((first, second))
-        if len(nodes) == 1:
-            self._doubts.append(f"node {nodes[0]} of the fabric is a bridge or the root of PCIe, as fast as its links")
-        elif nodes:
+        tree, gpus, base = self._pcie_wires(), self._num_gpus, self._machine.num_gpus + num_switches
+        of_host = len({end for wire in tree for end in wire.ends if end >= gpus})
+        for host in range(self._machine.hosts):
+            for wire in tree:
+                first, second = (
+                    host * gpus + end if end < gpus else base + host * of_host + end - gpus for end in wire.ends
+                )
+                wires.setdefault(self._blocks.pcie(wire), []).append((first, second))
+        self._doubt_nodes(
+            base, of_host * self._machine.hosts, "bridges and roots of PCIe", "a bridge or the root of PCIe"
+        )
+        return of_host * self._machine.hosts
+
+    def _doubt_nodes(self, first: int, count: int, several: str, one: str) -> None:
+        if count == 1:
+            self._doubts.append(f"node {first} of the fabric is {one}, as fast as its links")
+        elif count:
             self._doubts.append(
-                f"nodes {nodes[0]} to {nodes[-1]} of the fabric are bridges and roots of PCIe, as fast as their links"
+                f"nodes {first} to {first + count - 1} of the fabric are {several}, as fast as their links"
             )
-        return len(nodes)
+
+    def _add_network(self, wires: dict[str, list[Pair]], num_switches: int) -> int:
+        """Add what joins the hosts, its nodes behind those of ``num_switches``, and return how many these are."""
+        network = self._machine.network
+        if network is None:
+            return 0
+        base = self._machine.num_gpus
+        for wire in network.wires:
+            name = self._blocks.network(wire) if wire.words else self._blocks.pcie(PcieWire(wire.ends))
+            first, second = (end if end < base else end + num_switches for end in wire.ends)
+            wires.setdefault(name, []).append((first, second))
+        count = network.num_nodes(self._num_gpus)
+        self._doubt_nodes(base + num_switches, count, "NICs and switches of the network", "the switch of the network")
+        return count
 
     def _pcie_wires(self) -> tuple[PcieWire, ...]:
         """The tree of the file; one root for all where it has none that joins them."""
@@ -261,25 +310,3 @@ class _Wiring:
         if most < self._model.links:
             self._doubts.append(f"the GPUs have {most} {word}s, and {self._model.name} has {self._model.links}")
         return min(group.links)
-
-
-def joined_parts(
-    num_nodes: int, pairs: Iterable[Pair], switched: Iterable[SwitchedGpus] = ()
-) -> Iterator[tuple[int, ...]]:
-    """Yield the groups of nodes that links join, the lowest numbers first."""
-    neighbours: dict[int, set[int]] = {number: set() for number in range(num_nodes)}
-    through_switches = ((gpu, group.gpus[0]) for group in switched for gpu in group.gpus[1:])
-    for first, second in (*pairs, *through_switches):
-        neighbours[first].add(second)
-        neighbours[second].add(first)
-    seen = set[int]()
-    for first in range(num_nodes):
-        part, todo = set[int](), [first] if first not in seen else []
-        while todo:
-            node = todo.pop()
-            if node not in part:
-                part.add(node)
-                todo += neighbours[node]
-        seen |= part
-        if part:
-            yield tuple(sorted(part))

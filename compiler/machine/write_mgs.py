@@ -8,7 +8,7 @@ from ..text.rewriting import comment_lines
 from .machine import UNSAID, DumpedMachine, Nic
 from .wiring import Wiring, wiring_of
 
-SYSTEM = "node"
+SYSTEM, CLUSTER = "node", "cluster"
 _MAX_NAME = 32
 _NO_RATE = "of a rate that is not said"
 _GB_PER_GBIT = 8
@@ -20,7 +20,8 @@ def machine_text(machine: DumpedMachine, name: str, report: Report) -> str:
     Broken parts of the machine are reported as warnings.
     """
     wiring = wiring_of(machine, report)
-    head = [f"Read from {name[:128]}, {machine.origin}.", _gpus(machine), *_nics(machine.nics, len(machine.gpus))]
+    head = [f"Read from {name[:128]}, {machine.origin}.", _gpus(machine)]
+    head += _nics(machine.nics, len(machine.gpus)) if machine.network is None else [_hosts(machine)]
     doubts = [*machine.doubts, *wiring.doubts]
     comments = [line for sentence in head for line in comment_lines(sentence)]
     if doubts:
@@ -28,15 +29,26 @@ def machine_text(machine: DumpedMachine, name: str, report: Report) -> str:
     return format_text("\n".join(["mgs 1", "", *comments, "", *_declarations(machine, wiring)]) + "\n")
 
 
+def system_name(machine: DumpedMachine) -> str:
+    """Return the name of the system that is written."""
+    return SYSTEM if machine.hosts == 1 else CLUSTER
+
+
 def _declarations(machine: DumpedMachine, wiring: Wiring) -> list[str]:
     blocks = [f"{block}\n" for block in wiring.declarations]
-    system = f"system {SYSTEM} {{ gpus {len(machine.gpus)} x {machine.model.name}; fabric {wiring.fabric} }}"
+    gpus = f"{machine.num_gpus} x {machine.model.name}"
+    system = f"system {system_name(machine)} {{ gpus {gpus}; fabric {wiring.fabric} }}"
     return [f'use "{machine.model.library}"', "", *blocks, system]
 
 
 def _gpus(machine: DumpedMachine) -> str:
     names = Counter(gpu.name for gpu in machine.gpus)
     return f"GPUs: {', '.join(_times(count, name) for name, count in names.most_common(4))}."
+
+
+def _hosts(machine: DumpedMachine) -> str:
+    num_gpus = len(machine.gpus)
+    return f"Hosts: {machine.hosts} with {num_gpus} of these each; GPU g of host h is rank {num_gpus} * h + g."
 
 
 def _times(count: int, name: str) -> str:

@@ -307,7 +307,7 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 
 def _comma_depths(text: str) -> dict[int, int]:
-    """Return the bracket depth of every comma outside quotes."""
+    """Return the bracket depth of every comma outside quotes, but for one that ends the text."""
     depths: dict[int, int] = {}
     depth, quoted = 0, False
     for at, character in enumerate(text):
@@ -315,6 +315,6 @@ def _comma_depths(text: str) -> dict[int, int]:
             quoted = not quoted
         elif not quoted:
             depth += (character in "([") - (character in ")]")
-            if character == ",":
+            if character == "," and at + 1 < len(text):
                 depths[at] = depth
     return depths

@@ -1,7 +1,9 @@
 """Links one by one, both ways; nodes from the number of GPUs on are switches.
 
-Routes are shortest paths; of several the lexicographically first by node numbers. Where a shift of all ranks maps the
-graph onto itself, that is so for the first destinations, and routes to the others are those, shifted.
+Routes are shortest paths, of several the lexicographically first by node numbers; but where that goes on to one of
+several switches over equal links, destinations take these in turn, as routing tables of fat trees do (D-mod-K). Where a
+shift of all ranks maps the graph onto itself, that is so for the first destinations, and routes to the others are
+those, shifted.
 """
 
 from collections import deque
@@ -55,7 +57,10 @@ def _connect(fabric: Fabric, n: int) -> Network:
         far = distances(destination - back)
         if node not in far:
             raise NoRoute(shifts.turned(node, back), destination)
-        return shifts.turned(next(other for other in neighbours[node] if far.get(other) == far[node] - 1), back)
+        nearer = [other for other in neighbours[node] if far.get(other) == far[node] - 1]
+        alike = [other for other in nearer if other >= n and links[node, other] == links[node, nearer[0]]]
+        onward = alike[(destination - back) % len(alike)] if nearer[0] >= n else nearer[0]
+        return shifts.turned(onward, back)
 
     symmetry = Symmetry(shifts.period, shifts.turned, shifts.of_switch)
     own = (edge_over(link, *ends, link.name) for ends, link in links.items() if not symmetry.of_edge(*ends, n))

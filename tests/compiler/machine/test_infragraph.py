@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from magus.compiler import compile_text
+from magus.compiler.ir.topologies.base import network_of
+from magus.compiler.ir.topologies.network import Network
 from magus.compiler.text.diagnostics import CompileError
 from tests.helpers.machines import MACHINES, imported
 
@@ -107,7 +110,129 @@ def test_switches_of_pcie_are_none_of_the_links() -> None:
     machine, text, _ = imported(json.dumps(document("h100_infragraph.json")))
 
     assert machine.switched[0].links == (18,) * 8 and not machine.direct
-    assert "the file has 4 of server: one was read" in text
+    assert "the file has 4 of server: one was read, as nothing joins them" in text
+
+
+def clos(num_hosts: int = 4, num_spines: int = 3, gb_per_s: float = 12.5) -> Document:
+    """Hosts of two GPUs behind an NVSwitch, each with its NICs to a leaf of its own, which leads to all spines."""
+    host = {
+        "name": "host",
+        "description": "two H100",
+        "components": [
+            {"name": "gpu", "count": 2, "choice": "xpu", "description": "NVIDIA H100 SXM5"},
+            {"name": "nvsw", "count": 1, "choice": "switch"},
+            {"name": "bridge", "count": 1, "choice": "switch"},
+            {"name": "nic", "count": 2, "choice": "nic"},
+        ],
+        "links": [{"name": "nvlink"}, {"name": "pcie"}],
+        "edges": [
+            edge({"component": "gpu"}, {"component": "nvsw"}, "nvlink", "many2many"),
+            edge({"component": "gpu"}, {"component": "bridge"}, "pcie", "many2many"),
+            edge({"component": "nic"}, {"component": "bridge"}, "pcie", "many2many"),
+        ],
+    }
+    switch = {"name": "box", "components": [{"name": "port", "count": 16, "choice": "port"}], "links": [], "edges": []}
+    up = [
+        edge(at("host", which, "nic"), at("leaf", which, "port[0:2]"), "down", "one2one") for which in range(num_hosts)
+    ] + [
+        edge(at("leaf", leaf, f"port[{2 + spine}]"), at("spine", spine, f"port[{leaf}]"), "up", "one2one")
+        for leaf in range(num_hosts)
+        for spine in range(num_spines)
+    ]
+    return {
+        "name": "clos",
+        "devices": [host, switch],
+        "links": [
+            {"name": "down", "physical": {"bandwidth": {"gigabytes_per_second": gb_per_s}}},
+            {"name": "up", "physical": {"bandwidth": {"gigabytes_per_second": 50}, "latency": {"ns": 250}}},
+        ],
+        "instances": [
+            {"name": "host", "device": "host", "count": num_hosts},
+            {"name": "leaf", "device": "box", "count": num_hosts},
+            {"name": "spine", "device": "box", "count": num_spines},
+        ],
+        "edges": up,
+    }
+
+
+TRAFFIC = "workload w on cluster { x = tensor bf16[1024, 64] shard rows; y = all_gather(x) }"
+
+
+def route(network: Network, source: int, target: int) -> list[int]:
+    """The nodes from one GPU to another."""
+    return list(network.path(source, target))
+
+
+def edge(first: Document, second: Document, link: str, scheme: str) -> Document:
+    return {"ep1": first, "ep2": second, "link": link, "scheme": scheme}
+
+
+def at(name: str, number: int, component: str) -> Document:
+    return {"instance": f"{name}[{number}]", "component": component}
+
+
+def test_a_network_of_two_levels() -> None:
+    machine, text, _ = imported(json.dumps(clos()))
+
+    assert machine.num_gpus == 8 and machine.network is not None and machine.network.rail is None
+    assert "system cluster {" in text and "gpus 8 x H100" in text and "edges(switches=11," in text
+    assert "nic=[[0, 12], [1, 12], [2, 13], [3, 13], [4, 14], [5, 14], [6, 15], [7, 15]]" in text
+    assert "trunk=[[12, 16], [12, 17], [12, 18], [13, 16]" in text
+    assert "bandwidth 12.5 GB/s" in text and "latency 250 ns" in text
+
+    network = network_of(compile_text(text + TRAFFIC).scenario("w").system.fabric, 8)
+    spines = {node for target in (4, 5, 6) for node in route(network, 0, target) if node >= 16}
+    assert spines == {16, 17, 18}, "destinations take equal ways in turn"
+    assert route(network, 0, 1) == [0, 8, 1], "two GPUs of a host stay on its NVSwitch"
+
+
+def test_nics_that_lead_to_one_switch_are_rails() -> None:
+    one = clos(num_spines=0)
+    one["instances"] = [one["instances"][0], {"name": "leaf", "device": "box", "count": 1}]
+    one["edges"] = [
+        edge(at("host", which, f"nic[{nic}]"), at("leaf", 0, f"port[{2 * which + nic}]"), "down", "one2one")
+        for which in range(4)
+        for nic in range(2)
+    ]
+    text = imported(json.dumps(one))[1]
+
+    assert "gpus 8 x H100; fabric rails(nvswitch, link=nvlink, node=2, nic=nic)" in text
+
+
+def test_a_nic_of_two_gpus_is_a_node() -> None:
+    few = clos()
+    few["devices"][0]["components"][3]["count"] = 1
+    for found in few["edges"][:4]:
+        found["ep2"]["component"] = "port[0]"
+    text = imported(json.dumps(few))[1]
+
+    assert "edges(switches=15," in text and "nic=[[12, 16], [13, 17], [14, 18], [15, 19]]" in text
+    assert "pcie=[[0, 12], [1, 12], [2, 13], [3, 13]" in text
+
+
+def test_hosts_that_nothing_joins_are_refused() -> None:
+    apart = clos(num_spines=0)
+
+    assert refused(json.dumps(apart)) == (
+        "MGS612",
+        "the edges between 4 hosts leave 4 groups of them that nothing joins",
+    )
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        (at("guest", 0, "nic"), "'guest[0]' is no component of the infrastructure"),
+        (at("host", 4, "nic"), "the infrastructure has 4 of host"),
+        (at("host", 0, "modem"), "'modem' is no component of host"),
+    ],
+)
+def test_an_end_that_is_not_there(end: Document, message: str) -> None:
+    wrong = clos()
+    wrong["edges"][0]["ep1"] = end
+
+    code, found = refused(json.dumps(wrong))
+    assert code == "MGS609" and message in found
 
 
 def test_slices_of_python() -> None:
@@ -122,7 +247,7 @@ def test_slices_of_python() -> None:
 
 def test_nvlinks_are_divided_among_pairs() -> None:
     mesh = document("mi300x_infragraph.json")
-    mesh["devices"][0]["name"] = "redstone a100"
+    mesh["devices"][0]["name"] = mesh["instances"][0]["device"] = "redstone a100"
     mesh["devices"][0]["components"][1]["count"] = 4
     mesh["devices"][0]["edges"] = [
         {"ep1": {"component": "xpu"}, "ep2": {"component": "xpu"}, "scheme": "many2many", "link": "nv"}

@@ -12,7 +12,7 @@ from ....compiler.from_model.config import ModelConfig, read_config
 from ....compiler.from_model.layer import layer_text, number_text
 from ....compiler.from_model.whole_layer import Parallelism, parallelism_for
 from ....compiler.machine.read import MAX_BYTES, read_machine
-from ....compiler.machine.write_mgs import SYSTEM, machine_text
+from ....compiler.machine.write_mgs import machine_text, system_name
 from ....compiler.request.request import RequestError
 from ....compiler.text.diagnostics import CompileError, Report, Source
 from ....compiler.text.fmt import format_text
@@ -84,7 +84,7 @@ def _system(source: Source, name: str, options: ImportOptions, report: Report) -
         raise refuse_other_table(source, report)
     machine = read_machine(source, options.gpu, report)
     text = machine_text(machine, Path(name).name, report)
-    return text, f"system {SYSTEM} of {len(machine.gpus)} x {machine.model.name}"
+    return text, f"system {system_name(machine)} of {machine.num_gpus} x {machine.model.name}"
 
 
 def _rows(source: Source, options: ImportOptions, report: Report) -> tuple[str, str]:
