@@ -157,6 +157,7 @@ def test_bad_estimates_cost_speed_but_never_truth(advisor: Advisor, monkeypatch:
     assert bad.recommended.best_us <= bad.serial.best_us
 
 
+@pytest.mark.slow
 def test_the_baseline_does_not_follow_the_engines_explored(advisor: Advisor) -> None:
     scenario = exploring(ag_gemm(2048, 8192, 4096), Explore.of(chunks=(16,), engine=(EngineChoice(EngineKind.SM, 8),)))
 

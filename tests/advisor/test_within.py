@@ -42,6 +42,7 @@ def test_a_hurried_answer_without_simulation_is_marked_and_not_kept(tmp_path: Pa
     assert whole.recommended.best_us <= hurried.recommended.best_us
 
 
+@pytest.mark.slow
 def test_proposals_are_simulated_before_the_space_is_ranked() -> None:
     heard: list[str] = []
 
@@ -107,6 +108,7 @@ def test_what_is_ranked_before_it_is_late_are_the_shortest_plans(monkeypatch: py
     assert [one.predicted_us for one in few] == pytest.approx([known[one.expression] for one in few], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_advice_that_was_cut_short_is_not_kept_and_complete_advice_answers_at_once(tmp_path: Path) -> None:
     advisor, options = Advisor.load(), AdviceOptions(top=1, bespoke=0)
     with memoizing(Store(tmp_path)):

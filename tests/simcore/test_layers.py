@@ -81,6 +81,7 @@ workload derived on hgx { backward layer; keep h }
     assert ticks["derived"] == ticks["back"]
 
 
+@pytest.mark.slow
 def test_what_lasts_into_the_layer_after_the_next_has_a_period(back: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the last layers but the last, what is deferred runs otherwise than of all before."""
     assert simulated(back, "far").num_simulated == 10
@@ -108,6 +109,7 @@ def test_of_too_many_layers_without_a_period_the_last_stand_for_the_rest(
     assert not simulated(back, "late").is_estimate and not every.is_estimate
 
 
+@pytest.mark.slow
 def test_layers_that_take_too_much_effort_are_stood_for_by_those_that_were_run(back: Scenario) -> None:
     choice = next(choice for choice in back.schedules if choice.name == "ahead")
     every = simulated(back, "ahead")

@@ -195,6 +195,7 @@ def test_a_space_with_nothing_in_it_names_the_constraints(small: Path) -> None:
     assert "staging" in done.stderr
 
 
+@pytest.mark.slow
 def test_advise_prints_every_key_of_its_document(small: Path) -> None:
     done = magus("advise", small, "--json", "--workers", "1")
 
@@ -209,6 +210,7 @@ def test_advise_prints_every_key_of_its_document(small: Path) -> None:
     assert {"schedule", "predicted_us", "interval_us", "simulated_us"} <= set(document["candidates"][0])
 
 
+@pytest.mark.slow
 def test_the_threshold_is_found_where_it_is_requested_for(small: Path) -> None:
     words = ("advise", small, "--no-verify", "--json", "--workers", "1")
 
@@ -216,6 +218,7 @@ def test_the_threshold_is_found_where_it_is_requested_for(small: Path) -> None:
     assert json.loads(magus(*words, "--threshold").stdout)["threshold"]["checked"] == "predicted"
 
 
+@pytest.mark.slow
 def test_the_sensitivity_is_found_where_it_is_requested_for(small: Path) -> None:
     words = ("advise", small, "--no-verify", "--json", "--workers", "1")
 

@@ -198,6 +198,7 @@ def test_known_templates_are_not_simulated_again() -> None:
     assert outcome.simulations == len(outcome.plans) - 1
 
 
+@pytest.mark.slow
 def test_commands_written_before_are_tried_where_requested_for(
     outcome: SearchResult, templates: tuple[SimulatedPlan, ...]
 ) -> None:

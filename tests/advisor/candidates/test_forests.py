@@ -58,6 +58,7 @@ workload one on box {{ x = tensor bf16[12288, 1024] shard rows; w = tensor bf16[
     assert times[0] < times[1], "trees load the bridge less than a direct exchange"
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("shape", [(3, 3), (4, 1, 4), (3, 3, 3)])
 def test_all_trees_of_a_torus_load_its_links_alike(shape: tuple[int, ...]) -> None:
     ranks, dimensions = prod(shape), sum(side > 1 for side in shape)

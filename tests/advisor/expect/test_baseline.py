@@ -33,6 +33,7 @@ workload up on quad {
 """
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "text",
     thinned(

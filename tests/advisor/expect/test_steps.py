@@ -51,6 +51,7 @@ def test_a_statement_that_does_not_hold_fails_with_the_value_and_the_published_o
     assert wrong.check.published == "2 GiB"
 
 
+@pytest.mark.slow
 def test_a_sweep_compiles_the_layout_again() -> None:
     (swept,) = results("sweep TP in 1, 2, 4 { turns.makespan > 1 us }")
 

@@ -180,6 +180,7 @@ def test_dispatch_and_combine_of_a_layer_are_offered(gpu: str, ranks: int, names
     assert len({offer.us for offer in found.values()}) == len(found)
 
 
+@pytest.mark.slow
 def test_exchanges_are_known_of_their_ranks_and_rows() -> None:
     assert not of_experts(512, "H100", 4).offers
     assert [offer.name for offer in of_experts(1024, top=2).offers] == ["deepep"]
@@ -188,6 +189,7 @@ def test_exchanges_are_known_of_their_ranks_and_rows() -> None:
     assert [each.name for each in large.unknown] == ["deepep_low_latency"] and "1,024 rows" in large.unknown[0].reason
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("rows", "gpu", "ranks", "by", "taken"),
     [
@@ -392,6 +394,7 @@ def test_without_the_time_of_a_library_no_overlap_is_promised() -> None:
     assert advice.verdict is Verdict.WORTH_TRYING
 
 
+@pytest.mark.slow
 def test_a_profile_that_is_not_validated_widens_the_interval() -> None:
     known = Scenario.of_one(gather())
     gemm = replace(known.gpu.gemm, validated=False, error=Fraction(1, 4))

@@ -57,6 +57,7 @@ def test_op_options_know_what_both_take() -> None:
     assert all(option.with_next == 0 for name in ("y_gemm", "z") for option in space().op_options[name])
 
 
+@pytest.mark.slow
 def test_an_estimate_knows_what_is_cut_along() -> None:
     scenario = scenario_of()
     choice = cut(Schedule("p", order=("y", "y_gemm", "z")))
@@ -106,6 +107,7 @@ SEVERAL = """  n = norm(y)
 """
 
 
+@pytest.mark.slow
 def test_of_several_the_longest_is_cut_and_comes_first() -> None:
     """In whichever order the file has them."""
     scenario = scenario_of(SEVERAL)

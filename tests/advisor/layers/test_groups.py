@@ -44,6 +44,7 @@ def best_by_groups(search: JointSearch) -> dict[tuple[int, ...], int]:
     return found
 
 
+@pytest.mark.slow
 def test_more_and_more_groups_until_they_are_slower() -> None:
     search = searched()
     found = best_by_groups(search)
@@ -69,6 +70,7 @@ def test_a_file_says_how_many_are_compared(said: str, groups: set[tuple[int, ...
     assert set(best_by_groups(searched(f"explore moe {{ engine sm(16); {said} }}"))) == groups
 
 
+@pytest.mark.slow
 def test_experts_with_different_numbers_of_rows_are_in_no_groups() -> None:
     assert set(best_by_groups(searched(routed=", routing=power_law(1.2, seed=1)"))) == {()}
 

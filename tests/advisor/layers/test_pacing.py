@@ -42,6 +42,7 @@ def problem() -> tuple[Scenario, LayerSpace, Schedule]:
     return scenario, space_of(op_options, UNCUT, scenario.workload), scenario.schedules[0]
 
 
+@pytest.mark.slow
 def test_slower_copies_cost_kernels_less_down_to_nothing() -> None:
     scenario, space, _ = problem()
 

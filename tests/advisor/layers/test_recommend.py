@@ -100,6 +100,7 @@ def test_the_answer_is_no_slower_than_what_people_have(text: str) -> None:
     assert advice.bound is not None and advice.recommended.ticks >= advice.bound.ticks
 
 
+@pytest.mark.slow
 def test_a_chain_is_answered_by_the_best_of_its_pairs() -> None:
     advice = advice_on(CHAIN)
 
@@ -108,6 +109,7 @@ def test_a_chain_is_answered_by_the_best_of_its_pairs() -> None:
     assert all(one.ticks * 1.01 > advice.recommended.ticks for one in templates)  # chunks of any size gain 2 %
 
 
+@pytest.mark.slow
 def test_independent_work_is_used() -> None:
     advice = advice_on(BACKWARD)
     in_turn, table = advice.named(IN_TURN), advice.named("te_table")
@@ -134,6 +136,7 @@ def test_small_changes_begin_at_the_best_of_what_is_known() -> None:
     assert second == placed and first.handoff is HandOff.WHOLE and len(first.order) == len(scenario.workload.ops)
 
 
+@pytest.mark.slow
 def test_ops_with_exposed_copies_may_be_bespoke() -> None:
     advice = advice_on(CHAIN)
     bespoke = [one for one in advice.candidates if one.is_searched and _has_parts(one)]
@@ -248,6 +251,7 @@ def test_what_does_not_fit_is_refused() -> None:
         recommend_workload(scenario_of(large))
 
 
+@pytest.mark.slow
 def test_a_schedule_of_the_file_with_the_name_of_a_searched_one_keeps_its_own_time() -> None:
     declared = """schedule joint for mlp { separate u by dma(3); handoff whole }
 schedule in_turn for mlp { separate y by dma(3) }"""

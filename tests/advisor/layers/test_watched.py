@@ -30,6 +30,7 @@ def searched(*_: object) -> Advice:
     return replace(done, recommended=joint, candidates=tuple(found), reasons=("u is not cut.",), searched=7)
 
 
+@pytest.mark.slow
 def test_declared_and_searched_schedules_stand_in_one_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recommend, "_searched", searched)
     reported: list[Advice] = []

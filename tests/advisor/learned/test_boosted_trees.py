@@ -29,6 +29,7 @@ def small() -> np.ndarray[Any, Any]:
     return nodes
 
 
+@pytest.mark.slow
 def test_they_predict_what_scikit_learn_predicts(rows: tuple[Floats, Floats]) -> None:
     learned = regressor(*rows, 0, TREES)
     trees = boosted_trees(learned)

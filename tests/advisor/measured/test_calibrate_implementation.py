@@ -80,6 +80,7 @@ def test_the_costs_that_made_the_rows_are_found(slower: ImplementationCalibratio
     assert errors.before is not None and errors.after < 5 < errors.before
 
 
+@pytest.mark.slow
 def test_the_call_of_a_framework_s_own_all_reduce_is_found(tmp_path: Path) -> None:
     path = table(tmp_path, made("vllm_all_reduce", Pattern.GEMM_AR, {"call_ticks": 6 * TICKS_PER_US}))
 
@@ -330,6 +331,7 @@ def test_a_table_of_nccl_tests_is_reported_where_it_belongs(tmp_path: Path) -> N
     assert diagnostic.code.name == "MGS209" and "--gpu" in diagnostic.hint
 
 
+@pytest.mark.slow
 def test_amd_has_a_full_mesh_and_no_library_to_compare_with(tmp_path: Path) -> None:
     lines = [
         f"MI355X,8,GEMM+AR,{m},1024,1024,bf16,,{us}" for m, us in ((1024, 190), (2048, 230), (4096, 330), (8192, 560))

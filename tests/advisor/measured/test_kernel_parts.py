@@ -66,6 +66,7 @@ def largest_error(found: Calibration, part: str) -> float:
     return max(each.after for each in fitted.errors)
 
 
+@pytest.mark.slow
 def test_constants_of_attention_are_recovered(tmp_path: Path) -> None:
     own = h100().attention
     assert own is not None

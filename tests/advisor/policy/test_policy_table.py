@@ -224,6 +224,7 @@ def test_progress_is_reported_and_a_stop_leaves_no_table_with_gaps(advisor: Advi
         advisor.policy_table(replace(LAYER, n=512), [512, 1024], PREDICTED, should_stop=lambda: True)
 
 
+@pytest.mark.slow
 def test_a_rule_names_what_can_be_built_for_other_sizes_too(advisor: Advisor) -> None:
     table = advisor.policy_table(LAYER, [4096, 8192], PREDICTED)
     rule = table.rules[0]

@@ -136,6 +136,7 @@ def test_compressed_rows_are_gathered_for_the_heads_of_each_rank() -> None:
     assert labels == ["AG+GEMM", "AG+GEMM", "GEMM+RS", "AG+GEMM", "GEMM+RS"]
 
 
+@pytest.mark.slow
 def test_gpus_of_several_nodes_are_on_rails(tmp_path: Path) -> None:
     """A token of DeepSeek-V3 goes to experts in 4 of 8 groups: with 64 GPUs a group is a node."""
     path = tmp_path / "config.json"

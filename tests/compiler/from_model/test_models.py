@@ -53,6 +53,7 @@ def test_parameters_and_layers_are_those_of_the_model(name: str) -> None:
     assert not any("not known" in doubt for doubt in found.doubts)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", HYBRIDS)
 def test_layers_without_attention_are_said_to_be_left_out(name: str) -> None:
     case = HYBRIDS[name]
@@ -76,7 +77,7 @@ def test_who_is_refused_hears_why(name: str) -> None:
     assert found.code.name == case["code"] and case["says"] in found.message
 
 
-@pytest.mark.quick(10)
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("name", KNOWN)
 def test_what_is_written_checks_at_both_ends_of_its_tokens(name: str) -> None:
     """Ranks that divide heads and experts; the text is that of a file, so that its range is read from there."""

@@ -52,6 +52,7 @@ def draw(rng: random.Random, scenario: Scenario, name: str) -> Schedule:
             continue
 
 
+@pytest.mark.slow
 def test_what_is_written_compiles_to_the_same_schedule(back: Scenario) -> None:
     rng = random.Random("blocks")
     drawn = tuple(draw(rng, back, f"s{number}") for number in range(60))

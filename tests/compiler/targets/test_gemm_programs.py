@@ -15,7 +15,7 @@ from tests.helpers.some import some
 from tests.helpers.targets.gemm_world import World, plan_of
 
 
-@pytest.mark.quick(14)
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.value)
 @pytest.mark.parametrize("seed", thinned(range(30), 10))

@@ -56,6 +56,7 @@ def test_a_full_buffer_holds_up_what_goes_elsewhere(core: Core) -> None:
     assert result.op_done[[*into_slow, *elsewhere]].tolist() == [2 + 4 * 10 + 1, 24 + 1 + 1 + 1]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("core", Core)
 def test_credit_takes_time_to_return(core: Core) -> None:
     b = builder()

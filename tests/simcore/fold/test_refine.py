@@ -242,6 +242,7 @@ def test_a_run_that_was_stopped_expands_to_what_it_found() -> None:
     assert stopped.line_hops == 0 and set(stopped.op_done.tolist()) == {NEVER}
 
 
+@pytest.mark.slow
 def test_many_ranks_fold_with_no_more_calls_than_few() -> None:
     program = senders([*range(1, 256), 0], steps=8).build()
     classes = detect(program)

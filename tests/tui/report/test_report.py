@@ -133,6 +133,7 @@ def test_the_data_of_the_page_is_the_json(page_file: Path, reported: dict[str, A
     assert {**carried, "timing": None} == {**{name: reported[name] for name in carried}, "timing": None}
 
 
+@pytest.mark.slow
 def test_the_sweep_has_the_values_of_the_param(page_file: Path, file: Path) -> None:
     page = parsed(page_file.read_text())
     points = [row for row in page.rows if len(row) == 6 and row[0] in ("256", "512", "1024")]

@@ -82,6 +82,7 @@ def test_each_implementation_has_one_figure_over_the_library() -> None:
     assert [each.us for each in offers.offers] == sorted(each.us for each in offers.offers)
 
 
+@pytest.mark.slow
 def test_times_of_ops_one_after_the_other_add_up() -> None:
     scenario = compile_text(BACK + AT_ENGINES).workloads[0]
     fused = known(advice_on(BACK + AT_ENGINES).offer("torch_async_tp"))

@@ -55,6 +55,7 @@ def test_a_winner_that_does_not_fit_gives_way_to_the_next(model: ProposalModel) 
     assert nearest(replace(model, after=Library((), origins[:0], consumes=True)), SMALL) is None
 
 
+@pytest.mark.slow
 def test_a_random_structure_is_legal_and_depends_on_the_seed_alone(model: ProposalModel) -> None:
     scenario = gemm_rs(512, 4096, 4096, ranks=4)
 

@@ -69,7 +69,7 @@ def test_read_back_it_does_the_same_by_the_same_engines(collective: str, n: int,
     assert again.symmetric or expression.startswith("halving_doubling"), "ranks that do the same are read as alike"
 
 
-@pytest.mark.quick(5)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(("collective", "n", "expression", "engine"), SAME_TIME)
 def test_read_back_it_takes_as_long(collective: str, n: int, expression: str, engine: str) -> None:
     scenario, schedule, document = written(collective, n, expression)

@@ -88,6 +88,7 @@ def test_settings_and_workload_are_kept() -> None:
     assert all("--workload second --set M=1024" in step["command"] for step in steps)
 
 
+@pytest.mark.slow
 def test_attention_beside_a_collective_may_be_run() -> None:
     steps = next_of(path("ring_attention_h100"), "--no-verify")
 

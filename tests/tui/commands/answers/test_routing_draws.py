@@ -35,6 +35,7 @@ def simulated(file: Path, *options: str) -> dict[str, Any]:
     return document("simulate", file, "--granularity", "packet", *options)
 
 
+@pytest.mark.slow
 def test_each_seed_is_another_routing(tmp_path: Path) -> None:
     file = written(tmp_path, "power_law(1.2, seed=7)")
     each = [simulated(written(tmp_path, f"power_law(1.2, seed={seed})"))["makespan_us"] for seed in (3, 4, 5)]
@@ -45,6 +46,7 @@ def test_each_seed_is_another_routing(tmp_path: Path) -> None:
     assert "seeds" not in simulated(file)
 
 
+@pytest.mark.slow
 def test_the_file_says_which_seeds(tmp_path: Path) -> None:
     file = written(tmp_path, "sampled(1.9, seed=2..4)")
     done = magus("simulate", file, "--granularity", "packet")

@@ -26,6 +26,7 @@ def test_check_and_fmt(file: Path) -> None:
     assert magus("check", file).exit_code == 0
 
 
+@pytest.mark.slow
 def test_simulate(file: Path) -> None:
     done = magus("simulate", file, "--granularity", "packet")
     assert done.exit_code == 0, done.output

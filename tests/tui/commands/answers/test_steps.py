@@ -66,6 +66,7 @@ def test_a_workload_that_is_none_is_not_taken_for_another(file: Path) -> None:
     assert "train" in magus("simulate", file, "--workload", "other").stderr
 
 
+@pytest.mark.slow
 def test_the_layer_is_answered_as_any_workload(file: Path) -> None:
     done = magus("simulate", file, "--workload", "layer", "--granularity", "packet")
 

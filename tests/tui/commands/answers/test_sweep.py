@@ -76,6 +76,7 @@ def test_processes_answer_the_same(file: Path, monkeypatch: Any) -> None:
     assert there.stdout == alone.stdout and len(requested) >= 3
 
 
+@pytest.mark.slow
 def test_as_json_and_csv_it_has_the_same_points(file: Path) -> None:
     words = ("sweep", file, "--set", "M=64,256", "--set", "K=512,1024", "--no-verify")
     document = json.loads(magus(*words, "--json").stdout)
@@ -193,6 +194,7 @@ def test_the_rules_become_a_file(file: Path, tmp_path: Path) -> None:
     assert rule is not None and rule["min"] <= 2048 <= rule["max"]
 
 
+@pytest.mark.slow
 def test_a_collective_alone_is_looked_up_by_bytes(file: Path) -> None:
     done = magus("export", file, "--workload", "sum", "--to", "policy", "--set", "M=64,512", "--no-verify")
     document = json.loads(done.stdout)

@@ -98,6 +98,7 @@ def test_a_log_becomes_a_table(tmp_path: Path) -> None:
     assert "all_gather" in magus("validate", "--data", tmp_path, "--sample", "0").stdout
 
 
+@pytest.mark.slow
 def test_a_trace_becomes_workloads(tmp_path: Path) -> None:
     plain, packed, out = tmp_path / "a.json", tmp_path / "a.json.gz", tmp_path / "a.mgs"
     plain.write_text(LAYERS)
