@@ -45,7 +45,7 @@ class OpShape:
     loads
         Rows [from][to] of absolute ranks instead, where the blocks also differ from rank to rank. Everything else is
         then as ``rank`` has it, the one that gets most; see ``at``. In a collective of uneven parts (``RankParts``) all
-        ranks hold as many rows of a part: those [to] of its rank.
+        ranks hold as many rows of a part: those [to] of its rank. A row-wise kernel has those of the op before it.
     experts
         Rows of each expert of each rank behind such an all_to_all.
     by_columns
@@ -87,7 +87,7 @@ class OpShape:
     @property
     def uneven_parts(self) -> bool:
         """Whether a collective of what ranks hold in full cuts it in parts that differ in size."""
-        return not self.pattern.exchanges and bool(self.loads)
+        return self.moved is not None and not self.pattern.exchanges and bool(self.loads)
 
     @property
     def counts_on_device(self) -> bool:
@@ -113,11 +113,12 @@ class OpShape:
         if not self.loads or rank == self.rank:
             return self
         gemm, kernel = self.gemm, self.kernel
-        rows, experts = sum(sent[rank] for sent in self.loads), self.experts[rank] if self.experts else ()
+        rows, of = (sum(sent[each] for sent in self.loads) for each in (rank, self.rank))
+        experts = self.experts[rank] if self.experts else ()
         if gemm is not None and self.pattern.consumes:
-            gemm = gemm.at_rank(rows, experts)
+            gemm = gemm.at_rank(rows, experts, of)
         if kernel is not None:
-            kernel = kernel.at_rank(rows, experts)
+            kernel = kernel.at_rank(rows, experts, of)
         return replace(self, rank=rank, gemm=gemm, kernel=kernel)
 
     @property

@@ -208,7 +208,7 @@ def template_input(scenario: OpCase, choice: OpChoice) -> TemplateInput:
         engine=choice.engine.kind,
         by_tiles=choice.engine.by_tiles,
         split=shape.split,
-        loads=shape.loads,
+        loads=shape.loads if moved is not None else (),
         rank=shape.rank,
         node=scenario.system.fabric.node_size,
         multicast=reject_reach(scenario.system, sums=False) is None,

@@ -25,6 +25,7 @@ FILES = (
     "decode_small_batch",
     "explicit_plan",
     "gemm_rs_h100",
+    "hot_expert_mi300x",
     "llama70b_tp8_mi300x",
     "moe_combine_mi300x",
     "moe_dispatch_mi300x",
@@ -39,7 +40,7 @@ FILES = (
     "templates/two_nodes",
 )
 """All but some: where the collective and the GEMM do not need each other, they are two ops once another one reads a
-result; and loads that differ from rank to rank are those of one op.
+result.
 """
 
 FEW = ("gemm_rs_h100", "decode_small_batch", "templates/all_gather_gemm")

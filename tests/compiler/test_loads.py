@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from magus.compiler import compile_text, format_text
+from magus.compiler import CompileError, compile_text, format_text
+from magus.compiler.codes import Code
 from magus.compiler.ir import GemmShape, GroupedGemmShape, OpCase, OpPlan, PeerOrder, TileGroup, Transfer
 from magus.compiler.planfile.write import op_plan_document, plan_text
 from magus.compiler.planning.build import build_op_plan, declared, reject_choice
@@ -38,6 +39,30 @@ def test_experts_are_those_of_each_rank() -> None:
 
     assert all(isinstance(kernel, GroupedGemmShape) for kernel in kernels)
     assert [sum(kernel.rows) for kernel in kernels if isinstance(kernel, GroupedGemmShape)] == [32, 48, 112]
+
+
+@pytest.mark.parametrize("kind", ["alone", "GEMM", "experts"])
+def test_row_wise_kernels_behind_it_have_the_rows_that_the_rank_gets(kind: str) -> None:
+    table = ((8, 16, 40), (24, 24, 16), (0, 8, 56))
+    text = text_of(kind, table).replace("\n}\n", "\n  n = norm(y)\n  z = add(n, y)\n}\n")
+    behind = [op.shape for op in compile_text(text).workloads[0].workload.ops if op.shape.moved is None]
+    kernels = [[shape.at(rank).kernel for rank in range(3)] for shape in behind]
+
+    assert [[kernel and kernel.output_bytes for kernel in each] for each in kernels] == [
+        [rows * 64 * 2 for rows in (32, 48, 112)]
+    ] * 2
+    assert [kernel and kernel.operand_bytes for kernel in kernels[0]] == [rows * 64 * 2 for rows in (32, 48, 112)]
+
+
+@pytest.mark.parametrize("more", ["z = add(x, x)", "n = norm(y); z = gemm(n, v)", "z = add(y, u)"])
+def test_other_ops_beside_it_are_refused(more: str) -> None:
+    table = ((8, 16, 40), (24, 24, 16), (0, 8, 56))
+    tensors = "v = tensor bf16[64, 64]; u = tensor bf16[112, 64]"
+    text = text_of("GEMM", table).replace("\n}\n", f"\n  {tensors}; {more}\n}}\n")
+    with pytest.raises(CompileError) as caught:
+        compile_text(text)
+
+    assert Code.MGS520 in [each.code for each in caught.value.diagnostics]
 
 
 def test_a_matrix_of_ranks_that_send_alike_is_what_each_sends_in_turn() -> None:

@@ -5,18 +5,21 @@ import random
 import numpy as np
 import pytest
 
-from magus.compiler.ir import TileGroup
+from magus.compiler import compile_text
+from magus.compiler.ir import OpMode, Schedule, TileGroup
 from magus.compiler.planning.build import build_op_plan
-from magus.simcore import simulate_op
+from magus.compiler.planning.plan import build_plan
+from magus.simcore import simulate, simulate_op
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.fold.refine import Classes, detect
 from magus.simcore.fold.run import expand, quotient
 from magus.simcore.kernels.dispatch import compute_shape
+from magus.simcore.lower.plan import lower
 from magus.simcore.program.program import TrafficClass
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.oracle.oracle import Oracle
-from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_of
+from tests.helpers.scenarios.loads import KINDS, drawn, legal_choices, scenario_of, text_of
 from tests.helpers.some import some
 
 
@@ -32,6 +35,27 @@ def test_all_cores_agree_with_the_oracle(kind: str) -> None:
         if isinstance(classes, Classes):
             folded = quotient(program, classes)
             assert differences(program, expand(folded, run(folded.program)), oracle) == [], choice
+
+
+@pytest.mark.parametrize("kind", ["alone", "GEMM", "experts"])
+def test_all_cores_agree_with_a_row_wise_kernel_behind_them(kind: str) -> None:
+    table = drawn(random.Random(kind))
+    (found,) = compile_text(text_of(kind, table).replace("\n}\n", "\n  n = norm(y)\n}\n")).workloads
+    for choice in some(list(legal_choices(scenario_of(kind, table)))[::3]):
+        plan = build_plan(found.system, found.workload, Schedule("p", (OpMode("y", choice),)))
+        program = lower(found.system, plan, unit_bytes=1024, fold=True).program
+        oracle = Oracle(program).run()
+        assert [differences(program, run(program, core=core), oracle) for core in Core] == [[]] * len(Core), choice
+
+
+def test_a_row_wise_kernel_of_the_hot_rank_takes_longest() -> None:
+    table = ((256, 256, 15872),) * 3
+    (found,) = compile_text(text_of("GEMM", table).replace("\n}\n", "\n  n = norm(y)\n}\n")).workloads
+    times = simulate(found.system, build_plan(found.system, found.workload, Schedule("p")), unit_bytes=1024).timeline
+    ends = {one.rank: one.end_ticks - one.start_ticks for one in times.intervals if one.name.startswith("n")}
+
+    assert sorted(ends) == [0, 1, 2]
+    assert ends[2] > 2 * max(ends[0], ends[1])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -88,7 +88,7 @@ class GemmShape(ProductShape):
             return self.n, moved.cols
         return self.n, self.k
 
-    def at_rank(self, rows: int, experts: tuple[int, ...]) -> "GemmShape":
+    def at_rank(self, rows: int, experts: tuple[int, ...], of: int) -> "GemmShape":
         """A product of all rows that the rank gets."""
         return replace(self, m=rows)
 

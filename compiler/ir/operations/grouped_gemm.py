@@ -76,7 +76,7 @@ class GroupedGemmShape(ProductShape):
         """n and k beside a collective; alone it is one tile."""
         return (1, 1) if moved is None else (self.n, self.k)
 
-    def at_rank(self, rows: int, experts: tuple[int, ...]) -> "GroupedGemmShape":
+    def at_rank(self, rows: int, experts: tuple[int, ...], of: int) -> "GroupedGemmShape":
         """Each expert with its rows at the rank."""
         return replace(self, rows=experts) if experts else self
 

@@ -101,8 +101,11 @@ class KernelShape(ABC):
             return 1, 1
         return moved.cols, moved.cols if pattern.consumes else 1
 
-    def at_rank(self, rows: int, experts: tuple[int, ...]) -> Self:
-        """The kernel of a rank that gets ``rows`` in an uneven all_to_all, ``experts`` of them for each expert."""
+    def at_rank(self, rows: int, experts: tuple[int, ...], of: int) -> Self:
+        """The kernel of a rank that gets ``rows`` in an uneven all_to_all, ``experts`` of them for each expert.
+
+        This one gets ``of`` rows.
+        """
         return self
 
 

@@ -8,7 +8,7 @@ CUBLASLT_EPILOGUE_GELU); the others are kernels of their own in libraries.
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from ..tensors import DType, Shard, Tensor
 from .base import CallArgument, CallArgumentKind, CallResult, KernelOperation, OperationCall, mismatch
@@ -44,6 +44,10 @@ class ElementwiseShape(KernelShape):
         """As large as one input."""
         return self.dtype.bytes_of(self.num_elements)
 
+    def at_rank(self, rows: int, experts: tuple[int, ...], of: int) -> Self:
+        """Of each row as many elements."""
+        return replace(self, num_elements=self.num_elements * rows // of)
+
 
 def _add(call: OperationCall) -> CallResult:
     x, y = lone_tensors(call)
@@ -72,6 +76,11 @@ class RowWiseShape(ElementwiseShape):
     def operand_bytes(self) -> int:
         """All inputs."""
         return self.read_bytes
+
+    def at_rank(self, rows: int, experts: tuple[int, ...], of: int) -> Self:
+        """Of each row as many elements and bytes."""
+        elements, read = (number * rows // of for number in (self.num_elements, self.read_bytes))
+        return replace(self, num_elements=elements, read_bytes=read)
 
 
 @dataclass(frozen=True, slots=True)

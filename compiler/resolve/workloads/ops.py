@@ -4,10 +4,10 @@ A workload of a kernel and a collective that need nothing of each other is one o
 with an all_to_all between them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from ...ir import AttentionShape, GemmShape, Made, Op, OpShape, Pattern, Read, Shard, Tensor, Then
+from ...ir import AttentionShape, ElementwiseShape, GemmShape, Made, Op, OpShape, Pattern, Read, Shard, Tensor, Then
 from ...ir.operations import CollectiveOperation, Exchange, KernelOperation, Operation
 from ...ir.operations.routing import SEND_BACK
 from .calls import GATHER, GEMM, WorkloadCall
@@ -32,7 +32,7 @@ def ops_of(
     }
     unnamed = {call.name for call in calls if call.name != call.definition}
     order = {name: place for place, name in enumerate(sorted(tensors, key=unnamed.__contains__))}
-    ops = tuple(group.op(made, order) for group in groups)
+    ops = tuple(_with_loads(group.op(made, order) for group in groups))
     return ops, tuple((name, op, what) for name, (op, what) in made.items())
 
 
@@ -121,6 +121,20 @@ class _Group:
         call, parts = self.calls[place], self.calls[-1].made.in_parts
         by_columns = parts is not None and parts.by_columns
         return place == 0 and call.operation.name in (GATHER, GEMM) and not by_columns
+
+
+def _with_loads(ops: Iterable[Op]) -> Iterator[Op]:
+    """The ops, row-wise kernels of rows that differ from rank to rank with as many rows at each rank as come there."""
+    made: dict[str, OpShape] = {}
+    for op in ops:
+        shape, before = op.shape, [made.get(read.made_by) for read in op.reads]
+        first = before[0] if before else None
+        alike = first is not None and all(each is not None and each.loads == first.loads for each in before)
+        if first is not None and alike and isinstance(shape.kernel, ElementwiseShape) and shape.moved is None:
+            shape = replace(shape, loads=first.loads, rank=first.rank)
+        if shape.uneven_by_rank or (shape.moved is None and shape.loads):
+            made[op.name] = shape
+        yield replace(op, shape=shape)
 
 
 def _result(call: WorkloadCall) -> Tensor:

@@ -161,13 +161,19 @@ class WorkloadReader:
                 self._report.error(Code.MGS307, "a collective needs at least 2 gpus", call.span)
 
     def _check_loads(self, workload: Workload) -> None:
-        """Reject loads that differ from rank to rank beside what takes as many rows on every rank."""
+        """Reject loads that differ from rank to rank beside what takes as many rows on every rank.
+
+        Row-wise kernels behind them may have as many rows as come to their rank.
+        """
         uneven = [call for call in self.calls if call.made.exchange is not None and call.made.exchange.loads]
+        first, *behind = [op.shape for op in sorted(workload.ops, key=lambda op: op.shape.moved is None)]
         kernels = [call.operation for call in self.calls if isinstance(call.operation, KernelOperation)]
-        alone = len(workload.ops) == 1 and workload.repeat is None and workload.ops[0].shape.pattern in _UNEVEN_PATTERNS
-        if uneven and not (alone and all(kernel.uneven for kernel in kernels)):
+        fits = all(shape.loads and shape.moved is None for shape in behind) and first.pattern in _UNEVEN_PATTERNS
+        fits = fits and workload.repeat is None and workload.batch is None
+        if uneven and not (fits and sum(not kernel.uneven for kernel in kernels) == len(behind)):
             takers = [each.name for each in operations.OPERATIONS if isinstance(each, KernelOperation) and each.uneven]
             message = f"loads that differ from rank to rank are simulated alone, or before a {' or '.join(takers)}"
+            message = f"{message}; row-wise kernels may follow"
             hint = "rows=[...] of relative ranks, r + 0 first, goes everywhere"
             raise self._report.fail(Code.MGS520, message, uneven[0].span, hint)
 

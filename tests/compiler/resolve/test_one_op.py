@@ -113,13 +113,14 @@ def test_an_op_that_is_apart_is_no_pair_and_keeps_its_schedule() -> None:
     assert found.only_case is None and found.schedules[0].modes[0].separate is not None
 
 
-def test_loads_that_differ_are_of_one_op() -> None:
+def test_loads_that_differ_are_of_one_op_and_row_wise_kernels_behind_it() -> None:
     rows = "[[256, 256, 256, 256], [512, 256, 128, 128], [256, 256, 256, 256], [256, 256, 256, 256]]"
     body = f"x = tensor bf16[1024, 512]; w = tensor bf16[512, 512]; y = gemm(all_to_all(x, rows={rows}), w)"
     assert _scenario(body).only_case is not None
 
     with pytest.raises(CompileError, match="loads that differ from rank to rank are simulated alone"):
-        _scenario(f"{body}; z = norm(y)")
+        _scenario(f"{body}; z = gemm(y, w)")
+    assert _scenario(f"{body}; z = norm(y)").workload.ops[1].shape.loads
 
 
 def test_queries_of_each_rank_read_gathered_keys_by_blocks() -> None:
