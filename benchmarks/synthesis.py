@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from magus.advisor import AdviceOptions, Advisor
-from magus.advisor.candidates.forests import trees_of
+from magus.advisor.candidates.forests import forests, trees_of
 from magus.advisor.solver.forest import packings
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, Scenario
+from magus.compiler.planning.build import build_op_plan
 from magus.simcore import simulate_op
 
 from .harness.report import Figure, main
@@ -53,6 +54,22 @@ MACHINES = {
     "torus 4 x 4": (_MI300X, 16, "torus(xgmi, shape=[4, 4])"),
 }
 
+_NDV2 = """use "nvidia/a100"
+link nv1 extends nvlink { bandwidth 25 GB/s; achieved 25 GB/s; latency 0.7 us }
+link nv2 extends nvlink { bandwidth 50 GB/s; achieved 50 GB/s; latency 0.7 us }
+link ib extends nvlink { bandwidth 12.5 GB/s; achieved 12.5 GB/s; latency 1.3 us }
+"""
+_ONE, _TWO = (
+    [(a + far, b + far) for far in (0, 8) for a, b in pairs]
+    for pairs in (
+        [(0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6)],
+        [(0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7)],
+    )
+)
+NDV2 = "NDv2, 2 chassis"
+"""Rates, links and latencies of ``topologies/ndv2.py`` of microsoft/TE-CCL; there the link between is one way each."""
+PUBLISHED = {NDV2: ((_NDV2, "A100"), 16, _edges(nv1=_ONE, nv2=_TWO, ib=[(0, 8)]))}
+PUBLISHED_BYTES, PUBLISHED_GB_PER_S, PUBLISHED_S, UNIT_BYTES = 10**9, 22.86, 43.4, 1 << 16
 
 SIX = next(iter(MACHINES))
 PRODUCT_US, SUM = 388, 1.12
@@ -62,6 +79,7 @@ PRODUCT_US, SUM = 388, 1.12
 def measure() -> Iterator[Figure]:
     """Yield for each machine and size the time over the bound, and over the fastest named algorithm."""
     advisor = Advisor.load()
+    yield from _published()
     yield from _beside_a_kernel(advisor)
     for name in MACHINES:
         packings.cache_clear()
@@ -84,6 +102,21 @@ def measure() -> Iterator[Figure]:
         yield Figure(f"{name}, 256 MiB: all_reduce over the bound", over, "x", "lower", SUM)
 
 
+def _published() -> Iterator[Figure]:
+    """Yield the bandwidth of an all_gather as TE-CCL counts it, of 1 GB in all, and the seconds that synthesis takes.
+
+    Trees are found and a few numbers of chunks simulated, in units of 64 KiB.
+    """
+    case, begun = _scenario(NDV2, PUBLISHED_BYTES).case, time.process_time()
+    packings.cache_clear()
+    plans = [build_op_plan(case, choice) for choice in forests(case)]
+    least = min(simulate_op(case, plan, unit_bytes=UNIT_BYTES).total_ticks for plan in plans)
+    assert case.shape.moved is not None, "a collective moves a tensor"
+    rate = case.shape.moved.num_bytes / (least / TICKS_PER_US) / 1000
+    yield Figure(f"{NDV2}, all_gather of 1 GB", rate, "GB/s", "higher", PUBLISHED_GB_PER_S)
+    yield Figure(f"{NDV2}, found and simulated in", time.process_time() - begun, "CPU s", "lower", PUBLISHED_S)
+
+
 def _beside_a_kernel(advisor: Advisor) -> Iterator[Figure]:
     """Yield the times of AG+GEMM on six GPUs: of trees, in packets and by lines, and of the fastest other schedule."""
     product = "w = tensor bf16[4096, 24576] shard cols; y = gemm(all_gather(x), w)"
@@ -101,7 +134,7 @@ def _beside_a_kernel(advisor: Advisor) -> Iterator[Figure]:
 
 
 def _scenario(name: str, num_bytes: int, work: str = "y = all_gather(x)", layout: str = "shard rows") -> Scenario:
-    (head, gpu), ranks, fabric = MACHINES[name]
+    (head, gpu), ranks, fabric = (MACHINES | PUBLISHED)[name]
     rows = num_bytes // (2 * COLS) // ranks * ranks
     system = f"system s {{ gpus {ranks} x {gpu}; fabric {fabric} }}"
     text = f"workload w on s {{ x = tensor bf16[{rows}, {COLS}] {layout}; {work} }}"

@@ -47,8 +47,8 @@ class StepGraph:
     """Steps by their index ``i``, the steps of each of ``num_ranks`` ranks in the order of its plan.
 
     ``rank[i]`` is the rank of step i, ``waits[i]`` the number of steps that it waits for, ``next[i]`` are those that
-    wait for it. ``kind[i]`` is the number of the kind of a copy, -1 for others; ``kinds`` are the rank and one copy of
-    each. ``sizes`` are those of kernels and sums, ``late`` the ones that wait for a transfer. ``persistent`` are
+    wait for it. ``kind[i]`` is the number of the kind of a copy, -1 for other steps; ``kinds`` are the rank and a copy
+    of each. ``sizes`` are those of kernels and sums, ``late`` the ones that wait for a transfer. ``persistent`` are
     parts of persistent kernels, and ``kernels_before`` the earlier kernels that each waits for; else both are empty.
 
     What depends on engines: ``work`` are kernels and sums with the ticks added to their launch, ``num_bytes[i]`` the
