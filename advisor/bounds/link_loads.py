@@ -4,10 +4,11 @@ Loads are those of the links of each rank, of all ranks together, of the narrowe
 single link.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import heappop, heappush
 from itertools import product
 
 import numpy as np
@@ -219,6 +220,36 @@ def loads_of(scenario: OpCase, moved: LeastTraffic) -> Iterator[LinkLoad]:
         yield from _exchange_loads(scenario)
     else:
         yield from _cut_loads(scenario)
+
+
+def farthest_ticks(scenario: OpCase) -> int:
+    """The latency that something of one rank needs to the rank farthest from it, by whichever links it goes.
+
+    That is so in a collective alone that gathers equal shards or sums. 0 where all ranks see the same network, whose
+    links are next to each other, and beyond ``MOST_TARGETS`` ranks.
+    """
+    shape, n = scenario.shape, scenario.num_ranks
+    meets = shape.pattern is Pattern.ALL_GATHER or (shape.is_collective and shape.pattern.sums)
+    few = 1 < n <= MOST_TARGETS and not scenario.network.symmetric
+    return _longest_way(scenario.system.fabric, n) if meets and few and not shape.loads else 0
+
+
+@lru_cache(maxsize=64)
+def _longest_way(fabric: Fabric, num_ranks: int) -> int:
+    """Of the ways of least latency between two ranks the longest, in ticks (Dijkstra from each rank)."""
+    onward, longest = defaultdict[int, list[Edge]](list), 0
+    for edge in network_of(fabric, num_ranks).edges:
+        onward[edge.ends[0]].append(edge)
+    for source in range(num_ranks):
+        away, waiting = dict[int, int](), [(0, source)]
+        while waiting:
+            ticks, node = heappop(waiting)
+            if node not in away:
+                away[node] = ticks
+                for edge in onward[node]:
+                    heappush(waiting, (ticks + edge.latency_ticks, edge.ends[1]))
+        longest = max(longest, *(away[rank] for rank in range(num_ranks)))
+    return longest
 
 
 def _exchange_loads(scenario: OpCase) -> Iterator[LinkLoad]:

@@ -13,7 +13,7 @@ from ...simcore.kernels.dispatch import least_bytes, least_sm_ticks
 from .boxes import Floats
 from .copy_modes import BoundCase, served_ticks
 from .kernels import ROUNDING_MARGIN, KernelClass, Ratios, least_ratios, lone_kernel
-from .link_loads import blocks_of, loads_of, ports_of
+from .link_loads import blocks_of, farthest_ticks, loads_of, ports_of
 
 # Cells of shares; refinements of the costs; bisections of the time.
 CELLS, REFINEMENTS, BISECTIONS = 96, 3, 22
@@ -232,7 +232,7 @@ def _busy_sms(case: BoundCase) -> int:
 
 
 def links(case: BoundCase) -> Term | None:
-    """Bound by the busiest link or cut, with the time before the first byte and after the last."""
+    """Bound by the busiest link or cut, or the latency to the farthest rank, with the time before and after."""
     scenario, moved = case.scenario, case.moved
     if moved is None:
         return None
@@ -240,7 +240,10 @@ def links(case: BoundCase) -> Term | None:
     loads = list(loads_of(scenario, moved))
     times = [served_ticks(int(load.num_bytes * sent), load.bytes_per_s, line) for load in loads]
     busy, load = max(zip(times, loads, strict=True), key=lambda timed: timed[0])
-    ticks = case.before_sending + case.first_byte_latency + busy + case.last_byte_latency + case.after_arrival
+    passing, farthest = busy + case.last_byte_latency, farthest_ticks(scenario) + scenario.gpu.hbm.latency_ticks
+    ticks = case.before_sending + case.first_byte_latency + max(passing, farthest) + case.after_arrival
+    if farthest > passing:
+        return Term("links", ticks, "what a rank has must reach the farthest one, and is small beside the latency")
     what = f"{bytes_text(float(load.num_bytes * sent))} must pass the links {load.where}"
     return Term("links", ticks, f"{what}, and be used after the last byte of it")
 

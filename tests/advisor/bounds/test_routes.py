@@ -6,8 +6,12 @@ from itertools import pairwise, product
 
 import pytest
 
-from magus.advisor.bounds.link_loads import _routed_loads, routes_of
-from magus.compiler.ir import Fabric, network_of
+from magus.advisor.bounds.link_loads import _routed_loads, farthest_ticks, routes_of
+from magus.advisor.bounds.lower_bound import lower_bound
+from magus.compiler import compile_text
+from magus.compiler.ir import TICKS_PER_US, EngineChoice, EngineKind, EngineMode, Fabric, OpChoice, network_of
+from magus.compiler.planning.build import build_op_plan
+from magus.simcore import simulate_op
 from tests.helpers.scenarios.fabrics import EVERY, UNEVEN, torus
 
 
@@ -66,3 +70,22 @@ def _walked(fabric: Fabric, num_ranks: int, peer: int) -> Counter[tuple[int, int
     """How often each edge is passed where every rank sends to the one so much further; edges as they come."""
     path = network_of(fabric, num_ranks).path
     return Counter(ends for rank in range(num_ranks) for ends in pairwise(path(rank, (rank + peer) % num_ranks)))
+
+
+def test_the_farthest_rank_is_found_by_the_ways_of_least_latency() -> None:
+    """On a chain of four with a slow shortcut from end to end: three links of 0.7 us, or two beside one of 1 us."""
+    text = """use "nvidia/a100"
+link near extends nvlink {{ latency 0.7 us }}
+link far extends nvlink {{ latency {far} us }}
+system s {{ gpus 4 x A100; fabric edges(near=[[0, 1], [1, 2], [2, 3]], far=[[0, 3]]) }}
+workload w on s {{ x = tensor bf16[{rows}, 64] shard rows; y = all_gather(x) }}"""
+    bounds = {}
+    for far, most in ((5, 2_100_000), (1, 1_400_000)):
+        small, large = (compile_text(text.format(far=far, rows=rows)).scenario().case for rows in (4, 1 << 20))
+        assert farthest_ticks(small) == farthest_ticks(large) == most * TICKS_PER_US // 10**6
+        bounds[far] = lower_bound(small)
+        best = build_op_plan(small, OpChoice("serial", 4, EngineChoice(EngineKind.DMA, 3, EngineMode.PRELAUNCHED)))
+        assert bounds[far].ticks <= simulate_op(small, best, unit_bytes=128).total_ticks
+        assert "farthest" not in next(each.sentence for each in lower_bound(large).terms if each.name == "links")
+        assert "farthest" in next(each.sentence for each in bounds[far].terms if each.name == "links")
+    assert bounds[5].ticks - bounds[1].ticks == 7 * TICKS_PER_US // 10
