@@ -10,6 +10,7 @@ from ...compiler.ir.step import StepScenario, StepSchedule
 from ...compiler.planning.build import ScheduleError
 from ...compiler.text.declared import declared_at
 from ...compiler.text.diagnostics import CompileError, Diagnostic, Source, Span
+from ..work.pools import Submit
 from .outcome import StepOutcome, chunks_of
 from .search import SHOWN, Searched, recommended, search
 from .stacks import marks_of
@@ -96,6 +97,7 @@ def advise_step(
     times: LayerTimes | None = None,
     as_written: bool = True,
     shown: int = SHOWN,
+    submit: Submit | None = None,
     answered: Callable[[StepAdvice], None] | None = None,
 ) -> StepAdvice:
     """Return which layout of a training step to use.
@@ -116,6 +118,8 @@ def advise_step(
         Whether the text is its user's; else schedules that do not fit are left out, as they are with ``settings``.
     shown
         So many of the fastest are certain: traffic is simulated beside their layers.
+    submit
+        Has layers simulated side by side, as ``open_processes`` and ``on_cluster`` do; the answer is the same.
     answered
         Is called with what would be the answer if the search ended now.
 
@@ -148,5 +152,5 @@ def advise_step(
     if written:
         check_schedules(Source(path, text), scenario, scenario.schedules)
     asked = scenario, compiled, known, progress, should_stop
-    searched = search(*asked, as_written=written, shown=shown, answered=so_far)
+    searched = search(*asked, as_written=written, shown=shown, submit=submit, answered=so_far)
     return StepAdvice(scenario, searched)

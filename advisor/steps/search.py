@@ -1,7 +1,9 @@
 """The layouts of a step compared: those that can be, that fit into memory, and the fastest of them."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 
 from ...compiler.ir import Cancelled, Progress, Settings, ShouldStop
@@ -9,6 +11,8 @@ from ...compiler.ir.step import KEEP_WRITTEN, Overlapped, Pipeline, PipelineKind
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import CompileError
+from ..work.pools import Submit
+from .ahead import is_known, simulate_ahead
 from .memory import memory_of
 from .outcome import StepOutcome, chunks_of, memory_limit, outcome_of
 from .times import LayerTimes, have_copies
@@ -104,6 +108,7 @@ def search(
     *,
     as_written: bool = True,
     shown: int = SHOWN,
+    submit: Submit | None = None,
     answered: Callable[[Searched], None] | None = None,
 ) -> Searched:
     """Compare all layouts that the file explores, each with all schedules of the space.
@@ -121,6 +126,8 @@ def search(
         out where parameters were set.
     shown
         So many of the fastest are found with traffic simulated beside their layers.
+    submit
+        Has layers simulated side by side; None: one after the other, as they are needed.
     answered
         Is called with what would be found if the search ended now.
 
@@ -130,6 +137,8 @@ def search(
         If a declared schedule does not fit.
     """
     stop, report = should_stop or never, progress or (lambda stage, done, total: None)
+    ahead = partial(_ahead, submit=submit, report=report, stop=stop)
+    ahead([(scenario, schedule) for schedule in scenario.schedules], times)
     declared = _declared(scenario, times, stop, as_written=as_written)
     space = _space(scenario, compile_with, report, stop)
 
@@ -142,11 +151,27 @@ def search(
             answered(found(outcomes, contended, interrupted=True))
 
     so_far((), 0)
-    outcomes, interrupted = _simulated(space.fitting, replace(times, contended=False), report, stop, so_far)
+    apart = replace(times, contended=False)
+    ahead([(each.scenario, each.schedule) for each in space.fitting], apart)
+    outcomes, interrupted = _simulated(space.fitting, apart, report, stop, so_far)
     if interrupted or space.interrupted:
         return found(outcomes, 0, interrupted=True)
+    ahead([(each.scenario, each.schedule) for each in outcomes[:shown]], times)
     outcomes, contended, interrupted = _contended(outcomes, shown, times, report, stop, so_far)
     return found(outcomes, contended, interrupted=interrupted)
+
+
+def _ahead(
+    layouts: Sequence[tuple[StepScenario, StepSchedule]],
+    times: LayerTimes,
+    submit: Submit | None,
+    report: Progress,
+    stop: ShouldStop,
+) -> None:
+    """Have the layers of layouts simulated side by side, if they can be; what is stopped is not known."""
+    if submit is not None:
+        with suppress(Cancelled):
+            simulate_ahead(layouts, times, submit, report, stop)
 
 
 def _declared(
@@ -243,6 +268,8 @@ def _simulated(
     for number, each in enumerate(fitting):
         report("layouts", number, len(fitting))
         if stop():
+            known = (other for other in fitting[number:] if is_known((other.scenario, other.schedule), times))
+            outcomes += [outcome_of(other.scenario, other.schedule, times, other.settings) for other in known]
             return sorted(outcomes, key=_order), True
         try:
             outcomes.append(outcome_of(each.scenario, each.schedule, times, each.settings))

@@ -78,16 +78,56 @@ class PassTicks:
     weights: int
 
 
+@dataclass(frozen=True, slots=True)
+class LayerPass:
+    """The question how long a layer takes under a schedule, at the rates that its system has for seconds."""
+
+    scenario: Scenario
+    schedule: Schedule
+
+    def ticks(self, should_stop: ShouldStop = never) -> PassTicks:
+        """Simulate it, or look it up.
+
+        Raises
+        ------
+        ScheduleError
+            If it cannot be simulated so.
+        """
+        question = memo_of(("layer of a step", *_key(self)), ADVISOR)
+        return memoized(question, PassTicks, partial(_simulated, self.scenario, self.schedule, should_stop))
+
+
+LayerQuestion = LayerPass | LayerBeside
+
+
+def ticks_of_question(question: LayerQuestion, should_stop: ShouldStop = never) -> PassTicks | BesideTicks | None:
+    """Answer a question about a layer; None where it is not simulated together with traffic.
+
+    Raises
+    ------
+    ScheduleError
+        If a layer cannot be simulated by itself.
+    """
+    if isinstance(question, LayerPass):
+        return question.ticks(should_stop)
+    with suppress(ScheduleError, RunTooLarge):
+        found = question.ticks(should_stop)
+        return None if isinstance(found, Rejection) else found
+    return None
+
+
 @dataclass(slots=True)
 class LayerTimes:
     """Times of layers, each workload under each schedule simulated once, however many layouts ask for it.
 
     ``contended`` is whether traffic beside layers is simulated together with them; without that both take as long as
-    alone, which is enough to tell which layouts are worth it.
+    alone, which is enough to tell which layouts are worth it. With ``noted`` nothing is simulated: what is not known is
+    noted there, for others to answer it.
     """
 
     should_stop: ShouldStop = never
     contended: bool = True
+    noted: dict[LayerQuestion, None] | None = None
     _known: dict[tuple[System, Workload, Schedule], PassTicks] = field(default_factory=dict)
     _beside: dict[LayerBeside, BesideTicks | None] = field(default_factory=dict)
 
@@ -102,12 +142,15 @@ class LayerTimes:
         Its kernels are at the rates of ``stack``; what that adds beside them is not in the ticks.
         """
         scenario = replace(scenario, system=for_seconds(scenario.system, stack))
-        schedule = _schedule(scenario, name)
-        key = scenario.system, scenario.workload, replace(schedule, name="")
-        if key not in self._known:
-            question = memo_of(("layer of a step", *key), ADVISOR)
-            self._known[key] = memoized(question, PassTicks, partial(_simulated, scenario, schedule, self.should_stop))
-        return self._known[key]
+        question = LayerPass(scenario, _schedule(scenario, name))
+        known = self._known.get(_key(question))
+        if known is None and self.noted is not None:
+            self.noted[question] = None
+            return PassTicks(0, 0)
+        if known is None:
+            known = question.ticks(self.should_stop)
+            self.take(question, known)
+        return known
 
     def beside(
         self, scenario: Scenario, name: str | None, held: Held, pattern: Pattern, dtype: DType
@@ -121,11 +164,25 @@ class LayerTimes:
         traffic = SharedTraffic(pattern, dtype, held.parameters)
         question = LayerBeside(scenario, _schedule(scenario, name), held.ranks, traffic, TRAFFIC_PACKET, alike=True)
         if question not in self._beside:
-            found: BesideTicks | Rejection | None = None
-            with suppress(ScheduleError, RunTooLarge):
-                found = question.ticks(self.should_stop)  # nothing is known of one that is stopped
-            self._beside[question] = None if isinstance(found, Rejection) else found
+            if self.noted is not None:
+                self.noted[question] = None
+                return None
+            self.take(question, ticks_of_question(question, self.should_stop))  # nothing is kept of one that is stopped
         return self._beside[question]
+
+    def take(self, question: LayerQuestion, ticks: PassTicks | BesideTicks | None) -> None:
+        """Know the answer to a question."""
+        if isinstance(question, LayerPass):
+            assert isinstance(ticks, PassTicks), "a layer by itself always has ticks"
+            self._known[_key(question)] = ticks
+        else:
+            assert not isinstance(ticks, PassTicks), "a layer beside traffic has both"
+            self._beside[question] = ticks
+
+
+def _key(question: LayerPass) -> tuple[System, Workload, Schedule]:
+    """What decides the ticks."""
+    return question.scenario.system, question.scenario.workload, replace(question.schedule, name="")
 
 
 def _schedule(scenario: Scenario, name: str | None) -> Schedule:

@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 
-from magus.advisor import AdviceOptions, Advisor, Request, keep_results
+from magus.advisor import AdviceOptions, Advisor, Request, advise_step, keep_results
 from magus.advisor.questions.computing import answer_at_worker, digests_here
+from magus.advisor.steps.ahead import on_cluster
 from magus.advisor.work.on_dask import BackendError, Cluster
 from magus.compiler.ir import Cancelled
 from magus.simcore.memo.memo import current_store, use
+from tests.helpers.steps import TEXT as STEP
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow
@@ -61,6 +63,13 @@ def test_answers_are_those_of_one_process(cluster: Any) -> None:
     assert there.at_once >= 4
     assert [each.candidates for each in answers] == [advisor.recommend(each, MODEL).candidates for each in REQUESTS]
     assert table.rules == advisor.policy_table(REQUESTS[0], [256], replace(MODEL, bespoke=0)).rules
+
+
+def test_layouts_of_a_step_are_those_of_one_process(cluster: Any) -> None:
+    text = STEP.format(more="explore train { TP 1, 2; pipeline one_f_one_b, zero_bubble }")
+    with on_cluster(cluster.scheduler_address) as submit:
+        there = advise_step(text, submit=submit)
+    assert there == advise_step(text) and there.recommended is not None
 
 
 def test_what_was_answered_before_a_stop_is_not_asked_again(cluster: Any, kept: Path) -> None:

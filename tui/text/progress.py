@@ -40,6 +40,7 @@ WORDS = {
     "compare": "comparing with the tables",
     "calibrate": "fitting constants, part {done} of {total}",
     "layouts that fit": "looking for layouts that fit {done}/{total}",
+    "layers ahead": "simulating layers {done}/{total}",
     "layouts": "simulating layouts {done}/{total}",
     "contention": "simulating traffic beside layers {done}/{total}",
     "sample": "simulating a sample {done}/{total}",
@@ -47,7 +48,7 @@ WORDS = {
 OF_AN_ANSWER = (
     ("propose", "enumerate", "rank", "simulate", "bespoke", "confirm"),
     ("place", "joint", "joint search", "bespoke", "offers", "layers"),
-    ("layouts that fit", "layouts", "contention"),
+    ("layouts that fit", "layers ahead", "layouts", "contention"),
 )
 """The stages of an answer in their order: of one op, of several, of a step; a later one may report an earlier again."""
 CLEAR = "\r\x1b[K"

@@ -1,12 +1,17 @@
 """Layouts of a step: which can be, which fit, and which is fastest."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from threading import get_ident
+from typing import Any
 
 import pytest
 
+from magus.advisor.steps import times as times_module
 from magus.advisor.steps.outcome import outcome_of
 from magus.advisor.steps.search import SHOWN, TIE, recommended, schedules_of, search
 from magus.advisor.steps.times import LayerTimes, send_ticks, traffic_ticks
+from magus.advisor.work.pools import open_processes, open_threads
 from magus.compiler.ir import Pattern, Settings
 from magus.compiler.ir.step import Overlapped, Pipeline, PipelineKind, StepScenario, StepSchedule
 from magus.compiler.planning.build import ScheduleError
@@ -97,3 +102,34 @@ def test_traffic_follows_the_links() -> None:
     assert traffic_ticks(far, size, Pattern.REDUCE_SCATTER) == pytest.approx(size / 2 / 45e9 * 1e14, rel=0.01)
     assert traffic_ticks(near, size, Pattern.REDUCE_SCATTER) < traffic_ticks(far, size, Pattern.REDUCE_SCATTER)
     assert send_ticks(across) == 0 < send_ticks(inside)
+
+
+def test_layers_side_by_side_give_the_same_answer() -> None:
+    """Whoever simulates the layers, and in which order they end, the layouts are put together of the same times."""
+    step = small_step(EXPLORE)
+    alone = search(step, _compile, LayerTimes())
+
+    for opened in (open_threads, open_processes):
+        known = LayerTimes()
+        with opened(3) as submit:
+            beside = search(step, _compile, known, submit=submit)
+        assert beside == alone
+        assert known.noted is None and known.num_simulated == alone.layers_simulated
+
+
+def test_layers_are_all_simulated_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With others that simulate, the search itself simulates no layer by itself."""
+    here = get_ident()
+    simulated = list[int]()
+    monkeypatch.setattr(times_module, "_simulated", _counted(times_module._simulated, simulated))
+    with open_threads(2) as submit:
+        found = search(small_step(EXPLORE), _compile, LayerTimes(), submit=submit)
+    assert len(simulated) == found.layers_simulated and here not in simulated
+
+
+def _counted(simulated: Callable[..., Any], threads: list[int]) -> Callable[..., Any]:
+    def counting(*question: Any) -> Any:
+        threads.append(get_ident())
+        return simulated(*question)
+
+    return counting

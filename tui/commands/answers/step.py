@@ -1,17 +1,20 @@
 """``magus advise`` and ``magus simulate`` of a training step."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....advisor.answer.stages import either, lateness
+from ....advisor.steps.ahead import on_cluster
 from ....advisor.steps.answer import StepAdvice, check_schedules
 from ....advisor.steps.answer import advise_step as answer_of
 from ....advisor.steps.outcome import StepOutcome, outcome_of
 from ....advisor.steps.search import SHOWN, nearest_fitting
 from ....advisor.steps.stacks import marks_of
 from ....advisor.steps.times import LayerTimes
+from ....advisor.work.pools import Submit, open_processes
 from ....compiler import compile_text
 from ....compiler.codes import Code
 from ....compiler.ir import JsonObject, Settings, ShouldStop, never
@@ -45,7 +48,7 @@ def advise_step(source: ScenarioInput, step: StepScenario, options: "AdviseOptio
     asked |= {name: name in options.given for name in ("--bespoke", "--no-verify")}
     _reject_options(source, step, asked, options.pictures)
     shown = advice.top if "--top" in options.given else SHOWN
-    form = _Form(shown, options.full, "", options.pictures, options.strict, options.as_json)
+    form = _Form(shown, options.full, "", options.pictures, options.strict, options.as_json, advice.workers)
     return _advise(source_of(source.file), source.settings, step.name, form, advice.within_s)
 
 
@@ -64,13 +67,15 @@ class _Form:
     pictures: Pictures = NO_PICTURES
     strict: bool = False
     as_json: bool = False
+    workers: int = 1
 
 
 def _advise(text: Source, settings: Settings, name: str | None, form: _Form, within_s: float | None = None) -> Exit:
     with progress_line() as progress, interruptible() as stopped:
         stop = either(stopped, lateness(within_s) or never)
         asked = text.text, text.path, settings, name
-        found = answer_of(*asked, progress=progress, should_stop=stop, shown=form.shown)
+        with open_processes(form.workers) if form.workers > 1 else nullcontext() as submit:
+            found = answer_of(*asked, progress=progress, should_stop=stop, shown=form.shown, submit=submit)
     drawn = Exit.DONE if found.recommended is None else form.pictures.save_step(found.recommended)
     if form.as_json:
         print_json(found.document())
@@ -139,13 +144,13 @@ def sweep_step(request: SweepRequest, step: StepScenario, points: Sequence[Setti
         raise step_error(request.file, f"--plot is not about a training step, which {step.name} is", step)
     text, code = source_of(request.file), Exit.DONE
     found: list[tuple[Settings, StepAdvice]] = []
-    with progress_line() as progress, interruptible() as stopped:
-        times = LayerTimes(stopped)
+    with progress_line() as progress, interruptible() as stopped, ExitStack() as side:
+        times, submit = LayerTimes(stopped), side.enter_context(_beside(request))
         for place, settings in enumerate(points):
             progress("sweep", place, len(points))
             try:
                 asked = text.text, text.path, settings, step.name
-                advice = answer_of(*asked, times=times, should_stop=stopped)
+                advice = answer_of(*asked, times=times, should_stop=stopped, submit=submit)
             except CompileError as error:
                 code = Exit.INPUT
                 show(error.diagnostics)
@@ -159,6 +164,14 @@ def sweep_step(request: SweepRequest, step: StepScenario, points: Sequence[Setti
         interrupted = stopped()
     _put_sweep(found, form)
     return Exit.INTERRUPTED if interrupted else code
+
+
+def _beside(request: SweepRequest) -> AbstractContextManager[Submit | None]:
+    """Who simulates layers beside each other: a dask scheduler, processes, or nobody."""
+    if request.scheduler is not None:
+        return on_cluster(request.scheduler)
+    workers = request.advice.workers
+    return open_processes(workers) if workers > 1 else nullcontext()
 
 
 def _put_sweep(found: Sequence[tuple[Settings, StepAdvice]], form: SweepForm) -> None:

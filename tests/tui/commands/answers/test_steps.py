@@ -180,7 +180,7 @@ def test_a_declared_schedule_that_is_recommended_stands_once(file: Path) -> None
     assert not lines[head + 2].strip()
 
 
-@pytest.mark.parametrize(("stage", "found"), [("layouts", False), ("contention", True)])
+@pytest.mark.parametrize(("stage", "found"), [("layouts that fit", False), ("layouts", True), ("contention", True)])
 def test_a_search_that_is_late_answers_with_what_it_found(
     file: Path, monkeypatch: pytest.MonkeyPatch, stage: str, found: bool
 ) -> None:
