@@ -128,6 +128,7 @@ class Code(Enum):
     MGS571 = "a pipeline that cannot take its microbatches"
     MGS572 = "a step that does not fit into memory"
     MGS573 = "a question that is not answered about a step"
+    MGS574 = "a question that is not answered about a workload on several groups"
     MGS601 = "a file that is no dump of a machine and no table of times"
     MGS602 = "XML that is not read"
     MGS603 = "a dump without GPUs, or with too many"

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from .codes import Code
-from .ir import Scenario, Settings
+from .ir import Partition, Scenario, Settings
 from .ir.step import StepScenario
 from .resolve.expect.expectation import Expectation
 from .resolve.file import Resolved, resolve
@@ -44,11 +44,19 @@ class Compiled:
     params: tuple[Param, ...]
     numbers: tuple[StatedNumber, ...] = ()
     steps: tuple[StepScenario, ...] = ()
+    partitions: tuple[Partition, ...] = ()
 
     def step(self, name: str | None = None) -> StepScenario | None:
         """Return the step of that name, by default the first of a file that asks about it alone; None if it is none."""
         found = [step for step in self.steps if name is None or step.name == name]
         return found[0] if found else None
+
+    def partition(self, name: str | None = None) -> Partition | None:
+        """Return the workload of that name if it is on several groups, by default the first of the file if it is."""
+        first = self.workloads[0].name if self.workloads else ""
+        return next(
+            (each for each in self.partitions if name == each.name or (name is None and first in each.parts)), None
+        )
 
     def scenario(self, workload: str | None = None) -> Scenario:
         """Return the scenario of a workload, by default of the first one.
@@ -61,6 +69,11 @@ class Compiled:
         step = self.step(workload)
         if step is not None:
             raise CompileError([self._of_step(step)])
+        partition = self.partition(workload)
+        if partition is not None:
+            message = f"{partition.name} is on several groups, and this is about a part of it"
+            hint = f"its parts: --workload {' or '.join(partition.parts)}; magus advise answers about all of it"
+            raise CompileError([Diagnostic(Code.MGS574, message, Span(Source(self.path, ""), 0, 0), hint)])
         by_name = {scenario.name: scenario for scenario in self.workloads}
         if workload is None and self.workloads:
             return self.workloads[0]
@@ -69,7 +82,7 @@ class Compiled:
         span = Span(Source(self.path, ""), 0, 0)
         if workload is None:
             raise CompileError([Diagnostic(Code.MGS122, "the file declares no workload", span)])
-        known = (*by_name, *(each.name for each in self.steps))
+        known = (*by_name, *(each.name for each in self.steps), *(each.name for each in self.partitions))
         hint = did_you_mean(workload, known) or f"workloads are: {', '.join(known) or 'none'}"
         raise CompileError([Diagnostic(Code.MGS203, f"unknown workload '{workload}'", span, hint)])
 
@@ -177,6 +190,7 @@ def _compile(
         resolved.params,
         resolved.numbers,
         resolved.steps,
+        resolved.partitions,
     )
 
 

@@ -174,6 +174,7 @@ from .workload import Batch as Batch
 from .workload import Made as Made
 from .workload import Op as Op
 from .workload import OpShape as OpShape
+from .workload import Partition as Partition
 from .workload import Read as Read
 from .workload import Repeat as Repeat
 from .workload import Then as Then

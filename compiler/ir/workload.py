@@ -365,6 +365,19 @@ class Workload:
         raise KeyError(name)
 
 
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A workload on several groups, as the workloads ``parts`` that follow one another in each of its ``layers``.
+
+    Each part is of one layer. ``repeats``: a layer hands on one tensor from part to part, as layers of a step do.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    layers: int = 1
+    repeats: bool = False
+
+
 def even_groups(experts: int, count: int) -> tuple[int, ...]:
     """So many groups of ``experts``, as equal as can be.
 

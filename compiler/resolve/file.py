@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..codes import Code
-from ..ir import Explore, Rejection, Scenario, Schedule, System, Workload
+from ..ir import Explore, Partition, Rejection, Scenario, Schedule, System, Workload
 from ..ir.step import StepScenario
 from ..planning.knobs.engine import explored_engines
 from ..text import syntax as ast
@@ -23,6 +23,7 @@ from .values.device_numbers import StatedNumber
 from .values.evaluate import ExpressionEvaluator, Place, Reading
 from .values.params import Param, check_params
 from .values.sentences import single
+from .workloads.calls import OVER
 from .workloads.workload import resolve_workload
 
 
@@ -35,6 +36,7 @@ class Resolved:
     params: tuple[Param, ...]
     numbers: tuple[StatedNumber, ...] = ()
     steps: tuple[StepScenario, ...] = ()
+    partitions: tuple[Partition, ...] = ()
 
 
 def resolve(
@@ -58,6 +60,7 @@ class _Resolver:
         self._devices = DeviceResolver(report, self._evaluator)
         self._systems = SystemResolver(report, self._evaluator, self._devices)
         self._workloads: dict[Entry, tuple[System, Workload] | None] = {}
+        self._partitions: dict[str, Partition | None] = {}
 
     def run(self, with_questions: bool) -> Resolved:
         params = check_params(self._scope, self._settings, self._evaluator, self._report)
@@ -65,9 +68,8 @@ class _Resolver:
         for entry in self._scope.of_kind(Kind.WORKLOAD):
             if is_step(entry.declaration):
                 continue
-            self._workloads[entry] = None
             with self._report.attempt():
-                self._workloads[entry] = self._resolved(entry)
+                self._read(entry)
         schedules = self._schedules()
         spaces = self._spaces()
         expectations = self._expectations() if with_questions else ()
@@ -76,7 +78,35 @@ class _Resolver:
             for entry, resolved in self._workloads.items()
             if resolved is not None
         )
-        return Resolved(scenarios, expectations, params, self._devices.stated_numbers(), self._steps(scenarios))
+        partitions = tuple(each for each in self._partitions.values() if each is not None)
+        numbers, steps = self._devices.stated_numbers(), self._steps(scenarios)
+        return Resolved(scenarios, expectations, params, numbers, steps, partitions)
+
+    def _read(self, entry: Entry) -> None:
+        if OVER in entry.declaration.span.text:
+            from .workloads.over import PartsReader, is_partitioned  # few files say it
+
+            if is_partitioned(entry.declaration):
+                self._partitions[entry.name] = None
+                reader = PartsReader(entry, self._systems, self._resolved, self._evaluator, self._report)
+                self._partitions[entry.name], parts = reader.read(self._scope)
+                self._workloads |= parts
+                return
+        self._workloads[entry] = None
+        self._workloads[entry] = self._resolved(entry)
+
+    def _found(self, path: ast.Path) -> Entry:
+        """The workload at ``path``, which is on one group."""
+        if None in self._partitions.values() and self._scope.lookup(path.names) is None:
+            raise self._report.stop()  # a part of a workload that has errors
+        entry = self._scope.find(path, Kind.WORKLOAD, self._report)
+        if entry.name not in self._partitions:
+            return entry
+        partition = self._partitions[entry.name]
+        if partition is None:
+            raise self._report.stop()
+        message = f"{entry.name} is on several groups, and this is about a part of it"
+        raise self._report.fail(Code.MGS574, message, path.span, f"its parts are: {', '.join(partition.parts)}")
 
     def _resolved(self, entry: Entry) -> tuple[System, Workload]:
         system, workload = resolve_workload(entry, self._systems, self._evaluator, self._report)
@@ -89,7 +119,9 @@ class _Resolver:
         from .steps.read import StepsReader  # few files have one: the others do not wait for its import
 
         by_name = {each.name: each for each in scenarios}
-        reader = StepsReader(self._scope, by_name, self._systems, self._derived, self._evaluator, self._report)
+        partitions = {name: each for name, each in self._partitions.items() if each is not None}
+        with_values = self._systems, self._derived, self._evaluator, self._report
+        reader = StepsReader(self._scope, by_name, partitions, *with_values)
         steps: list[StepScenario] = []
         for entry in entries:
             with self._report.attempt():
@@ -155,7 +187,7 @@ class _Resolver:
 
     def _system(self, path: ast.Path) -> tuple[Entry, System]:
         """Return the workload at ``path`` and its system, which is known even if the workload has errors."""
-        entry = self._scope.find(path, Kind.WORKLOAD, self._report)
+        entry = self._found(path)
         return entry, self._systems.of_workload(entry)
 
     def _is_of_step(self, path: ast.Path) -> bool:
@@ -240,11 +272,11 @@ class _Resolver:
 
     def _subject(self, question: ast.Expect) -> Entry:
         if question.workload is not None:
-            return self._scope.find(question.workload, Kind.WORKLOAD, self._report)
+            return self._found(question.workload)
         entries = self._scope.of_kind(Kind.WORKLOAD)
-        if len(entries) == 1:
+        if len(entries) == 1 and entries[0].name not in self._partitions:
             return entries[0]
-        names = ", ".join(entry.name for entry in entries) or "none"
+        names = ", ".join(dict.fromkeys(entry.name for entry in (*entries, *self._workloads))) or "none"
         message = "expect says which workload it is about"
         raise self._report.fail(Code.MGS203, message, question.span, f"workloads are: {names}")
 

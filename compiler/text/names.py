@@ -57,6 +57,7 @@ class Scope:
         self._shared: dict[str, str] = {}
         self.questions: list[ast.Explore | ast.Expect] = []
         self.declared_twice: set[str] = set()  # names that are declared more than once
+        self._derived: set[str] = set()  # names of declarations that no text has
         self.files: frozenset[Path] = frozenset()  # that were read for it
         self.trees: list[ast.File] = []  # of these files, an included one before the file that includes it
         self.is_shipped = False  # that of a library of Magus, which no file changes
@@ -80,6 +81,13 @@ class Scope:
                 self._add(entry, use.span, report)
                 self._shared[entry.name] = use.library
 
+    def derive(self, declaration: Named) -> Entry:
+        """Add a declaration that no text has, whose name no text declares, in place of an earlier one of that name."""
+        self._derived.add(declaration.name)
+        entry = Entry(declaration.name, kind_of(declaration), declaration, self)
+        self._entries[declaration.name] = entry
+        return entry
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing is declared, used or asked."""
@@ -95,7 +103,8 @@ class Scope:
 
     def own(self) -> list[Entry]:
         """Return all entries that this scope declares itself, in the order of the text."""
-        return [entry for entry in self._entries.values() if entry.scope is self]
+        found = (entry for entry in self._entries.values() if entry.scope is self)
+        return [entry for entry in found if entry.name not in self._derived]
 
     def names(self, *kinds: Kind) -> list[str]:
         """Return all visible names of some kinds; those of libraries follow their alias."""

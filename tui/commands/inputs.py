@@ -110,13 +110,17 @@ class ScenarioInput:
         return scenario.only_case
 
     def subjects(self, found: Compiled) -> tuple[Scenario, ...]:
-        """The scenario of the workload, without one those of all.
+        """The scenario of the workload or those of its parts, without one those of all.
 
         Raises
         ------
         CompileError
             If there is no such workload.
         """
+        partition = found.partition(self.workload)
+        if partition is not None:
+            parts = tuple(each for each in found.workloads if each.name in partition.parts)
+            return found.workloads if self.workload is None else parts
         named = found.scenario(self.workload)  # which says where there is none
         return found.workloads if self.workload is None else (named,)
 

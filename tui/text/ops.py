@@ -8,7 +8,7 @@ from pathlib import Path
 from ...advisor.answer.export import advice_document
 from ...advisor.candidates.advice import Advice, short_names
 from ...advisor.candidates.candidate import Candidate
-from ...compiler.ir import TICKS_PER_US, JsonObject, OpCase, OpShape, Scenario, Settings, WorkloadCut
+from ...compiler.ir import TICKS_PER_US, JsonObject, OpCase, OpShape, Partition, Scenario, Settings, WorkloadCut
 from ...compiler.planning.build import ScheduleError, schedule_block
 from ...compiler.planning.groups import experts_of_a_rank, labels_of
 from ...compiler.planning.parts import batch_counts
@@ -203,20 +203,38 @@ class WorkloadAnswer:
     exit_code: Exit = Exit.DONE
 
 
-def several_text(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> str:
-    """Return the table; ``source`` are the words that name the file on the command line."""
-    return "\n".join(_lines(answers, source))
+def several_text(answers: Sequence[WorkloadAnswer], source: Sequence[str], partitions: Sequence[Partition] = ()) -> str:
+    """Return the table; ``source`` are the words that name the file on the command line.
+
+    Below it is the time of each of the ``partitions``, workloads on several groups, whose parts all have advice.
+    """
+    return "\n".join(_lines(answers, source, partitions))
 
 
-def several_document(answers: Sequence[WorkloadAnswer]) -> JsonObject:
-    """Return the advice of each workload, and the sums of their times."""
+def several_document(answers: Sequence[WorkloadAnswer], partitions: Sequence[Partition] = ()) -> JsonObject:
+    """Return the advice of each workload, the sums of their times, and those of ``partitions``."""
     us, baseline_us = _sums(answers)
     return {
         "schema": SCHEMA,
         "workloads": [advice_document(answer.advice) for answer in answers if answer.advice is not None],
         "without_advice": {each.scenario.title: each.reason for each in answers if each.advice is None},
         "total": {"us": us, "baseline_us": baseline_us, "gain": baseline_us / us if us else None},
+        "on_several_groups": [
+            {"workload": whole.name, "parts": list(whole.parts), "layers": whole.layers, "us": own, "baseline_us": base}
+            for whole, (own, base) in _wholes(answers, partitions)
+        ],
     }
+
+
+def _wholes(
+    answers: Sequence[WorkloadAnswer], partitions: Sequence[Partition]
+) -> Iterator[tuple[Partition, tuple[float, float]]]:
+    """Yield each workload on several groups with the times of all its layers, recommended and by the baseline."""
+    for whole in partitions:
+        parts = [each for each in answers if each.scenario.name in whole.parts and each.advice is not None]
+        if len(parts) == len(whole.parts):
+            us, baseline_us = _sums(parts)
+            yield whole, (us * whole.layers, baseline_us * whole.layers)
 
 
 def _sums(answers: Sequence[WorkloadAnswer]) -> tuple[float, float]:
@@ -230,7 +248,7 @@ def _time(candidate: Candidate) -> str:
     return f"{'~' if estimated else ''}{candidate.best_us:.1f}"
 
 
-def _lines(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> Iterator[str]:
+def _lines(answers: Sequence[WorkloadAnswer], source: Sequence[str], partitions: Sequence[Partition]) -> Iterator[str]:
     known = [(answer.scenario, answer.advice) for answer in answers if answer.advice is not None]
     names = short_names((advice.recommended.expression, advice.recommended.choice) for _, advice in known)
     rows = [_row(scenario, advice, names) for scenario, advice in known]
@@ -242,6 +260,13 @@ def _lines(answers: Sequence[WorkloadAnswer], source: Sequence[str]) -> Iterator
         if answer.advice is None:
             yield from hanging(f"- {answer.scenario.title}: {answer.reason}", 2)
     yield ""
+    for whole, (own, base) in _wholes(answers, partitions):
+        layers = f"{whole.layers} layers of {whole.name}" if whole.layers > 1 else whole.name
+        times = f"{own:.1f} us against {base:.1f} us by the baseline, {base / own:.2f}x"
+        yield from wrapped(
+            f"{layers}, {' then '.join(whole.parts)}: {times}. Each part takes whole what another group hands over; "
+            "nothing of one is searched beside another."
+        )
     first = next((answer for answer in answers if answer.advice is not None), answers[0])
     more = shlex.join(["magus", "advise", *source, "--workload", first.scenario.title])
     estimated = ", ~ estimated" if any("~" in cell for cells, _ in rows for cell in cells) else ""

@@ -1,10 +1,11 @@
 """Steps of a file: the workloads that they name, backward passes that are derived, and whether all of it fits."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 from ...codes import Code
-from ...ir import Axis, Implementation, Rejection, Scenario, System
+from ...ir import Axis, Implementation, Partition, Rejection, Scenario, System
 from ...ir.step import KEEP_ALL, KEEP_LEAST, KEEP_WRITTEN, LayerPart, StepExplore, StepScenario
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
@@ -27,6 +28,8 @@ class StepsReader:
     ----------
     scenarios
         The workloads of the file by name; those with errors are missing.
+    partitions
+        The workloads that are on several groups, by name.
     systems
         Resolves systems.
     derive
@@ -37,17 +40,19 @@ class StepsReader:
         self,
         scope: Scope,
         scenarios: Mapping[str, Scenario],
+        partitions: Mapping[str, Partition],
         systems: SystemResolver,
         derive: Callable[[Entry], Scenario],
         evaluator: ExpressionEvaluator,
         report: Report,
     ) -> None:
-        self._scope, self._scenarios, self._evaluator, self._report = scope, scenarios, evaluator, report
+        self._scope, self._evaluator, self._report = scope, evaluator, report
+        self._scenarios, self._partitions = dict(scenarios), partitions
         self._systems, self._derive = systems, derive
 
     def read(self, entry: Entry) -> StepScenario:
         """Return the step of an entry."""
-        text = StepTextReader(entry, self._evaluator, self._report).read()
+        text = self._by_group(StepTextReader(entry, self._evaluator, self._report).read())
         system = self._whole(entry)
         reader = StepBlockReader(
             self._schedules(text),
@@ -73,6 +78,36 @@ class StepsReader:
         stages = self._stages(system)
         step = assembled(text, system, 1 if stages is None else stages.num_ranks, parts, self._report)
         return StepScenario(entry.name, system, step, stages, schedules, explore)
+
+    def _by_group(self, text: StepText) -> StepText:
+        """The text with the parts of workloads on several groups in their places, which repeat as these do."""
+        blocks = []
+        for parts, span in text.blocks:
+            named: list[NamedPart] = []
+            for part in parts:
+                partition = self._partitions.get(part.forward.text)
+                named += [part] if partition is None else self._parts(part, partition)
+            self._repeat_parts(named)
+            blocks.append((tuple(named), span))
+        return replace(text, blocks=tuple(blocks))
+
+    def _parts(self, part: NamedPart, partition: Partition) -> Iterator[NamedPart]:
+        if part.backward is not None:
+            message = f"{partition.name} is on several groups, and so is its backward pass"
+            raise self._report.fail(Code.MGS574, message, part.backward.span, f"step {' then '.join(partition.parts)}")
+        if not partition.repeats:
+            message = f"layers of {partition.name} hand on more than one tensor from group to group, or do not repeat"
+            raise self._report.fail(Code.MGS570, message, part.forward.span, "repeat 80 y as x, and one tensor between")
+        for name in partition.parts:
+            yield NamedPart(replace(part.forward, text=name), None)
+
+    def _repeat_parts(self, named: Sequence[NamedPart]) -> None:
+        """Take parts of workloads on several groups, which are of one layer by themselves, with all their layers."""
+        of_groups = {name for each in self._partitions.values() if each.repeats for name in each.parts}
+        for name in {part.forward.text: part.forward for part in named if part.forward.text in of_groups}.values():
+            entry, alone = self._workload(name)
+            if alone.workload.repeat is None:
+                self._scenarios[name.text] = replace(self._derive(entry), schedules=alone.schedules)
 
     def _stack(self, name: ast.Name, system: System) -> Implementation:
         """The implementation of that name that is a stack: of the file, or a shipped one."""

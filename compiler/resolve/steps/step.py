@@ -15,6 +15,7 @@ from ...text.vocabulary import MAX_EXTENT, STEP_WORDS, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, known_head, single
+from ..workloads.calls import is_tensor
 
 STEP, THEN = "step", "then"
 _EXAMPLE = "step layer, back"
@@ -165,7 +166,7 @@ def derived_backward(part: NamedPart, forward: ast.Workload, keep: Sequence[str]
 def results_of(forward: ast.Workload) -> tuple[str, ...]:
     """The names that a workload gives to what it makes."""
     defined = (each for each in forward.block.statements if isinstance(each, ast.Define))
-    return tuple(each.name for each in defined if not each.phrase[0].span.text.startswith("tensor"))
+    return tuple(each.name for each in defined if not is_tensor(each))
 
 
 def assembled(

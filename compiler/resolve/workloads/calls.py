@@ -300,7 +300,6 @@ _EXTENT = Property("a size", NUMBER, Fraction(1), Fraction(MAX_EXTENT), whole=Tr
 
 
 OVER = "over"
-_ONE_GROUP = "what is on another group is a workload of its own: workload sums on pod.dp { ... }"
 
 
 class ArgumentReader:
@@ -327,9 +326,6 @@ class ArgumentReader:
             name = argument.name
             if name is None:
                 continue
-            if name not in names and name == OVER:
-                message = f"{operation.name} is among the ranks of its workload, and not over other axes"
-                raise self._report.fail(Code.MGS520, message, argument.span, _ONE_GROUP)
             if name not in names:
                 known = f"it has: {listing(names)}" if names else ""
                 what = f"no argument '{name[:64]}'" if names else "no named arguments"
@@ -472,9 +468,6 @@ class TensorReader:
         num_rows = int(self._numbers.value(_EXTENT, (rows,), place).amount)
         num_cols = int(self._numbers.value(_EXTENT, (cols,), place).amount)
         shard = self._shard(words)
-        if words.take_word(OVER):
-            message = f"{statement.name} is dealt to the ranks of its workload, and not over other axes"
-            raise self._report.fail(Code.MGS520, message, statement.span, _ONE_GROUP)
         words.end(TENSOR_WORDS)
         if shard is Shard.ROWS and self._routes:
             num_rows = self._filled_up(num_rows, rows.span)
@@ -518,6 +511,12 @@ class TensorReader:
                 Code.MGS201, f"a tensor has no dimension '{dimension.text[:64]}'", dimension.span, hint
             )
         return by_word[dimension.text]
+
+
+def is_tensor(statement: ast.Define) -> bool:
+    """Whether a definition declares a tensor."""
+    first = statement.phrase[0].parts[0]
+    return isinstance(first, ast.Name) and first.text == "tensor"
 
 
 def dtype_named(written: ast.Expression, report: Report) -> DType:

@@ -23,7 +23,7 @@ from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_of, single
 from .batches import BatchSaid, batches_of, read_batch
-from .calls import ArgumentReader, CallOperand, TensorReader, WorkloadCall, call_of, chain_of
+from .calls import ArgumentReader, CallOperand, TensorReader, WorkloadCall, call_of, chain_of, is_tensor
 from .ops import ops_of
 
 MAX_CALLS = 256
@@ -201,8 +201,7 @@ class WorkloadReader:
         """Read ``repeat 80 y as x``."""
         words = Words(statement.phrase, self._report)
         words.take("repeat")
-        count = Property("a number of layers", NUMBER, Fraction(1), Fraction(MAX_LAYERS), whole=True)
-        layers = int(self._numbers.value(count, (words.take("a number of layers"),), self._place).amount)
+        layers = layers_said(words, self._numbers, self._place)
         result = words.take_name("a result")
         if words.take_word("as") is None:
             raise self._report.fail(Code.MGS116, "'as' and an input are missing", statement.span, "repeat 80 y as x")
@@ -239,8 +238,7 @@ class WorkloadReader:
             if name in self._entry.scope.names(Kind.LET, Kind.PARAM):
                 message = f"'{name}' is a value of the file already"
                 raise self._report.fail(Code.MGS206, message, statement.span, "choose another name")
-            first = statement.phrase[0].parts[0]
-            if isinstance(first, ast.Name) and first.text == "tensor":
+            if is_tensor(statement):
                 self._known[name] = self._tensors.tensor(statement, self._place)
                 return
             words = Words(statement.phrase, self._report)
@@ -380,6 +378,12 @@ class WorkloadReader:
         name = next(each for each in (wanted, *numbered) if each not in self._taken)
         self._taken.add(name)
         return name
+
+
+def layers_said(words: Words, numbers: FigureReader, place: Place) -> int:
+    """Take the number of layers of ``repeat 80 y as x``."""
+    count = Property("a number of layers", NUMBER, Fraction(1), Fraction(MAX_LAYERS), whole=True)
+    return int(numbers.value(count, (words.take("a number of layers"),), place).amount)
 
 
 def _text(tensor: Tensor) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 
 from ....advisor import AdviceOptions, Advisor, NoFeasibleSchedule
 from ....advisor.answer.export import advice_document
-from ....compiler.ir import Cancelled, Progress, Scenario, ShouldStop
+from ....compiler.ir import Cancelled, Partition, Progress, Scenario, ShouldStop
 from ....compiler.planning.build import ScheduleError
 from ...drawing import Shows
 from ...exit_codes import Exit
@@ -68,7 +68,7 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
         if len(subjects) == 1:
             return _advise_one(source, subjects[0], options, partial(draw, subjects[0]))
 
-        return advise_all(source, subjects, options)
+        return advise_all(source, subjects, options, found.partitions)
 
     return run_command(action)
 
@@ -110,7 +110,12 @@ def _advise_one(
     return max(drawn, exit_code_if_strict(scenario, options.strict, advice.outside_calibration))
 
 
-def advise_all(source: ScenarioInput, scenarios: Sequence[Scenario], options: "AdviseOptions") -> Exit:
+def advise_all(
+    source: ScenarioInput,
+    scenarios: Sequence[Scenario],
+    options: "AdviseOptions",
+    partitions: Sequence[Partition] = (),
+) -> Exit:
     """Advise on one workload after the other: each has the whole time, and what fails leaves the others."""
     if options.about_one:
         names = ", ".join(each.title for each in scenarios)
@@ -133,9 +138,9 @@ def advise_all(source: ScenarioInput, scenarios: Sequence[Scenario], options: "A
 
         options.pictures.save_drawing(compared_svg(known), "these workloads")
     if options.as_json:
-        print_json(several_document(found))
+        print_json(several_document(found, partitions))
     else:
-        put(several_text(found, source.words))
+        put(several_text(found, replace(source, workload=None).words, partitions))
     if stopped():
         say(f"magus: stopped early: {len(found)} of {len(scenarios)} workloads")
         return Exit.INTERRUPTED

@@ -109,3 +109,30 @@ def test_strict_judges_every_workload(file: Path) -> None:
     file.write_text(text.replace("switch(nvswitch, link=nvlink)", "full_mesh(xgmi)"))
     done = magus("advise", file, "--no-verify", "--strict")
     assert done.exit_code == 3 and "not validated" in done.stderr
+
+
+def test_a_workload_on_several_groups_is_answered_as_a_whole(tmp_path: Path) -> None:
+    file = tmp_path / "both.mgs"
+    file.write_text(
+        """use "nvidia/h100"
+system node { gpus 4 x H100; fabric switch(nvswitch, link=nvlink); mesh tp 2, dp 2; mesh ep 4 over tp, dp }
+workload both on node {
+  x = tensor bf16[1024, 512] shard cols over tp
+  v = tensor bf16[512, 512] shard rows over tp
+  w = tensor bf16[512, 1024] shard cols over ep
+  y = reduce_scatter(gemm(x, v), over=tp)
+  z = gemm(all_gather(y), w)
+}
+"""
+    )
+    done = magus("advise", file, "--no-verify", "--workload", "both")
+    document = json.loads(magus("advise", file, "--no-verify", "--json").stdout)
+    refused = magus("simulate", file, "--workload", "both")
+
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "both, both_tp then both_ep:" in done.stdout
+    assert done.stdout.splitlines()[-1].split() == ["magus", "advise", str(file), "--workload", "both_tp"]
+    (whole,) = document["on_several_groups"]
+    assert (whole["workload"], whole["parts"], whole["layers"]) == ("both", ["both_tp", "both_ep"], 1)
+    assert whole["us"] == pytest.approx(document["total"]["us"])
+    assert refused.exit_code == 1 and "MGS574 error: both is on several groups" in refused.stderr
