@@ -153,16 +153,8 @@ def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Seq
             senders = wait_for_rows(state, rank, step, waiters, senders)
         arrived = awaited(state, rank, step, [state.step_ops[sender] for sender in senders])
         arrived += [op for other in foreign if not other.runs_before for op in other.ops[rank]]
-        held = last.get(queue, []) if queue is not None else []
-        if isinstance(step, Transfer) and queue is not None and state.prepares(step):
-            own, sent = state.step_ops[rank, step.name], state.sent[rank, step.name]
-            state.builder.after((*own.work, sent), held[:1])
-            before += held[2:]
-            last[queue] = [sent, own.done, *held[1:2]]
-        elif queue is not None and waiters.queued:
-            before += held or ([] if isinstance(step, Transfer) else persistent)
-            if waiters.on_kernels:  # nothing waits in the other half of a broadcast: it was over with the first
-                last[queue] = [state.step_ops[rank, step.name].done]
+        if queue is not None:
+            before += _queued(state, rank, step, queue, last, persistent)
         state.builder.after(waiters.on_kernels, before)
         if (rank, step.name) in announced:
             arrived = [*arrived, look(state, rank, step.name, announced[rank, step.name])]
@@ -171,6 +163,28 @@ def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Seq
         if isinstance(step, Transfer):
             wait_for_peers(state, rank, step)
     end_kernel(state, rank, (state.step_ops[sender] for senders in signals.values() for sender in senders))
+
+
+def _queued(
+    state: Lowering,
+    rank: int,
+    step: Step,
+    queue: tuple[str, int],
+    last: dict[tuple[str, int], list[int]],
+    persistent: list[int],
+) -> list[int]:
+    """What a step of a queue waits for there, as for ``persistent`` kernels; it is then the ``last`` of its queue."""
+    waiters, held = state.waiters[rank, step.name], last.get(queue, [])
+    if isinstance(step, Transfer) and state.prepares(step):
+        own, sent = state.step_ops[rank, step.name], state.sent[rank, step.name]
+        state.builder.after((*own.work, sent), held[:1])
+        last[queue] = [sent, own.done, *held[1:2]]
+        return held[2:]
+    if not waiters.queued:
+        return []
+    if waiters.on_kernels:  # nothing waits in the other half of a broadcast: it was over with the first
+        last[queue] = [state.step_ops[rank, step.name].done]
+    return held or ([] if isinstance(step, Transfer) else persistent)
 
 
 def signals_at(state: Lowering, rank: int) -> dict[str, list[tuple[int, str]]]:

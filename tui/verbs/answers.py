@@ -98,9 +98,8 @@ def advise(
     from ..commands.out.pictures import Pictures
 
     limit_s = None if within is None else seconds_of(within)
-    verify = not no_verify
     advice = AdviceOptions(
-        top, verify, bespoke, workers=workers, within_s=limit_s, threshold=threshold, sensitivity=sensitivity
+        top, not no_verify, bespoke, workers=workers, within_s=limit_s, threshold=threshold, sensitivity=sensitivity
     )
     pictures = Pictures(trace, svg, png, draw)
     said = given_options("--top", "--bespoke", "--no-verify")
