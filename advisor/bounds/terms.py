@@ -20,7 +20,7 @@ CELLS, REFINEMENTS, BISECTIONS = 96, 3, 22
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class FedKernels:
     """Kernels of ``size`` operations at a rank, and the times at which shares of them can begin; times in us.
 
     Cell j of shares ends at ``ends[j]`` and begins at ``begins[j]`` at the earliest; both are non-decreasing. Kernels
@@ -81,13 +81,13 @@ class Pipeline:
         return np.asarray(np.append(0.0, self.ends)[begun])
 
 
-def kernels_alone(case: BoundCase, gemm: GemmShape) -> Pipeline:
+def kernels_alone(case: BoundCase, gemm: GemmShape) -> FedKernels:
     """Return the pipeline of the kernels, with the time before and after all of them."""
     begins = np.full(CELLS, _us(case.kernels.start + case.after_kernels))
     return _pipeline(case, gemm, np.arange(1, CELLS + 1) / CELLS, begins)
 
 
-def kernels_and_links(case: BoundCase, gemm: GemmShape) -> Pipeline:
+def kernels_and_links(case: BoundCase, gemm: GemmShape) -> FedKernels:
     """Return the pipeline of kernels after links, or of links after kernels with time reversed."""
     own = _own_share(case)
     if own == 1:
@@ -114,11 +114,11 @@ def ratios_of(case: BoundCase, gemm: GemmShape) -> Ratios:
     return least_ratios(case.scenario.gpu, gemm, kind, case.rounds)
 
 
-def _pipeline(case: BoundCase, gemm: GemmShape, ends: Floats, begins: Floats) -> Pipeline:
+def _pipeline(case: BoundCase, gemm: GemmShape, ends: Floats, begins: Floats) -> FedKernels:
     division, pattern, kernels = case.division, case.scenario.shape.pattern, case.kernels
     # Kernels that sum fill their SMs; after a persistent kernel their time is part of what follows it.
     sums = 0 if kernels.persistent else case.sum_ticks * division.most
-    return Pipeline(
+    return FedKernels(
         ratios_of(case, gemm),
         float(gemm.m * gemm.n * gemm.k),
         ends,

@@ -9,7 +9,7 @@ from ..collectives import ALGORITHM_BY_NAME
 from ..ir import Adds, EngineKind, Kernels, Rejection
 from ..templates.base import TemplateInput
 from ..templates.collective import DEFAULT_ALGORITHM, collective_in, fitting_algorithms, reject_algorithm
-from .outline import ANY_ORDER, Axis, Grouping, Outline, Sums
+from .outline import ANY_ORDER, Grouping, Outline, SplitAxis, Sums
 from .steps import kernels, num_different, row_per_piece
 
 MAX_TRANSFERS = 1 << 20
@@ -54,9 +54,9 @@ def outline_rejections(outline: Outline, problem: TemplateInput) -> Iterator[Out
 
 def _reject_split(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     split = outline.split
-    if split.axis is Axis.ROWS:
+    if split.axis is SplitAxis.ROWS:
         yield from _reject_rows(outline, problem)
-    elif split.axis is Axis.COLS:
+    elif split.axis is SplitAxis.COLS:
         if problem.pattern.consumes and problem.inner != problem.cols:
             message = f"the {problem.cols} columns that move are not the inner dimension of what computes with them"
             yield OutlineRejection(Code.MGS512, message, "split rows", "split")
@@ -74,7 +74,7 @@ def _reject_own(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRej
     elif problem.cutting.adds is Adds.BLOCKS:
         message = "a kernel takes the same rows of all blocks side by side"
         yield OutlineRejection(Code.MGS513, message, "leave it out", "split own")
-    elif outline.split.axis is not Axis.ROWS or outline.grouping.own_alone:
+    elif outline.split.axis is not SplitAxis.ROWS or outline.grouping.own_alone:
         message = "own rows go with pieces of rows of the others, in their kernels"
         yield OutlineRejection(Code.MGS513, message, "split rows too, and group own together", "split own")
     elif len(own) != outline.split.parts:
@@ -100,7 +100,7 @@ def _reject_rows(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRe
 def _reject_sizes(outline: Outline, size: int, step: int) -> Iterator[OutlineRejection]:
     """Reject pieces that do not add up to ``size`` rows or columns, or are no multiples of ``step``."""
     split = outline.split
-    unit = "rows of a shard" if split.axis is Axis.ROWS else "columns"
+    unit = "rows of a shard" if split.axis is SplitAxis.ROWS else "columns"
     if split.total and split.total != size:
         message = f"the pieces have {split.total} {unit}, and there are {size}"
         last = size - split.cuts[-1] if split.cuts else size
@@ -119,7 +119,7 @@ def _reject_sizes(outline: Outline, size: int, step: int) -> Iterator[OutlineRej
         yield OutlineRejection(Code.MGS512, message, f"columns are cut at multiples of {step}", "split")
 
 
-def _near_equal(axis: Axis, size: int, parts: int, step: int) -> str:
+def _near_equal(axis: SplitAxis, size: int, parts: int, step: int) -> str:
     """Suggest sizes that add up, as equal as possible."""
     grains, rest = size // step, size % step
     if rest:
@@ -205,7 +205,7 @@ def _reject_kernels(outline: Outline, problem: TemplateInput) -> Iterator[Outlin
 
 def _reject_streams(outline: Outline, problem: TemplateInput) -> Iterator[OutlineRejection]:
     """Reject streams for slices of one sum, which run one after the other."""
-    if not _one_after_another(outline) or outline.split.axis is not Axis.COLS or not problem.pattern.consumes:
+    if not _one_after_another(outline) or outline.split.axis is not SplitAxis.COLS or not problem.pattern.consumes:
         return
     if any(kernel.last - kernel.first + 1 < outline.split.parts for kernel in kernels(outline, problem)):
         message = f"{_ONE_AFTER_ANOTHER}, and slices of one sum wait for each other"
@@ -233,7 +233,7 @@ def _reject_cut_kernels(outline: Outline, problem: TemplateInput) -> Iterator[Ou
         return
     pieces = range(outline.split.parts)
     for kernel in kernels(outline, problem):
-        whole = outline.split.axis is not Axis.ROWS or (kernel.first, kernel.last) == (pieces[0], pieces[-1])
+        whole = outline.split.axis is not SplitAxis.ROWS or (kernel.first, kernel.last) == (pieces[0], pieces[-1])
         if len(kernel.owners) < problem.num_ranks or not whole:
             message = "a query that comes by all_to_all needs the keys of all rows"
             yield OutlineRejection(Code.MGS511, message, "group own together, and split cols", "group")

@@ -19,7 +19,7 @@ MAX_PIECES = 4096
 _USUAL = ExecutionOptions()
 
 
-class Axis(Enum):
+class SplitAxis(Enum):
     """The axis that is cut; the value is the word in the language. SHARDS: none, a shard moves whole."""
 
     SHARDS = "shards"
@@ -34,7 +34,7 @@ class Split:
     ``total`` is the sum of the sizes that a file lists, 0 where it gives cuts or a number of parts.
     """
 
-    axis: Axis = Axis.SHARDS
+    axis: SplitAxis = SplitAxis.SHARDS
     parts: int = 1
     cuts: tuple[int, ...] = ()
     total: int = 0

@@ -13,7 +13,7 @@ from ..templates.base import TemplateInput
 from ..templates.collective import emit, period
 from ..templates.waves import Hops
 from ..text.vocabulary import MAX_STREAMS
-from .outline import ANY_ORDER, Axis, By, KernelGroup, Outline, Sums, Turn
+from .outline import ANY_ORDER, By, KernelGroup, Outline, SplitAxis, Sums, Turn
 
 Cell = tuple[int, int]
 """A block: (owner, relative to the rank; piece)."""
@@ -94,9 +94,9 @@ def regions(outline: Outline, problem: TemplateInput, kernel: Kernel, moved: Map
     owners = [owner for owner in owners if owner or _own_rows(outline, kernel)]
     whole = [problem.gathered(owner) for owner in owners]
     match outline.split.axis:
-        case Axis.ROWS:
+        case SplitAxis.ROWS:
             return tuple(Region(block.owner, _rows(outline, kernel, block), block.cols) for block in whole)
-        case Axis.COLS if problem.pattern.produces:
+        case SplitAxis.COLS if problem.pattern.produces:
             return tuple(Region(block.owner, block.rows, _joined(outline, kernel, block.cols.size)) for block in whole)
         case _:
             return tuple(whole)
@@ -126,7 +126,7 @@ def _overlap(one: IndexRange, other: IndexRange) -> bool:
 
 def inner_slice(outline: Outline, problem: TemplateInput, kernel: Kernel) -> IndexRange:
     """Return the slice of the inner dimension that a kernel computes with."""
-    if outline.split.axis is Axis.COLS and not problem.pattern.produces:
+    if outline.split.axis is SplitAxis.COLS and not problem.pattern.produces:
         return _joined(outline, kernel, problem.inner)
     return problem.all_inner
 
@@ -344,9 +344,9 @@ def _placed(outline: Outline, problem: TemplateInput, order: tuple[int, ...], st
     rows = problem.split[(step.region.owner - source) % problem.num_ranks] if problem.split else problem.shard_rows
     whole, cut = Region(step.region.owner, IndexRange(0, rows), IndexRange(0, problem.cols)), outline.split
     match cut.axis:
-        case Axis.ROWS:
+        case SplitAxis.ROWS:
             region = replace(whole, rows=cut.span(piece, rows))
-        case Axis.COLS:
+        case SplitAxis.COLS:
             region = replace(whole, cols=cut.span(piece, problem.cols))
         case _:
             region = whole

@@ -13,13 +13,13 @@ from ...ir import CopyProtocol, Direction, Kernels, LaunchMode, PeerOrder, Syste
 from ...outline.outline import (
     MAX_PIECES,
     WORDS,
-    Axis,
     By,
     Grouping,
     KernelGroup,
     Ordering,
     Outline,
     Split,
+    SplitAxis,
     Sums,
     Turn,
 )
@@ -96,8 +96,8 @@ class OutlineReader:
             self._read_own(words)
             return
         where = words.take("rows, cols or shards")
-        axis = Axis(self._choices.word("split", where, words_of(Axis)))
-        if axis is Axis.SHARDS:
+        axis = SplitAxis(self._choices.word("split", where, words_of(SplitAxis)))
+        if axis is SplitAxis.SHARDS:
             words.end()
         elif words.take_word("into"):
             parts = self._numbers.number(words.take("a number of pieces"), "pieces", 1, MAX_PIECES)

@@ -9,7 +9,7 @@ import pytest
 
 from magus.advisor.bounds.boxes import Floats
 from magus.advisor.bounds.kernels import Ratios
-from magus.advisor.bounds.terms import CELLS, Pipeline
+from magus.advisor.bounds.terms import CELLS, FedKernels
 
 ENDS = np.arange(1, CELLS + 1) / CELLS
 SMS, GRAINS = 10, 11
@@ -24,8 +24,8 @@ def kernels_of(launch: float, each: float) -> Ratios:
     return Ratios(np.append(times, np.inf), np.append(costs, costs[-1]), sizes, costs)
 
 
-def pipeline(ratios: Ratios, begins: Floats, *, dealt: bool = False) -> Pipeline:
-    return Pipeline(ratios, 1000.0, ENDS, begins, SMS, SMS, dealt=dealt)
+def pipeline(ratios: Ratios, begins: Floats, *, dealt: bool = False) -> FedKernels:
+    return FedKernels(ratios, 1000.0, ENDS, begins, SMS, SMS, dealt=dealt)
 
 
 def arriving(own: float, busy: float) -> Floats:
@@ -92,7 +92,7 @@ def test_units_that_are_dealt_anywhere_are_bounded_by_their_sum() -> None:
 
 def test_sums_come_on_top() -> None:
     ratios = kernels_of(0.0, 0.1)
-    beside = Pipeline(ratios, 1000.0, ENDS, np.full(CELLS, 2.0), SMS, SMS, first=2.0, others=200.0)
+    beside = FedKernels(ratios, 1000.0, ENDS, np.full(CELLS, 2.0), SMS, SMS, first=2.0, others=200.0)
 
     assert beside.least_us() == pytest.approx(2 + 100 + 20, rel=1e-3)
 
@@ -100,6 +100,6 @@ def test_sums_come_on_top() -> None:
 def test_copies_take_their_share_of_the_sms() -> None:
     """250 SM us of copies in a time T leave 10 - 250 / T SMs: 1000 of kernels end at T = 125."""
     ratios = kernels_of(0.0, 0.1)
-    beside = Pipeline(ratios, 1000.0, ENDS, np.zeros(CELLS), SMS, SMS, copies=250.0)
+    beside = FedKernels(ratios, 1000.0, ENDS, np.zeros(CELLS), SMS, SMS, copies=250.0)
 
     assert beside.least_us() == pytest.approx(125, rel=1e-3)

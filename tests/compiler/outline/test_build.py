@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from magus.compiler import compile_text
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import EngineChoice, OpCase, OpPlan, Reduction, Step, TileGroup, Transfer, WrittenPlan
-from magus.compiler.outline.outline import Axis, By, Grouping, Outline, Split
+from magus.compiler.outline.outline import By, Grouping, Outline, Split, SplitAxis
 from magus.compiler.outline.write import rejections_on, written_out
 from magus.compiler.planfile.write import plan_text
 from magus.compiler.planning.build import build_op_plan, declared
@@ -283,7 +283,7 @@ LARGER = tuple(
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHM_BY_NAME if name != "direct"])
 @pytest.mark.parametrize("engine", [DMA3, SM8])
 def test_every_algorithm_in_every_grouping(algorithm: str, engine: EngineChoice) -> None:
-    base = Outline(engine, Split(Axis.ROWS, 3, (10, 50)), algorithm=algorithm)
+    base = Outline(engine, Split(SplitAxis.ROWS, 3, (10, 50)), algorithm=algorithm)
     outlines = [replace(base, grouping=Grouping(False, by)) for by in By]
     every = product((*SCENARIOS, *LARGER), outlines)
     for scenario, outline in some(pair for pair in every if not list(rejections_on(*pair))):
@@ -309,7 +309,7 @@ def test_an_outline_that_fits_is_a_plan_without_faults(scenario: OpCase, data: s
 @examples(60)
 def test_any_cut_of_rows_moves_every_row_once(scenario: OpCase, cuts: set[int], data: st.DataObject) -> None:
     """Whatever the sizes are, each peer gets as many rows as with whole shards."""
-    pieces = Outline(DMA3, Split(Axis.ROWS, len(cuts) + 1, tuple(sorted(cuts))))
+    pieces = Outline(DMA3, Split(SplitAxis.ROWS, len(cuts) + 1, tuple(sorted(cuts))))
     whole = Outline(DMA3)
 
     plans = [written_out(scenario, outline) for outline in (pieces, whole)]

@@ -7,7 +7,7 @@ import pytest
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import OpCase, Pattern
-from magus.compiler.outline.outline import Axis, Outline, Split
+from magus.compiler.outline.outline import Outline, Split, SplitAxis
 from magus.compiler.outline.write import rejections_on
 from tests.helpers.scenarios.outlines import COLS, DMA3, ROWS, read, scenarios
 from tests.helpers.scenarios.scenarios import ag_gemm, gemm_rs, lone_gather, lone_gemm
@@ -105,10 +105,10 @@ def test_all_that_is_wrong_is_reported_once_the_split_is_right() -> None:
 def test_a_plan_too_long_to_be_written_out() -> None:
     scenario = ag_gemm(1024 * 1024, 256, 256, ranks=1024)
 
-    (found,) = rejections_on(scenario, Outline(DMA3, Split(Axis.ROWS, 1024), algorithm="halving_doubling"))
+    (found,) = rejections_on(scenario, Outline(DMA3, Split(SplitAxis.ROWS, 1024), algorithm="halving_doubling"))
 
     assert (found.code.name, found.statement) == ("MGS406", "split")
-    assert not list(rejections_on(scenario, Outline(DMA3, Split(Axis.ROWS, 1024))))
+    assert not list(rejections_on(scenario, Outline(DMA3, Split(SplitAxis.ROWS, 1024))))
 
 
 def test_columns_of_a_kernel_that_is_no_inner_dimension() -> None:
@@ -117,7 +117,7 @@ def test_columns_of_a_kernel_that_is_no_inner_dimension() -> None:
     assert gemm is not None
     other = replace(scenario, shape=replace(scenario.shape, gemm=replace(gemm, k=512)))
 
-    (found,) = rejections_on(other, Outline(DMA3, Split(Axis.COLS, 2)))
+    (found,) = rejections_on(other, Outline(DMA3, Split(SplitAxis.COLS, 2)))
 
     assert (found.code.name, found.hint) == ("MGS512", "split rows")
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from magus.compiler import format_text
 from magus.compiler.ir import CopyProtocol, Direction, ExecutionOptions, PeerOrder
-from magus.compiler.outline.outline import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
+from magus.compiler.outline.outline import By, Grouping, KernelGroup, Ordering, Outline, Split, SplitAxis, Sums, Turn
 from tests.helpers.marks import examples
 from tests.helpers.plans.outline_text import outline_text
 from tests.helpers.scenarios.outlines import DMA3, SM8, outlines, read, scenarios
@@ -39,17 +39,21 @@ def test_what_is_usual_is_left_out() -> None:
     ("outline", "lines"),
     [
         (
-            Outline(SM8, Split(Axis.ROWS, 3, (128, 384), 1024), ExecutionOptions(protocol=CopyProtocol.LL), "ring"),
+            Outline(
+                SM8, Split(SplitAxis.ROWS, 3, (128, 384), 1024), ExecutionOptions(protocol=CopyProtocol.LL), "ring"
+            ),
             ("split rows 128, 256, 640", "move by sm(8) ring protocol ll"),
         ),
         (
-            Outline(DMA3, Split(Axis.COLS, 2, (64,)), ExecutionOptions(Direction.GET), one_at_a_time=True, depth=1),
+            Outline(
+                DMA3, Split(SplitAxis.COLS, 2, (64,)), ExecutionOptions(Direction.GET), one_at_a_time=True, depth=1
+            ),
             ("split cols at 64", "move by dma(3) get depth 1 one at a time"),
         ),
         (
             Outline(
                 DMA3,
-                Split(Axis.ROWS, 4),
+                Split(SplitAxis.ROWS, 4),
                 grouping=Grouping(
                     False,
                     By.PIECE,

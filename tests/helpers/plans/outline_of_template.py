@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from magus.compiler.ir import OpChoice, Pattern
-from magus.compiler.outline.outline import ANY_ORDER, Axis, By, Grouping, Ordering, Outline, Split, Sums
+from magus.compiler.outline.outline import ANY_ORDER, By, Grouping, Ordering, Outline, Split, SplitAxis, Sums
 from magus.compiler.templates import BY_NAME, Cut
 from magus.compiler.templates.collective import DEFAULT_ALGORITHM
 
@@ -16,7 +16,7 @@ def outline_of(choice: OpChoice, num_ranks: int, pattern: Pattern) -> Outline | 
     if choice.waves > 1 or choice.sums > 1:
         return None
     template = BY_NAME[choice.template]
-    rows = Split(Axis.ROWS, choice.chunks // num_ranks) if template.cut is not Cut.SHARD else Split()
+    rows = Split(SplitAxis.ROWS, choice.chunks // num_ranks) if template.cut is not Cut.SHARD else Split()
     algorithm = choice.algorithm or ("" if pattern.exchanges else template.default_algorithm)
     said = Outline(
         choice.engine,
@@ -44,7 +44,7 @@ def _overlapped(choice: OpChoice, said: Outline, behind: Sums) -> Outline | None
         case "hetero_unfused_1d":
             return replace(said, grouping=Grouping(True, By.BLOCK), streams=choice.streams)
         case "uniform_fused_2d":
-            return replace(said, split=replace(said.split, axis=Axis.COLS), grouping=_TOGETHER)
+            return replace(said, split=replace(said.split, axis=SplitAxis.COLS), grouping=_TOGETHER)
         case "pipelined":
             # Ranks of a tree have no place for their own block that would be the last.
             alone = said.algorithm not in ("double_tree", *ANY_ORDER[1:])
@@ -63,5 +63,5 @@ def _bespoke(choice: OpChoice, said: Outline) -> Outline | None:
         return None
     own, others = zip(*choice.parts, strict=True)
     *cuts, total = accumulate(others)
-    split = Split(Axis.ROWS, len(others), tuple(cuts), total)
+    split = Split(SplitAxis.ROWS, len(others), tuple(cuts), total)
     return replace(said, split=split, own=own, grouping=_TOGETHER, lanes=choice.lanes, streams=choice.streams)

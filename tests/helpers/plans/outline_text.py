@@ -1,7 +1,7 @@
 """The canonical text of an outline; what is as usual is left out. Read again, it is the same outline."""
 
 from magus.compiler.ir import PeerOrder
-from magus.compiler.outline.outline import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums
+from magus.compiler.outline.outline import By, Grouping, KernelGroup, Ordering, Outline, Split, SplitAxis, Sums
 from magus.compiler.planning.build import non_default_options
 
 _IN_MOVE = ("transfer", "protocol")
@@ -32,7 +32,7 @@ def _some(word: str, clauses: list[str]) -> list[str]:
 
 
 def _split(split: Split) -> str:
-    if split.axis is Axis.SHARDS:
+    if split.axis is SplitAxis.SHARDS:
         return "split shards"
     if split.total:
         return f"split {split.axis.value} {_listed(split.sizes)}"

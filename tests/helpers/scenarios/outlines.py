@@ -19,7 +19,7 @@ from magus.compiler.ir import (
     Wait,
     WaitPer,
 )
-from magus.compiler.outline.outline import Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
+from magus.compiler.outline.outline import By, Grouping, KernelGroup, Ordering, Outline, Split, SplitAxis, Sums, Turn
 from magus.compiler.resolve.schedules.outline import OutlineReader
 from magus.compiler.resolve.schedules.schedule import ChoiceReader
 from magus.compiler.resolve.values.evaluate import ExpressionEvaluator, Place
@@ -69,10 +69,10 @@ def scenarios() -> tuple[OpCase, ...]:
 @st.composite
 def splits(draw: st.DrawFn, whole: bool = True) -> Split:
     """Cuts of 96 rows or 256 columns; those that are not ``whole`` may not add up."""
-    axis = draw(st.sampled_from(Axis))
-    if axis is Axis.SHARDS:
+    axis = draw(st.sampled_from(SplitAxis))
+    if axis is SplitAxis.SHARDS:
         return Split()
-    size, step = (ROWS, 1) if axis is Axis.ROWS else (COLS, 64)
+    size, step = (ROWS, 1) if axis is SplitAxis.ROWS else (COLS, 64)
     if not whole:
         size += draw(st.sampled_from((0, 0, -step, 7)))
     kind = draw(st.sampled_from(("into", "at", "sizes")))
@@ -136,7 +136,7 @@ def outlines(draw: st.DrawFn, num_ranks: int, whole: bool = True) -> Outline:
     free = algorithm in ("", "one_shot")
     tactics, get = draw(st.sampled_from(_TACTICS)), draw(_seldom)
     grouping = draw(groupings(split.parts)) if draw(st.booleans()) else Grouping()
-    own = draw(own_rows(split.parts)) if split.axis is Axis.ROWS and draw(_seldom) else ()
+    own = draw(own_rows(split.parts)) if split.axis is SplitAxis.ROWS and draw(_seldom) else ()
     return Outline(
         draw(st.sampled_from((DMA3, SM8))),
         split,

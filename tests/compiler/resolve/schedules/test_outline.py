@@ -20,7 +20,18 @@ from magus.compiler.ir import (
     WaitPer,
     WrittenPlan,
 )
-from magus.compiler.outline.outline import WORDS, Axis, By, Grouping, KernelGroup, Ordering, Outline, Split, Sums, Turn
+from magus.compiler.outline.outline import (
+    WORDS,
+    By,
+    Grouping,
+    KernelGroup,
+    Ordering,
+    Outline,
+    Split,
+    SplitAxis,
+    Sums,
+    Turn,
+)
 from tests.helpers.marks import examples
 from tests.helpers.scenarios.outlines import DMA3, read, scenarios
 
@@ -44,13 +55,13 @@ def compiled(body: str, rows: str = "1024", settings: tuple[tuple[str, str], ...
     ("text", "outline"),
     [
         ("split shards", Outline(DMA3)),
-        ("split rows into 2 * 2", Outline(DMA3, Split(Axis.ROWS, 4))),
-        ("split cols at 64, 192", Outline(DMA3, Split(Axis.COLS, 3, (64, 192)))),
-        ("split rows 1, 2, 3", Outline(DMA3, Split(Axis.ROWS, 3, (1, 3), 6))),
-        ("split rows 96", Outline(DMA3, Split(Axis.ROWS, 1, (), 96))),
+        ("split rows into 2 * 2", Outline(DMA3, Split(SplitAxis.ROWS, 4))),
+        ("split cols at 64, 192", Outline(DMA3, Split(SplitAxis.COLS, 3, (64, 192)))),
+        ("split rows 1, 2, 3", Outline(DMA3, Split(SplitAxis.ROWS, 3, (1, 3), 6))),
+        ("split rows 96", Outline(DMA3, Split(SplitAxis.ROWS, 1, (), 96))),
         (
             "split rows 1, 95; split own rows 0, 96; group own together",
-            Outline(DMA3, Split(Axis.ROWS, 2, (1,), 96), own=(0, 96), grouping=Grouping(False)),
+            Outline(DMA3, Split(SplitAxis.ROWS, 2, (1,), 96), own=(0, 96), grouping=Grouping(False)),
         ),
         ("move by dma", Outline(DMA3)),
         ("move put direct", Outline(DMA3)),
