@@ -149,6 +149,10 @@ class MagusApp(Lifecycle):
         """Show what would be answered now."""
         self.work.take_answer(message)
 
+    def on_all_wanted(self) -> None:
+        """Answer the workloads of the file that have no answer yet."""
+        self.work.answer_all()
+
     def on_candidate_picked(self, message: CandidatePicked) -> None:
         """Show the candidate under the cursor."""
         self.work.pick(message)

@@ -31,6 +31,11 @@ class CandidatePicked(Message):
 
 
 @dataclass
+class AllWanted(Message):
+    """The answers of all workloads of the file are wanted."""
+
+
+@dataclass
 class Answered(Message):
     """What would be answered now for the job ``job_id``; sent from a thread."""
 

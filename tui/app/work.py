@@ -6,7 +6,7 @@ A group has one run; a new run tells the one before to stop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -165,7 +165,8 @@ class Work:
     def can_stop(self) -> bool:
         """Whether something runs that ``stop`` would stop."""
         job = self.session.shown
-        return job is not None and (not job.is_answered or (isinstance(job, Job) and job.simulating))
+        others = any(each.advising for each in self.session.jobs)
+        return job is not None and (others or not job.is_answered or (isinstance(job, Job) and job.simulating))
 
     def stop(self) -> None:
         """Stop the running advice and keep what was found, or the simulation of the candidate that was picked."""
@@ -174,9 +175,12 @@ class Work:
             self.stop_all()
             job.stop()
             self.show_job()
-        elif isinstance(job, Job) and job.simulating:
-            self._app.workers.cancel_group(self._app, SIMULATE)
-            job.give_up()
+        elif job is not None and self.can_stop:
+            self.stop_all()
+            for each in self.session.jobs:
+                each.advising = False
+            if isinstance(job, Job) and job.simulating:
+                job.give_up()
             self._bench.say("")
             self._bench.refresh_panes()
             self._app.refresh_bindings()
@@ -188,6 +192,19 @@ class Work:
 
     # Advice.
 
+    def answer_all(self) -> None:
+        """Answer the workloads of the file that have no answer yet, that on screen first."""
+        first = self.session.job_idx
+        jobs = (*self.session.jobs[first:], *self.session.jobs[:first])
+        missing = [job for job in jobs if isinstance(job, Job) and not job.is_answered]
+        self._app.run_worker(self._advise_each(missing), group=ADVISE, exclusive=True)
+
+    async def _advise_each(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            await self._advise(job)
+            self._bench.refresh_panes()
+        self._bench.say("")
+
     async def _advise(self, job: AnyJob) -> None:
         def progress(stage: str, done: int, total: int) -> None:
             self._app.post_message(Progressed(id(job), stage, done, total))
@@ -195,8 +212,11 @@ class Work:
         def answered(advice: AnyAdvice) -> None:
             self._app.post_message(Answered(id(job), advice))
 
-        self._bench.say("looking for layouts ..." if isinstance(job, StepJob) else "looking for schedules ...")
+        kind = "layouts" if isinstance(job, StepJob) else "schedules"
+        self._bench.say(f"{printable(job.name)}: looking for {kind} ...")
         job.advising = True
+        if job is not self.session.job:
+            self._bench.refresh_panes()
         try:
             await in_thread(lambda should_stop: self.session.advise(job, progress, should_stop, answered))
         finally:

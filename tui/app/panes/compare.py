@@ -1,7 +1,7 @@
 """The pane Compare: marked schedules side by side."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import ClassVar, Protocol, cast
 
@@ -21,7 +21,9 @@ from ....simcore.shown_run import ShownRun
 from ..background import in_thread
 from ..charts.comparison import Band, ComparisonModel
 from ..charts.differences import Compared
-from ..charts.viewport import PAN_STEP, ZOOM_STEP, Viewport, axis_lines, axis_of
+from ..charts.systems import ALL_KEY, StyledLine, systems_lines
+from ..charts.viewport import PAN_STEP, ZOOM_STEP, Tick, Viewport, axis_lines, axis_of
+from ..messages import AllWanted
 from ..session.job import CANCELLED, MOST_MARKED, Job, JobProblem
 from ..session.session import Session
 from ..session.view import shortened
@@ -36,9 +38,6 @@ DIFFERS, LEAST = "≠", "▾"
 RUNNING = "being simulated ..."
 LEGEND = f"{DIFFERS} differs   {LEAST} least"
 
-Line = list[tuple[str, str]]
-"""A line of text: parts with the name of a component style each."""
-
 
 class ComparisonView(ScrollView, can_focus=True):
     """Show a comparison; all timelines zoom and pan together."""
@@ -52,6 +51,7 @@ class ComparisonView(ScrollView, can_focus=True):
         Binding("right,l", "pan(1)", "Later", show=False),
         Binding("d", "lanes", "Lanes"),
         Binding("g", "parting", "To the parting"),
+        Binding(ALL_KEY, "all", "Answer all workloads"),
         Binding("j", "scroll_down", "Down", show=False),
         Binding("k", "scroll_up", "Up", show=False),
     ]
@@ -61,26 +61,35 @@ class ComparisonView(ScrollView, can_focus=True):
         self.model: ComparisonModel | None = None
         self._message = ""
         self._painter: GanttPainter | None = None
-        self._lines: list[Line | tuple[Band, int]] = []
+        self._jobs: Sequence[Job] = ()
+        self._lines: list[StyledLine | tuple[Band, int]] = []
 
     def show(self, model: ComparisonModel) -> None:
         """Show marked schedules; the same ones again keep their zoom."""
         before = self.model
         if before is not None and [one.name for one in before.marked] == [one.name for one in model.marked]:
             model.taking_over(before)
-        self.model, self._message = model, ""
+        self.model, self._message, self._jobs = model, "", ()
         self._lay_out()
 
-    def say(self, message: str) -> None:
-        """Show a sentence in place of the comparison."""
-        self.model, self._message = None, message
+    def say(self, message: str, jobs: Sequence[Job] = ()) -> None:
+        """Show a sentence in place of the comparison; of several ``jobs`` what was found for each stands above it."""
+        self.model, self._message, self._jobs = None, message, jobs if len(jobs) > 1 else ()
         self._lay_out()
 
     def _lay_out(self) -> None:
         model, width = self.model, max(20, self._room.width)
-        self._lines = [] if model is None else list(_lines(model, width))
-        self.virtual_size = Size(0, len(self._lines) + AXIS_ROWS)
+        self._lines = list(self._words(width) if model is None else _lines(model, width))
+        self.virtual_size = Size(0, len(self._lines) + (0 if model is None else AXIS_ROWS))
         self.refresh()
+
+    def _words(self, width: int) -> Iterator[StyledLine]:
+        """Yield the lines where nothing is compared."""
+        if self._jobs:
+            yield from systems_lines(self._jobs, width)
+        yield []
+        for line in textwrap.wrap(printable(self._message, block=True), max(20, width - 2)):
+            yield [(f" {line}", "empty")]
 
     def notify_style_update(self) -> None:
         """Forget the styles of the theme before."""
@@ -111,6 +120,11 @@ class ComparisonView(ScrollView, can_focus=True):
         if self.model is not None:
             self.model.toggle_lanes()
             self._lay_out()
+
+    def action_all(self) -> None:
+        """Ask for the answers of all workloads of the file."""
+        if self._jobs:
+            self.post_message(AllWanted())
 
     def action_parting(self) -> None:
         """Zoom to the place where the schedules part."""
@@ -158,23 +172,26 @@ class ComparisonView(ScrollView, can_focus=True):
         return max(1, self._room.width - LABEL_COLUMNS)
 
     def render_line(self, y: int) -> Strip:
-        """Return line ``y``: the axis stays, the rest scrolls."""
-        width, model = self._room.width, self.model
+        """Return line ``y``: the axis of a comparison stays, the rest scrolls."""
+        model = self.model
         if model is None:
-            lines = ["", *textwrap.wrap(printable(self._message, block=True), max(20, width - 2))]
-            return self._strip([Segment(f" {lines[y]}" if y < len(lines) else "", self.painter.style("empty"))])
+            return self._line(y + round(self.scroll_offset.y), [])
         ticks = axis_of(model.viewport, self._plot_columns)
         if y < AXIS_ROWS:
             text = axis_lines(ticks, self._plot_columns)[y]
             return self._strip(
                 [Segment(f"{' us' if not y else '':<{LABEL_COLUMNS}}{text}", self.painter.style("axis"))]
             )
-        line_idx = y - AXIS_ROWS + round(self.scroll_offset.y)
+        return self._line(y - AXIS_ROWS + round(self.scroll_offset.y), ticks)
+
+    def _line(self, line_idx: int, ticks: Sequence[Tick]) -> Strip:
+        model = self.model
         if line_idx >= len(self._lines):
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(self._room.width, self.rich_style)
         line = self._lines[line_idx]
-        if isinstance(line, list):
-            return self._strip([Segment(text, self._text_style(name)) for text, name in line])
+        if isinstance(line, list) or model is None:
+            texts = line if isinstance(line, list) else []
+            return self._strip([Segment(text, self._text_style(name)) for text, name in texts])
         row = line[0].rows[line[1]]
         marks = {tick.column for tick in ticks}
         look = RowLook(line[1] % 2)
@@ -189,7 +206,7 @@ class ComparisonView(ScrollView, can_focus=True):
         return Strip(segments).adjust_cell_length(self._room.width, self.painter.style("head"))
 
 
-def _lines(model: ComparisonModel, width: int) -> Iterator[Line | tuple[Band, int]]:
+def _lines(model: ComparisonModel, width: int) -> Iterator[StyledLine | tuple[Band, int]]:
     """Yield the lines below the axis: bands, the sentence, the table."""
     for band in model.bands:
         yield [(_title(band, width), "bold head")]
@@ -215,7 +232,7 @@ def _parting(model: ComparisonModel) -> str:
     return "Rank 0 does the same at the same times in all of them." if model.is_whole else ""
 
 
-def _table(model: ComparisonModel, width: int) -> Iterator[Line]:
+def _table(model: ComparisonModel, width: int) -> Iterator[StyledLine]:
     columns = [
         max([MIN_VALUE_COLUMNS, *(columns_of(row.values[idx]) + 2 for row in model.differences)])
         for idx in range(len(model.marked))
@@ -224,7 +241,7 @@ def _table(model: ComparisonModel, width: int) -> Iterator[Line]:
     yield [(f"   {'':<{LABEL_COLUMNS - 3}}{heads}", "bold head"), (f" {LEGEND}", "axis")]
     for row in model.differences:
         sign = DIFFERS if row.differs else " "
-        parts: Line = [(f" {sign} {row.label:<{LABEL_COLUMNS - 3}}", "name" if row.differs else "axis")]
+        parts: StyledLine = [(f" {sign} {row.label:<{LABEL_COLUMNS - 3}}", "name" if row.differs else "axis")]
         for idx, (value, column) in enumerate(zip(row.values, columns, strict=True)):
             least = LEAST if idx == row.best_idx else " "
             style = "bold load" if idx == row.best_idx else "head" if row.differs else "axis"
@@ -267,7 +284,8 @@ class ComparePane(JobPane[Job]):
         marked = [one for one in map(job.candidate, job.marked) if one is not None]
         if len(marked) < 2:
             self._shown = None
-            self._view.say(ONE_MARKED if marked else NOTHING_MARKED)
+            jobs = [job for job in cast("_HasSession", self.app).session.jobs if isinstance(job, Job)]
+            self._view.say(ONE_MARKED if marked else NOTHING_MARKED, jobs)
             return
         shown = tuple(
             (one.expression, id(job.runs.get(one.expression)), one.expression in job.problems) for one in marked
