@@ -329,7 +329,9 @@ class Advisor:
         there = self._there(Requested(scenario, options, watcher.answered is not None, near), watcher)
         if there is not None:
             if scenario.only_case is not None and near == ALONE and isinstance(self._processes, Cluster):
-                place_of(self.proposals, there.scenario, options).keep(there)  # parts are told by identity
+                place = place_of(self.proposals, there.scenario, options)  # parts are told by identity
+                if not place.is_filled:  # a worker that shares the folder has kept it before
+                    place.keep(there)
             return there
         return computed_advice(beside(self.proposals, near), scenario, options, watcher)
 

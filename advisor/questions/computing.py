@@ -141,7 +141,7 @@ def answer_there(proposals: ProposalModel | None, requested: Requested, caller: 
 
 
 def answer_at_worker(digests: tuple[str, str], keeps: bool, requested: Requested) -> Advice:
-    """Return the answer at a worker of a cluster, which ``keeps`` results for itself too.
+    """Return the answer at a worker of a cluster, which ``keeps`` results for itself too, and answers from them.
 
     Raises
     ------
@@ -153,7 +153,11 @@ def answer_at_worker(digests: tuple[str, str], keeps: bool, requested: Requested
         raise BackendError(message, "install the same versions on all machines")
     use(user_store() if keeps else None)
     alone = replace(requested, options=replace(requested.options, workers=1))
-    return answer_there(load_proposals(None)[0], alone, Caller(lambda what: None, never, 0.0))
+    proposals, caller = load_proposals(None)[0], Caller(lambda what: None, never, 0.0)
+    known = None
+    if requested.subject.only_case is not None:  # who asked before may have been killed as the answer arrived
+        known = place_of(beside(proposals, requested.near), requested.subject, requested.options).recall()
+    return answer_there(proposals, alone, caller) if known is None else known
 
 
 @cache
@@ -181,10 +185,13 @@ def beside(proposals: ProposalModel | None, near: Near) -> ProposalModel | None:
 
 
 def place_of(proposals: ProposalModel | None, scenario: Scenario, options: AdviceOptions) -> KeptAdvice:
-    """Return where the advice on ``scenario``, of one op, is kept on disk; nowhere if others near by decide it."""
+    """Return where the advice on ``scenario``, of one op, is kept on disk; nowhere if others near by decide it.
+
+    The place is the same for any limit of time and number of workers, which decide no answer that is kept.
+    """
     if proposals is not None and proposals.near != ALONE:
         return KeptAdvice(scenario, scenario.case, None)
-    return KeptAdvice.of(proposals.digest if proposals else "", scenario, replace(options, within_s=None))
+    return KeptAdvice.of(proposals.digest if proposals else "", scenario, replace(options, within_s=None, workers=1))
 
 
 def computed_advice(

@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor, Request, advise_step, keep_results
+from magus.advisor.questions import computing
 from magus.advisor.questions.computing import answer_at_worker, digests_here
 from magus.advisor.steps.ahead import on_cluster
 from magus.advisor.work.on_dask import BackendError, Cluster
-from magus.compiler.ir import Cancelled
+from magus.compiler.ir import Cancelled, Scenario
+from magus.compiler.request.scenario import scenario_of
 from magus.simcore.memo.memo import current_store, use
 from tests.helpers.steps import TEXT as STEP
 
@@ -115,6 +117,27 @@ def test_a_killed_sweep_goes_on_from_there(cluster: Any, tmp_path: Path) -> None
     assert len(before) >= 3 and resumed.returncode == 0, resumed.stderr
     assert all(path.stat().st_ino == file_id for path, file_id in before.items()), "written anew"
     assert json.loads(resumed.stdout) == json.loads(alone.stdout)
+
+
+def test_a_worker_computes_no_answer_twice(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[Scenario] = []
+    compute = computing.computed_advice
+
+    def counting(proposals: Any, scenario: Scenario, *rest: Any) -> Any:
+        computed.append(scenario)
+        return compute(proposals, scenario, *rest)
+
+    monkeypatch.setattr(computing, "computed_advice", counting)
+    monkeypatch.setattr(computing, "user_store", current_store)
+    options = replace(MODEL, workers=4)
+    requested = computing.Requested(scenario_of(REQUESTS[0]), options)
+    answers = [answer_at_worker(digests_here(), True, requested) for _ in range(2)]
+
+    assert len(computed) == 1 and answers[0].candidates == answers[1].candidates
+    alone = Advisor.load()
+    assert alone.num_unknown([requested.subject], options) == 0, "whoever shares the folder need not ask"
+    assert alone.recommend(REQUESTS[0], options).candidates == answers[0].candidates
+    assert alone.num_unknown([scenario_of(REQUESTS[1])], options) == 1
 
 
 def _kept(folder: Path) -> int:
