@@ -77,12 +77,18 @@ def changed_text(source: Source, changes: Changes, path: str) -> str:
     wanted = compile_changed(source, changes)
     changed = _rewritten(source, changes)
     kept = {named.name for scenario in wanted.workloads for named in scenario.schedules}
+    kept |= {named.name for step in wanted.steps for named in step.schedules}
     text = without(changed, _unfit(_parsed(changed, Report()), kept)).text
     found = compile_text(text, path)
-    if found.workloads != wanted.workloads:
+    if _asked(found) != _asked(wanted):
         message = "with these values the text would be read as something else"
         raise CompileError([Diagnostic(Code.MGS213, message, Span(Source(path, text), 0, 0))])
     return text
+
+
+def _asked(compiled: Compiled) -> tuple[object, ...]:
+    """What a text asks; a value that is set is not explored, and one that is written is."""
+    return compiled.workloads, tuple((each.system, each.step, each.schedules) for each in compiled.steps)
 
 
 def _rewritten(source: Source, changes: Changes) -> Source:

@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from magus.advisor.candidates.advice import Advice, AnswerSource
 from magus.advisor.solver import NoFeasibleSchedule
-from magus.compiler.changed import Changes, compile_changed_file
+from magus.compiler.changed import Changes, changed_file, compile_changed_file
 from magus.compiler.ir import Progress, Scenario, ShouldStop
 from magus.compiler.pipeline import compile_file
 from magus.examples import path
@@ -22,6 +22,7 @@ from tests.helpers.marks import first
 from tests.helpers.tui import fakes, graphs
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 from tests.helpers.tui.fakes import FakeStages
+from tests.helpers.tui.steps import FILE as STEP
 
 FILE = """\
 mgs 1
@@ -278,3 +279,11 @@ async def test_values_of_a_graph_are_changed_and_saved_with_its_schedules(
         saved = compile_file("layer_what_if.mgs")
         assert saved.workloads == (app.session.job.scenario,)
         assert len(saved.workloads[0].schedules) == 2 and saved.params[0].value == "4096"
+
+
+def test_a_saved_file_keeps_the_schedules_of_its_step(tmp_path: Path) -> None:
+    file = tmp_path / "step.mgs"
+    file.write_text(STEP, encoding="utf-8")
+    text = changed_file(file, Changes((("TP", "4"),)), file)
+
+    assert "param TP = 4 in 1, 2, 4" in text and "\nschedule turns for train {" in text
