@@ -142,8 +142,8 @@ class WordsPane(JobPane[StepJob]):
         return self._words
 
     def on_resize(self) -> None:
-        """Wrap again."""
-        self._draw()
+        """Wrap again, to the width that the text has once all is laid out."""
+        self.call_after_refresh(self._draw)
 
     def show(self, job: StepJob) -> None:
         """Show what is known of the picked layout."""
