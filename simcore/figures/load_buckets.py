@@ -12,7 +12,7 @@ from functools import reduce
 
 import numpy as np
 
-from ...compiler.ir import EngineKind, Reach, Transfer
+from ...compiler.ir import EngineKind, Reach, Transfer, kernels_that_store
 from ..cores.endings import units_delivered
 from ..lower.copies import ends_of
 from ..lower.machine import sent_per_byte
@@ -199,12 +199,16 @@ def traffic_at(lowered: LoweredPart, steps: list[StepOps]) -> Traffic:
     written = sum(work.hbm_write_bytes for work in works)
     l2 = sum(work.l2_hit_bytes + work.below_l2_bytes + work.hbm_write_bytes for work in works)
     links = 0
+    by_tiles = lowered.schedule.engine.by_tiles
+    stored = kernels_that_store([ops.step for ops in steps]) if by_tiles else {}
     for ops in steps:
         if isinstance(ops.step, Transfer):
             moved = _copied(lowered, ops.rank, ops.step)
-            read += moved.hbm_read_bytes
+            # What a kernel stores from its registers is read nowhere.
+            unread = moved_bytes(lowered.scenario, ops.step.region) if ops.step.name in stored else 0
+            read += moved.hbm_read_bytes - unread
             written += moved.hbm_write_bytes
-            l2 += moved.l2_bytes
+            l2 += moved.l2_bytes - unread
             links += moved.link_bytes
     return Traffic(read, written, l2, links, 0, 0)
 
