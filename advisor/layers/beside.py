@@ -5,7 +5,7 @@ and memory from kernels, and these take them from copies.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from ...compiler.ir import (
     Cancelled,
@@ -154,6 +154,27 @@ def _done(program: Program, should_stop: ShouldStop) -> Int64Array:
     return finished.op_done
 
 
+def traffic_case(copies: System, traffic: SharedTraffic) -> OpCase:
+    """Return the collective among ``copies`` by itself."""
+    ranks, gathers = copies.num_ranks, traffic.pattern is Pattern.ALL_GATHER
+    moved = Tensor("x", traffic.dtype, ranks, -(-traffic.elements // ranks), Shard.ROWS if gathers else Shard.NONE)
+    return OpCase(TRAFFIC, copies, OpShape(TRAFFIC, "", traffic.pattern, (moved,), moved, None, "y"))
+
+
+@cache
+def traffic_alone(copies: System, traffic: SharedTraffic, unit_bytes: int) -> int:
+    """The ticks of traffic with the machine to itself, simulated in packets of ``unit_bytes``.
+
+    Raises
+    ------
+    ScheduleError
+        If no algorithm does it.
+    """
+    case, schedule = traffic_plan(copies, traffic)
+    lowered = lower(copies, Plan.of_one(TRAFFIC, case.shape, schedule), unit_bytes=unit_bytes, alike=True)
+    return run(lowered.program).makespan_ticks
+
+
 def traffic_plan(copies: System, traffic: SharedTraffic) -> tuple[OpCase, OpPlan]:
     """Return the collective among ``copies`` and its plan.
 
@@ -164,9 +185,7 @@ def traffic_plan(copies: System, traffic: SharedTraffic) -> tuple[OpCase, OpPlan
     ScheduleError
         If no algorithm does it.
     """
-    ranks, gathers = copies.num_ranks, traffic.pattern is Pattern.ALL_GATHER
-    moved = Tensor("x", traffic.dtype, ranks, -(-traffic.elements // ranks), Shard.ROWS if gathers else Shard.NONE)
-    case = OpCase(TRAFFIC, copies, OpShape(TRAFFIC, "", traffic.pattern, (moved,), moved, None, "y"))
+    case, ranks = traffic_case(copies, traffic), copies.num_ranks
     if library_rejection(case) is None:
         return case, build_op_plan(case, library_serial(case))
     engine = replace(library_engine(case.gpu), mode=EngineMode.SHARED)

@@ -30,7 +30,7 @@ from ...compiler.ir import (
 from ...compiler.ir.step import KEEP_LEAST, LayerPart, Overlapped, Step, StepScenario, StepSchedule
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.knobs.library import CHANNELS
+from ...compiler.planning.knobs.library import CHANNELS, library_rejection
 from ...compiler.planning.plan import in_layer
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.templates import BASELINE
@@ -40,7 +40,7 @@ from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ...simcore.steps.step import LayerTicks, StepTicks
 from ..answer.switches import weights_gathered
 from ..bounds.lower_bound import quick_bound_ticks
-from ..layers.beside import BesideTicks, LayerBeside, SharedTraffic
+from ..layers.beside import BesideTicks, LayerBeside, SharedTraffic, traffic_alone, traffic_case
 from ..layers.joint import JointRuns
 from ..layers.orders import by_library
 from .stacks import for_seconds, memory_ticks, stack_ticks
@@ -116,6 +116,19 @@ def ticks_of_question(question: LayerQuestion, should_stop: ShouldStop = never) 
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class PassOf:
+    """A pass of a layer, by the ``schedule`` of that name or the library, with kernels at the rates of a ``stack``."""
+
+    scenario: Scenario
+    schedule: str | None = None
+    stack: Stack | None = None
+
+    def for_seconds(self) -> Scenario:
+        """Return the layer with kernels at the rates that its system has for seconds."""
+        return replace(self.scenario, system=for_seconds(self.scenario.system, self.stack))
+
+
 @dataclass(slots=True)
 class LayerTimes:
     """Times of layers, each workload under each schedule simulated once, however many layouts ask for it.
@@ -136,13 +149,10 @@ class LayerTimes:
         """How many layers were simulated, forward and backward each."""
         return len(self._known)
 
-    def of(self, scenario: Scenario, name: str | None, stack: Stack | None = None) -> PassTicks:
-        """Return the ticks of a layer under the schedule of that name, by the library without one.
-
-        Its kernels are at the rates of ``stack``; what that adds beside them is not in the ticks.
-        """
-        scenario = replace(scenario, system=for_seconds(scenario.system, stack))
-        question = LayerPass(scenario, _schedule(scenario, name))
+    def of(self, each: PassOf) -> PassTicks:
+        """Return the ticks of a pass; what its stack adds beside kernels is not in them."""
+        scenario = each.for_seconds()
+        question = LayerPass(scenario, schedule_of(scenario, each.schedule))
         known = self._known.get(_key(question))
         if known is None and self.noted is not None:
             self.noted[question] = None
@@ -152,9 +162,7 @@ class LayerTimes:
             self.take(question, known)
         return known
 
-    def beside(
-        self, scenario: Scenario, name: str | None, held: Held, pattern: Pattern, dtype: DType
-    ) -> BesideTicks | None:
+    def beside(self, of: PassOf, held: Held, pattern: Pattern, dtype: DType) -> BesideTicks | None:
         """Return the ticks of a layer and of traffic of weights that it has, each alone and beside the other.
 
         None where they are not simulated together: without such ranks, or where it is not known what the groups share.
@@ -162,7 +170,9 @@ class LayerTimes:
         if not self.contended or held.ranks is None or held.ranks.num_ranks == 1:
             return None
         traffic = SharedTraffic(pattern, dtype, held.parameters)
-        question = LayerBeside(scenario, _schedule(scenario, name), held.ranks, traffic, TRAFFIC_PACKET, alike=True)
+        scenario = of.for_seconds()
+        schedule, copies = schedule_of(scenario, of.schedule), for_seconds(held.ranks, of.stack)
+        question = LayerBeside(scenario, schedule, copies, traffic, TRAFFIC_PACKET, alike=True)
         if question not in self._beside:
             if self.noted is not None:
                 self.noted[question] = None
@@ -185,7 +195,7 @@ def _key(question: LayerPass) -> tuple[System, Workload, Schedule]:
     return question.scenario.system, question.scenario.workload, replace(question.schedule, name="")
 
 
-def _schedule(scenario: Scenario, name: str | None) -> Schedule:
+def schedule_of(scenario: Scenario, name: str | None) -> Schedule:
     """The schedule of that name; else what frameworks run: the library, with weights gathered a layer ahead."""
     if name is not None:
         return next(each for each in scenario.schedules if each.name == name)
@@ -225,13 +235,13 @@ def _simulated(scenario: Scenario, schedule: Schedule, should_stop: ShouldStop) 
         message = f"{scenario.name} is not simulated by {schedule.name or 'the library'}"
         raise ScheduleError(Rejection(Code.MGS570, message, "magus simulate --workload says why"))
     result, layers = started.result, scenario.num_layers
-    shown, apart = min(2, result.num_simulated), _of_weights(scenario.workload)
+    shown, apart = min(2, result.num_simulated), of_weights(scenario.workload)
     weights = sum(result.op(in_layer(name, shown)).compute_ticks for name in apart)
     per_layer = result.total_ticks // layers
     return PassTicks(per_layer, min(weights, per_layer))
 
 
-def _of_weights(workload: Workload) -> frozenset[str]:
+def of_weights(workload: Workload) -> frozenset[str]:
     """The ops whose results no other op takes, and that are not what the layer before goes on with."""
     taken = {read.made_by for op in workload.ops for read in op.reads}
     if workload.repeat is not None:
@@ -275,13 +285,15 @@ def have_copies(scenario: StepScenario) -> bool:
 def traffic_ticks(system: System | None, num_bytes: int, pattern: Pattern) -> int:
     """The time of a collective of ``num_bytes``, the whole tensor, among the ranks of ``system`` alone; 0 without any.
 
-    Rings reach the bound of bandwidth, and each of their steps takes the latency of a link more (NCCL).
+    By the library where its time is known, which is in one node. Among nodes rings reach the bound of bandwidth, and
+    each of their steps takes the latency of a link more (NCCL).
     """
     if system is None or system.num_ranks == 1 or num_bytes == 0:
         return 0
-    ranks = system.num_ranks
-    moved = Tensor("x", DType.FP8, ranks, -(-num_bytes // ranks), Shard.ROWS)
-    case = OpCase("x", system, OpShape("x", "", pattern, (moved,), moved, None, "y"))
+    ranks, traffic = system.num_ranks, SharedTraffic(pattern, DType.FP8, num_bytes)
+    case = traffic_case(system, traffic)
+    if library_rejection(case) is None:
+        return traffic_alone(system, traffic, TRAFFIC_PACKET)
     steps = (ranks - 1) * (2 if pattern is Pattern.ALL_REDUCE else 1)
     return quick_bound_ticks(case) + steps * max(link.latency_ticks for link in system.fabric.links)
 
@@ -354,8 +366,8 @@ def _part_ticks(
     step: Step, part: LayerPart, schedule: StepSchedule, times: LayerTimes, named: dict[str, str]
 ) -> LayerTicks:
     forward, back = part.forward, part.back(schedule.keep)
-    ahead = times.of(forward, named.get(forward.name), schedule.costs)
-    behind = times.of(back, named.get(back.name), schedule.costs)
+    ahead = times.of(PassOf(forward, named.get(forward.name), schedule.costs))
+    behind = times.of(PassOf(back, named.get(back.name), schedule.costs))
     if schedule.costs is not None:
         ahead, behind = _on_stack(ahead, behind, part, back, schedule.costs)
     again = ahead.ticks if schedule.keep == KEEP_LEAST else 0
@@ -368,16 +380,17 @@ def _part_ticks(
         for each in (Overlapped.GRADIENTS, Overlapped.WEIGHTS)
     )
     for held in held_by(part):
-        layer = _with_traffic(layer, (back, named.get(back.name)), held, scattered, gradient, sums, backward=True)
+        passes = PassOf(back, named.get(back.name), schedule.costs)
+        layer = _with_traffic(layer, passes, held, scattered, gradient, sums, backward=True)
         if schedule.zero:
-            passes = (forward, named.get(forward.name))
+            passes = PassOf(forward, named.get(forward.name), schedule.costs)
             layer = _with_traffic(layer, passes, held, Pattern.ALL_GATHER, weight, gathers, backward=False)
     return layer
 
 
 def _with_traffic(
     layer: LayerTicks,
-    of: tuple[Scenario, str | None],
+    of: PassOf,
     held: Held,
     pattern: Pattern,
     dtype: DType,
@@ -387,7 +400,7 @@ def _with_traffic(
 ) -> LayerTicks:
     """A layer with the traffic of some of its weights, and how much longer the pass ``of`` a layer takes beside it."""
     alone = traffic_ticks(held.ranks, dtype.bytes_of(held.parameters), pattern)
-    both = times.beside(*of, held, pattern, dtype) if alone else None
+    both = times.beside(of, held, pattern, dtype) if alone else None
     longer, slower = (
         (0, 0) if both is None else (both.layer_beside - both.layer_alone, both.traffic_beside - both.traffic_alone)
     )

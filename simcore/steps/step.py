@@ -157,23 +157,30 @@ def _chunks(
     layers: Sequence[Sequence[LayerTicks]], schedule: StepSchedule, stages: int, send: int
 ) -> Iterator[ChunkTicks]:
     """The ticks of each chunk, with what runs beside its first and last pass."""
-    arrives, queued = 0, [0] * stages
+    arrives, queued, needed = 0, [0] * stages, [0] * stages
+    ahead = schedule.zero in (1, 2) and Overlapped.WEIGHTS in schedule.overlapped
+    for number, own in enumerate(layers):
+        needed[number % stages] += sum(each.gathered for each in own) if ahead else 0
     for number, own in enumerate(layers):
         forward, inputs = sum(each.forward for each in own), sum(each.inputs for each in own)
         weights = sum(each.weights for each in own)
         if schedule.zero == 3:
             yield _gathered_each_time(own, schedule, forward, inputs, weights)
             continue
-        first, last = forward, None
-        if schedule.zero in (1, 2) and Overlapped.WEIGHTS in schedule.overlapped:
+        last, rank, end = None, number % stages, arrives
+        for each in own:
             # Weights come in the order in which they are taken; later stages get them while they wait.
-            rank = number % stages
-            queued[rank] += sum(each.gathered for each in own)
-            first = max(sum(each.forward_beside or each.forward for each in own), queued[rank] - arrives)
+            queued[rank] += each.gathered if ahead else 0
+            end = max(end, queued[rank])
+            end += (each.forward_beside or each.forward) if end < needed[rank] else each.forward
         if Overlapped.GRADIENTS in schedule.overlapped:
-            last = sum(each.backward_beside or each.backward for each in own)
-        arrives += first + send
-        yield ChunkTicks(forward, inputs, weights, None, first, last)
+            beside = [each.backward_beside or each.backward for each in own]
+            first = max((at for at, each in enumerate(own) if each.gradients), default=None)
+            if first is not None and number + stages >= len(layers):
+                beside[first] = own[first].backward  # nothing is moved yet: its gradients are the first of the rank
+            last = sum(beside)
+        yield ChunkTicks(forward, inputs, weights, None, end - arrives, last)
+        arrives = end + send
 
 
 def _waiting(chunk: ChunkTicks, ticks: int) -> ChunkTicks:

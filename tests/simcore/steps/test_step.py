@@ -30,7 +30,7 @@ def test_with_overlap_the_ends_stay() -> None:
     """The first layer waits for its weights, and the gradients of the last are summed behind its pass."""
     run = run_step(_step(), StepSchedule("s", zero=1, overlapped=BOTH), 1, 4)
     assert run.gradients_ticks == 90
-    assert run.makespan_ticks == 4 * 8 * 300 + 90 + 30
+    assert run.makespan_ticks == 45 + 4 * 8 * 300 + 90 + 30
 
 
 def test_long_traffic_is_exposed_for_what_passes_do_not_hide() -> None:
@@ -44,9 +44,9 @@ def test_weights_come_while_later_stages_wait() -> None:
     """Of the first stage the first weights are waited for; a later one has them when it begins."""
     slow = replace(LAYER, gathered=150, gradients=0)
     one = run_step(_step(layer=slow), StepSchedule("s", zero=1, overlapped=BOTH), 1, 1)
-    assert one.pipeline.makespan_ticks == 8 * 150 + 8 * 200
+    assert one.pipeline.makespan_ticks == 8 * 150 + 100 + 8 * 200
     two = run_step(_step(layer=slow), StepSchedule("s", zero=1, overlapped=BOTH), 2, 1)
-    assert two.pipeline.makespan_ticks == 4 * 150 + 5 + 4 * 100 + 8 * 200 + 5
+    assert two.pipeline.makespan_ticks == 4 * 150 + 100 + 5 + 4 * 100 + 8 * 200 + 5
 
 
 def test_with_weights_in_parts_each_pass_gathers_them() -> None:
