@@ -15,10 +15,10 @@ from pathlib import Path
 
 from magus.advisor.measured.tables.steps import StepComparison, scenario_of, step_comparisons, step_rows
 from magus.advisor.measured.validate.step_report import by_source, targets_of
+from magus.advisor.steps.layer_times import LayerTimes
 from magus.advisor.steps.memory import RESERVED_BYTES
 from magus.advisor.steps.outcome import outcome_of
 from magus.advisor.steps.search import search
-from magus.advisor.steps.times import LayerTimes
 from magus.compiler import compile_text
 from magus.compiler.ir import Settings
 from magus.compiler.ir.step import Overlapped, Pipeline, PipelineKind, StepScenario, StepSchedule

@@ -29,7 +29,7 @@ from ...compiler.resolve.expect.expectation import (
 )
 from ...compiler.text.diagnostics import CompileError
 from ..questions.advisor import Advisor
-from ..steps.times import LayerTimes
+from ..steps.layer_times import LayerTimes
 from .simulations import ExpectationError, Runs
 from .steps import StepRuns
 from .values import (

@@ -6,9 +6,9 @@ from fractions import Fraction
 from ...compiler.ir import Metric
 from ...compiler.ir.step import StepScenario
 from ...compiler.planning.build import ScheduleError
+from ..steps.layer_times import LayerTimes
 from ..steps.outcome import StepOutcome, outcome_of
 from ..steps.search import Compile, recommended, search
-from ..steps.times import LayerTimes
 from .simulations import BEST, ExpectationError
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...compiler.codes import Code
-from ...compiler.machine.machine import device_named
+from ...compiler.machine.known_gpus import device_named
 from ...compiler.text.diagnostics import Report, Source, Span, Stopped, did_you_mean, listing, printable
 from ...compiler.text.json_forms import Item, JsonPlace, read_json
 

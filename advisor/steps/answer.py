@@ -11,10 +11,10 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.text.declared import declared_at
 from ...compiler.text.diagnostics import CompileError, Diagnostic, Source, Span
 from ..work.pools import Submit
+from .layer_times import LayerTimes
 from .outcome import StepOutcome, chunks_of
 from .search import SHOWN, Searched, recommended, search
 from .stacks import marks_of
-from .times import LayerTimes
 
 
 @dataclass(frozen=True)

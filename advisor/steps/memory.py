@@ -7,7 +7,8 @@ from fractions import Fraction
 from ...compiler.ir import Scenario, Shard
 from ...compiler.ir.step import KEEP_LEAST, LayerBlock, LayerPart, StepScenario, StepSchedule
 from ...simcore.steps.orders import Orders, PassKind, chunks_at, orders_of
-from .times import Held, elements_of_rank, ends_ranks, ends_sharing, handed_on, head_shape, held_by, weights_of
+from .layer_times import Held
+from .times import elements_of_rank, ends_ranks, ends_sharing, handed_on, head_shape, held_by, weights_of
 
 MARGIN = Fraction(8, 100)
 """Share by which memory is larger than what is counted: fragments of the allocator."""

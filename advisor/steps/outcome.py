@@ -9,8 +9,9 @@ from ...compiler.ir.step import KEEP_ALL, KEEP_LEAST, StepScenario, StepSchedule
 from ...compiler.planning.build import ScheduleError
 from ...simcore.steps.orders import rejected
 from ...simcore.steps.step import StepRun, layers_of_chunks, run_step
+from .layer_times import LayerTimes
 from .memory import StageMemory, memory_of, updated_of
-from .times import LayerTimes, handed_on, have_copies, ticks_of, weights_of
+from .times import handed_on, have_copies, ticks_of, weights_of
 
 
 @dataclass(frozen=True)

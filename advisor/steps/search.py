@@ -13,9 +13,10 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import CompileError
 from ..work.pools import Submit
 from .ahead import is_known, simulate_ahead
+from .layer_times import LayerTimes
 from .memory import memory_of
 from .outcome import StepOutcome, chunks_of, memory_limit, outcome_of
-from .times import LayerTimes, have_copies
+from .times import have_copies
 
 Compile = Callable[[Settings], StepScenario]
 """Compiles the step again with parameters set; raises CompileError where they do not fit."""

@@ -1,48 +1,27 @@
 """Times of what a step is made of: layers as they are simulated, traffic, the ends of the model, the optimizer."""
 
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 
-from ...compiler.codes import Code
 from ...compiler.ir import (
     DType,
-    EngineChoice,
-    EngineKind,
     GemmShape,
-    HandOff,
     OpCase,
-    OpChoice,
-    OpMode,
     OpShape,
     Pattern,
-    Rejection,
     Scenario,
-    Schedule,
     Shard,
-    ShouldStop,
     Stack,
     System,
     Tensor,
-    Workload,
 )
 from ...compiler.ir.step import KEEP_LEAST, LayerPart, Overlapped, Step, StepScenario, StepSchedule
-from ...compiler.ir.stopping import never
-from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.knobs.library import CHANNELS, library_rejection
-from ...compiler.planning.plan import in_layer
-from ...compiler.resolve.schedules.from_text import SERIAL
-from ...compiler.templates import BASELINE
-from ...simcore import RunTooLarge
+from ...compiler.planning.knobs.library import library_rejection
 from ...simcore.kernels.gemm import gemm_work
-from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ...simcore.steps.step import LayerTicks, StepTicks
-from ..answer.switches import weights_gathered
 from ..bounds.lower_bound import quick_bound_ticks
-from ..layers.beside import BesideTicks, LayerBeside, SharedTraffic, traffic_alone, traffic_case
-from ..layers.joint import JointRuns
-from ..layers.orders import by_library
+from ..layers.beside import SharedTraffic, traffic_alone, traffic_case
+from .layer_times import TRAFFIC_PACKET, Held, LayerTimes, PassOf, PassTicks
 from .stacks import for_seconds, memory_ticks, stack_ticks
 
 LOSS_BYTES = 10
@@ -51,203 +30,6 @@ product, read and written as 32-bit numbers by the softmax, and read once more."
 
 CLEARED_BYTES = 8
 """Bytes of memory for each gradient beside the update: it is cleared, and read for the norm of all (4 bytes each)."""
-
-
-TRAFFIC_PACKET = 1 << 17
-"""Bytes of a packet of traffic beside a layer, which is some hundred megabytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """``parameters`` that one rank has, and the ranks that have the same, as a system; None where none has."""
-
-    parameters: int
-    ranks: System | None
-
-    @property
-    def copies(self) -> int:
-        """How many ranks have them."""
-        return 1 if self.ranks is None else self.ranks.num_ranks
-
-
-@dataclass(frozen=True, slots=True)
-class PassTicks:
-    """Ticks of one layer of a workload, and what of them makes gradients of weights, which nothing else waits for."""
-
-    ticks: int
-    weights: int
-
-
-@dataclass(frozen=True, slots=True)
-class LayerPass:
-    """The question how long a layer takes under a schedule, at the rates that its system has for seconds."""
-
-    scenario: Scenario
-    schedule: Schedule
-
-    def ticks(self, should_stop: ShouldStop = never) -> PassTicks:
-        """Simulate it, or look it up.
-
-        Raises
-        ------
-        ScheduleError
-            If it cannot be simulated so.
-        """
-        question = memo_of(("layer of a step", *_key(self)), ADVISOR)
-        return memoized(question, PassTicks, partial(_simulated, self.scenario, self.schedule, should_stop))
-
-
-LayerQuestion = LayerPass | LayerBeside
-
-
-def ticks_of_question(question: LayerQuestion, should_stop: ShouldStop = never) -> PassTicks | BesideTicks | None:
-    """Answer a question about a layer; None where it is not simulated together with traffic.
-
-    Raises
-    ------
-    ScheduleError
-        If a layer cannot be simulated by itself.
-    """
-    if isinstance(question, LayerPass):
-        return question.ticks(should_stop)
-    with suppress(ScheduleError, RunTooLarge):
-        found = question.ticks(should_stop)
-        return None if isinstance(found, Rejection) else found
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class PassOf:
-    """A pass of a layer, by the ``schedule`` of that name or the library, with kernels at the rates of a ``stack``."""
-
-    scenario: Scenario
-    schedule: str | None = None
-    stack: Stack | None = None
-
-    def for_seconds(self) -> Scenario:
-        """Return the layer with kernels at the rates that its system has for seconds."""
-        return replace(self.scenario, system=for_seconds(self.scenario.system, self.stack))
-
-
-@dataclass(slots=True)
-class LayerTimes:
-    """Times of layers, each workload under each schedule simulated once, however many layouts ask for it.
-
-    ``contended`` is whether traffic beside layers is simulated together with them; without that both take as long as
-    alone, which is enough to tell which layouts are worth it. With ``noted`` nothing is simulated: what is not known is
-    noted there, for others to answer it.
-    """
-
-    should_stop: ShouldStop = never
-    contended: bool = True
-    noted: dict[LayerQuestion, None] | None = None
-    _known: dict[tuple[System, Workload, Schedule], PassTicks] = field(default_factory=dict)
-    _beside: dict[LayerBeside, BesideTicks | None] = field(default_factory=dict)
-
-    @property
-    def num_simulated(self) -> int:
-        """How many layers were simulated, forward and backward each."""
-        return len(self._known)
-
-    def of(self, each: PassOf) -> PassTicks:
-        """Return the ticks of a pass; what its stack adds beside kernels is not in them."""
-        scenario = each.for_seconds()
-        question = LayerPass(scenario, schedule_of(scenario, each.schedule))
-        known = self._known.get(_key(question))
-        if known is None and self.noted is not None:
-            self.noted[question] = None
-            return PassTicks(0, 0)
-        if known is None:
-            known = question.ticks(self.should_stop)
-            self.take(question, known)
-        return known
-
-    def beside(self, of: PassOf, held: Held, pattern: Pattern, dtype: DType) -> BesideTicks | None:
-        """Return the ticks of a layer and of traffic of weights that it has, each alone and beside the other.
-
-        None where they are not simulated together: without such ranks, or where it is not known what the groups share.
-        """
-        if not self.contended or held.ranks is None or held.ranks.num_ranks == 1:
-            return None
-        traffic = SharedTraffic(pattern, dtype, held.parameters)
-        scenario = of.for_seconds()
-        schedule, copies = schedule_of(scenario, of.schedule), for_seconds(held.ranks, of.stack)
-        question = LayerBeside(scenario, schedule, copies, traffic, TRAFFIC_PACKET, alike=True)
-        if question not in self._beside:
-            if self.noted is not None:
-                self.noted[question] = None
-                return None
-            self.take(question, ticks_of_question(question, self.should_stop))  # nothing is kept of one that is stopped
-        return self._beside[question]
-
-    def take(self, question: LayerQuestion, ticks: PassTicks | BesideTicks | None) -> None:
-        """Know the answer to a question."""
-        if isinstance(question, LayerPass):
-            assert isinstance(ticks, PassTicks), "a layer by itself always has ticks"
-            self._known[_key(question)] = ticks
-        else:
-            assert not isinstance(ticks, PassTicks), "a layer beside traffic has both"
-            self._beside[question] = ticks
-
-
-def _key(question: LayerPass) -> tuple[System, Workload, Schedule]:
-    """What decides the ticks."""
-    return question.scenario.system, question.scenario.workload, replace(question.schedule, name="")
-
-
-def schedule_of(scenario: Scenario, name: str | None) -> Schedule:
-    """The schedule of that name; else what frameworks run: the library, with weights gathered a layer ahead."""
-    if name is not None:
-        return next(each for each in scenario.schedules if each.name == name)
-    known, _ = by_library(scenario)
-    modes = {} if known is None else {mode.op: mode for mode in known.choice.modes}
-    for case in scenario.moving:
-        if case.name not in modes and (case.shape.pattern.overlaps or case.shape.is_collective):
-            algorithm = _between_nodes(case)
-            if algorithm:
-                body = OpChoice(
-                    BASELINE.name, case.num_ranks, EngineChoice(EngineKind.SM, CHANNELS), algorithm=algorithm
-                )
-                modes[case.name] = OpMode(case.name, body)
-    if not modes:
-        return SERIAL
-    gathers = weights_gathered(scenario)
-    if not gathers or scenario.num_layers < 2:
-        return Schedule("library", tuple(modes.values()), handoff=HandOff.WHOLE)
-    pairs = {op.name for op in scenario.workload.ops if op.is_pair}
-    separate = tuple(
-        replace(mode, body=None, separate=mode.body) if mode.op in pairs and isinstance(mode.body, OpChoice) else mode
-        for mode in modes.values()
-    )
-    return Schedule("library", separate, handoff=HandOff.WHOLE, prefetch=1)
-
-
-def _between_nodes(case: OpCase) -> str:
-    """The algorithm of a library among several nodes: by node, or in a ring where each has one rank; else empty."""
-    if case.shape.pattern.exchanges or not case.system.fabric.node_size:
-        return ""
-    return "hierarchical" if case.system.fabric.node_size > 1 else "ring"
-
-
-def _simulated(scenario: Scenario, schedule: Schedule, should_stop: ShouldStop) -> PassTicks:
-    started = JointRuns(scenario.system, scenario.workload, should_stop=should_stop).begin(schedule, should_stop)
-    if started is None:
-        message = f"{scenario.name} is not simulated by {schedule.name or 'the library'}"
-        raise ScheduleError(Rejection(Code.MGS570, message, "magus simulate --workload says why"))
-    result, layers = started.result, scenario.num_layers
-    shown, apart = min(2, result.num_simulated), of_weights(scenario.workload)
-    weights = sum(result.op(in_layer(name, shown)).compute_ticks for name in apart)
-    per_layer = result.total_ticks // layers
-    return PassTicks(per_layer, min(weights, per_layer))
-
-
-def of_weights(workload: Workload) -> frozenset[str]:
-    """The ops whose results no other op takes, and that are not what the layer before goes on with."""
-    taken = {read.made_by for op in workload.ops for read in op.reads}
-    if workload.repeat is not None:
-        makers = {tensor: op for tensor, op, _ in workload.results}
-        taken |= {makers.get(result, "") for result in workload.repeat.carried.values()}
-    return frozenset(op.name for op in workload.ops if op.name not in taken and op.shape.moved is None)
 
 
 def weights_of(forward: Scenario) -> tuple[Tensor, ...]:

@@ -1,4 +1,4 @@
-"""The resolved scenario: a system and how its GPUs differ, a workload, what to explore, and implementations.
+"""The resolved scenario: a system, a workload, schedules, what to explore.
 
 Nothing here refers to source text. Times are ticks of 10 fs, sizes are bytes, rates are bytes or operations per second.
 Fractions are exact. An OpCase is the input of every later stage.
@@ -6,238 +6,21 @@ Fractions are exact. An OpCase is the input of every later stage.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from fractions import Fraction
 from itertools import pairwise
 from math import prod
 from typing import Any
 
 from ..codes import Code
-from .hardware import ExchangeKernel, FusedExperts, GemmModel, Gpu, Provenance, SumKernel
+from .costs import GemmModel
+from .hardware import Gpu
+from .implementation import Implementation
 from .operations.routing_laws import DRAWN_LAWS, RoutingLaw
 from .plan import OpMode, Schedule
-from .schedule import EngineKind, NamedSchedule, OpChoice
+from .schedule import NamedSchedule
 from .stopping import Rejection
-from .tensors import DType, Pattern
 from .topologies import Fabric, Network, network_of, part_of
+from .variability import Replay, Variability
 from .workload import OpShape, Workload
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """``num_bytes`` that ``rank`` begins to send to rank 0 at ``ticks``.
-
-    ``signal`` is set at rank 0 when all writes that name it have arrived. With 0 bytes it is a flag alone: one that a
-    tile sets when what it has stored has arrived.
-    """
-
-    ticks: int
-    rank: int
-    signal: str
-    num_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """Writes in the order of time, and the file they were read from."""
-
-    path: str
-    writes: tuple[Write, ...]
-
-
-class Shape(Enum):
-    """A family of distributions; the value is the word in the language."""
-
-    CONSTANT = "constant"
-    UNIFORM = "uniform"
-    NORMAL = "normal"
-    EXPONENTIAL = "exponential"
-
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """One distribution; ``arguments`` are (value), (low, high), (standard deviation) or (mean)."""
-
-    shape: Shape
-    arguments: tuple[Fraction, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Straggler:
-    """Each rank is slow with probability ``share``; kernels of a slow rank take ``factor`` times as long."""
-
-    share: Fraction
-    factor: Fraction
-
-
-@dataclass(frozen=True, slots=True)
-class Late:
-    """``rank`` starts ``ticks`` late."""
-
-    rank: int
-    ticks: int
-
-
-@dataclass(frozen=True, slots=True)
-class Variability:
-    """Causes of unequal times; None where a cause is absent.
-
-    ``skew`` is in ticks and delays the start of a rank; ``jitter`` is relative and stretches each kernel of each rank.
-    Both, and the stragglers, are drawn with a seed; ``late`` needs none.
-    """
-
-    skew: Distribution | None = None
-    jitter: Distribution | None = None
-    straggler: Straggler | None = None
-    late: tuple[Late, ...] = ()
-
-    @property
-    def random(self) -> bool:
-        """Whether anything is drawn at random."""
-        return self.skew is not None or self.jitter is not None or self.straggler is not None
-
-
-OF_LAYERS = ("transformer_engine", "xla")
-"""Implementations of which it is known what they switch on for a whole layer, by their names in the library."""
-
-
-class TransferPath(Enum):
-    """How an implementation moves bytes between GPUs; the value is the word in the language.
-
-    TILE_STORES are stores of a GEMM's epilogue, IN_SWITCH copies and sums of the switch (multimem). LIBRARY is a call
-    of the collective library, before or after the GEMM.
-    """
-
-    COPY_ENGINE = "copy_engine"
-    SM_COPY = "sm_copy"
-    TILE_STORES = "tile_stores"
-    IN_SWITCH = "in_switch"
-    LIBRARY = "library"
-
-    @property
-    def engine(self) -> EngineKind:
-        """The engine of a schedule that takes this path."""
-        return EngineKind.DMA if self is TransferPath.COPY_ENGINE else EngineKind.SM
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """How an implementation carries out one pattern on one system.
-
-    ``rate`` is the share of the link's achieved rate that the path reaches, ``limit_bytes_per_s`` the most that it
-    reaches on any link. A call costs ``call_ticks`` on the host and ``barrier_ticks`` for barriers between ranks, in
-    which nothing else happens; replayed in a graph, a call costs ``graph_call_ticks``, None if that was not measured,
-    and a step nothing. The host issues each kernel and copy in ``step_ticks`` and runs ahead of the GPU. Where it does
-    not, an op takes no less than ``host_ticks``, what the host needs to issue all of it. With ``tiles`` its GEMM has
-    these alone, and does not split the inner dimension. Below ``rereads_below`` rows it goes through its tiles row by
-    row, and reads the second operand again for every ``rows_per_read`` rows of tiles. A GEMM of fewer operations of a
-    GPU than ``library_below_flops`` it leaves to the library, as the collective. ``kernels`` make its small
-    all_reduces in place of the library, and ``routed`` its dispatches or combines.
-
-    ``missing`` are numbers that are not known: without them there is no prediction. Nothing is known of other ``gpus``
-    and ``dtypes`` than these, if there are some, nor of more than ``most_rows`` rows or ``most_ranks`` ranks. ``error``
-    is the mean relative error of predicted speedups over the library on rows it was not fitted to, None if there were
-    none; ``shortest_ticks`` is the shortest time among those rows and the rows of the fit.
-    """
-
-    pattern: Pattern
-    choice: OpChoice
-    path: TransferPath
-    rate: Fraction = Fraction(1)
-    limit_bytes_per_s: int | None = None
-    call_ticks: int = 0
-    graph_call_ticks: int | None = None
-    host_ticks: int = 0
-    barrier_ticks: int = 0
-    step_ticks: int = 0
-    tiles: tuple[tuple[int, int], ...] = ()
-    rereads_below: int = 0
-    rows_per_read: Fraction = Fraction(1)
-    library_below_flops: int = 0
-    missing: tuple[str, ...] = ()
-    gpus: tuple[str, ...] = ()
-    dtypes: tuple[DType, ...] = ()
-    most_rows: int | None = None
-    most_ranks: int | None = None
-    error: Fraction | None = None
-    shortest_ticks: int = 0
-    kernels: tuple[SumKernel, ...] = ()
-    routed: ExchangeKernel | None = None
-
-    @property
-    def is_library(self) -> bool:
-        """Whether it is the library alone, which others are compared with."""
-        return self.path is TransferPath.LIBRARY and not self.kernels and self.routed is None
-
-    def has_ranks(self, ranks: int) -> bool:
-        """Whether it is known of so many GPUs."""
-        return ranks <= (self.most_ranks or ranks)
-
-
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """What a framework adds to each layer of a training step, beside the kernels of its graph.
-
-    Attributes
-    ----------
-    forward_rows, backward_rows
-        Passes over memory of the tokens of a rank, each as wide as the model, by row-wise kernels that are not fused.
-    forward_scores, backward_scores
-        Passes over the scores of attention, where a framework keeps them; 0 with FlashAttention.
-    products
-        The rate of its products over that of the profile, whose library is a later one, or is called otherwise.
-    sends
-        How many sends between stages each pass of a chunk waits for, where nothing hides them.
-    error
-        Mean error of steps with it, simulated and measured, as a share; ``compared`` says which.
-    """
-
-    forward_rows: Fraction = Fraction(0)
-    backward_rows: Fraction = Fraction(0)
-    forward_scores: Fraction = Fraction(0)
-    backward_scores: Fraction = Fraction(0)
-    products: Fraction = Fraction(1)
-    sends: Fraction = Fraction(0)
-    error: Fraction | None = None
-    compared: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Implementation:
-    """An implementation: the GPUs and element types it is known for, its methods by pattern, its kernel for experts.
-
-    ``stack`` is what it costs as the framework of a training step.
-    """
-
-    name: str
-    gpus: tuple[str, ...]
-    dtypes: tuple[DType, ...]
-    methods: tuple[Method, ...]
-    provenance: tuple[Provenance, ...] = ()
-    experts: FusedExperts | None = None
-    stack: Stack | None = None
-
-    @property
-    def does(self) -> str:
-        """What it carries out, in words."""
-        of_layers = () if self.experts is None else ("experts of a layer",)
-        return ", ".join((*(each.pattern.value for each in self.methods), *of_layers))
-
-    def method(self, pattern: Pattern) -> Method | None:
-        """Return how it carries out ``pattern``, None if it does not."""
-        return next((method for method in self.methods if method.pattern is pattern), None)
-
-    def method_of(self, shape: OpShape) -> Method | None:
-        """Return how it carries out ``shape``: a dispatch as before a kernel, a combine as behind one.
-
-        A lone all_reduce of a layer is by its kernels for one, without the calls that a benchmark has.
-        """
-        if shape.pattern is Pattern.ALL_REDUCE:
-            summed = self.method(Pattern.GEMM_AR)
-            return None if summed is None or not summed.kernels else replace(summed, call_ticks=0, graph_call_ticks=0)
-        if shape.routing is None or shape.pattern is not Pattern.ALL_TO_ALL:
-            return self.method(shape.pattern)
-        return self.method(Pattern.GEMM_A2A if shape.back else Pattern.A2A_GEMM)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
 
-from .scenario import Implementation, Scenario, Stack, System
+from .implementation import Implementation, Stack
+from .scenario import Scenario, System
 from .tensors import DType
 
 

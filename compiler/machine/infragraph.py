@@ -16,18 +16,8 @@ from ..text.diagnostics import Report, Source, Span
 from ..text.json_forms import Item, JsonPlace, read_json
 from .infragraph_edges import NIC, XPU, Component, Device, DeviceEdges, NamedLink, Node
 from .infragraph_network import Instance, NetworkReader
-from .machine import (
-    MAX_GPUS,
-    UNSAID,
-    DumpedMachine,
-    LibraryGpu,
-    MachineGpu,
-    Network,
-    Nic,
-    SaidRate,
-    device_named,
-    identify,
-)
+from .known_gpus import LibraryGpu, device_named
+from .machine import MAX_GPUS, UNSAID, DumpedMachine, MachineGpu, Network, Nic, SaidRate, identify
 
 MAX_ITEMS = 10_000
 MAX_PAIRS = 100_000

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..text.json_forms import Item
-from .machine import UNSAID_RATE, CpuWay, LibraryGpu, Pair, PcieSlot, PcieWire, SaidRate, SwitchedGpus, joined_parts
+from .known_gpus import LibraryGpu
+from .machine import UNSAID_RATE, CpuWay, Pair, PcieSlot, PcieWire, SaidRate, SwitchedGpus, joined_parts
 from .wiring import UNSAID_CPUS
 
 XPU, SWITCH, CPU, NIC = "xpu", "switch", "cpu", "nic"

@@ -2,7 +2,8 @@
 
 from functools import cached_property
 
-from .machine import UNSAID_RATE, CpuWay, DumpedMachine, NetworkWire, PcieSlot, PcieWire, SaidRate, pcie_gt_per_s
+from .known_gpus import pcie_gt_per_s
+from .machine import UNSAID_RATE, CpuWay, DumpedMachine, NetworkWire, PcieSlot, PcieWire, SaidRate
 
 SWITCH, PCIE, CPUS, NETWORK, TRUNK = "nvswitch", "pcie", "cpus", "nic", "trunk"
 _LANES = 16

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from ..codes import Code
 from ..text.diagnostics import Report, Source
+from .known_gpus import LibraryGpu, device_of_ids
 from .machine import (
     MAX_GPUS,
     CpuWay,
     DumpedMachine,
-    LibraryGpu,
     MachineGpu,
     Nic,
     Pair,
@@ -24,7 +24,6 @@ from .machine import (
     PcieWire,
     SwitchedGpus,
     check_links,
-    device_of_ids,
     identify,
     refuse_hosts,
     refuse_partitions,

@@ -6,12 +6,8 @@ from collections.abc import Callable
 from ..codes import Code
 from ..text.diagnostics import Report, Source, Span
 from .infragraph import is_infragraph, read_infragraph
-from .machine import (
-    DumpedMachine,
-    LibraryGpu,
-    check_partners,
-    requested_gpu,
-)
+from .known_gpus import LibraryGpu
+from .machine import DumpedMachine, check_partners, requested_gpu
 from .nccl_xml import read_nccl_xml
 from .nvidia_smi import is_nvidia_smi, read_nvidia_smi
 from .rocm_smi import is_rocm_smi, read_rocm_smi

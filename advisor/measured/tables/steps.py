@@ -16,8 +16,8 @@ from ....compiler.ir import DType
 from ....compiler.ir.step import StepScenario
 from ....compiler.planning.build import ScheduleError
 from ....simcore import RunTooLarge
+from ...steps.layer_times import LayerTimes
 from ...steps.outcome import StepOutcome, outcome_of
-from ...steps.times import LayerTimes
 from .collectives import gpu_named, tables_of
 from .csv_rows import FIT, HELD_OUT, in_odd_half, is_positive, rows_in
 

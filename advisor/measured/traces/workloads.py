@@ -14,7 +14,8 @@ import numpy as np
 from ....compiler import compile_text
 from ....compiler.codes import Code
 from ....compiler.ir import TICKS_PER_US, GemmShape, GroupedGemmShape, OpCase
-from ....compiler.machine.machine import LibraryGpu, device_named, library_gpu, requested_gpu
+from ....compiler.machine.known_gpus import LibraryGpu, device_named, library_gpu
+from ....compiler.machine.machine import requested_gpu
 from ....compiler.text.diagnostics import Report, Source, Span
 from ....compiler.text.fmt import format_text
 from ....compiler.text.rewriting import comment_lines

@@ -4,8 +4,8 @@ import pytest
 
 from magus.advisor import Advisor
 from magus.advisor.expect.run import CheckResult, ExpectationRunner
+from magus.advisor.steps.layer_times import LayerTimes
 from magus.advisor.steps.outcome import outcome_of
-from magus.advisor.steps.times import LayerTimes
 from magus.compiler import CompileError, compile_text
 from tests.helpers.steps import TEXT, small_step
 

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.harness.joint_step import joint_ticks, step_of
-from magus.advisor.steps.times import LayerTimes
+from magus.advisor.steps.layer_times import LayerTimes
 from magus.compiler.ir.step import Overlapped, StepSchedule
 
 UNIT = 1 << 17

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.compiler import compile_text
-from magus.compiler.machine.machine import (
+from magus.compiler.machine.known_gpus import (
     AMD,
     DEVICES,
     LIBRARY_GPUS,

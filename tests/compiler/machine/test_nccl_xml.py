@@ -2,7 +2,8 @@
 
 import pytest
 
-from magus.compiler.machine.machine import LIBRARY_GPUS, CpuWay, PcieSlot
+from magus.compiler.machine.known_gpus import LIBRARY_GPUS
+from magus.compiler.machine.machine import CpuWay, PcieSlot
 from magus.compiler.text.diagnostics import CompileError
 from tests.helpers.machines import MACHINES, imported, nccl_dump, nccl_gpu, nvlink
 from tests.helpers.some import some

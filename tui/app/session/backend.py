@@ -28,7 +28,7 @@ from ....simcore.figures.result import Result
 if TYPE_CHECKING:
     from ....advisor.questions.advisor import Advisor
     from ....advisor.steps.answer import StepAdvice
-    from ....advisor.steps.times import LayerTimes
+    from ....advisor.steps.layer_times import LayerTimes
 
 AdviseStep = Callable[
     [Source, Changes, str, Progress, ShouldStop, Callable[["StepAdvice"], None]],
@@ -80,7 +80,7 @@ def step_stage() -> AdviseStep:
         answered: Callable[["StepAdvice"], None],
     ) -> "StepAdvice":
         from ....advisor.steps.answer import advise_step
-        from ....advisor.steps.times import LayerTimes
+        from ....advisor.steps.layer_times import LayerTimes
 
         if not times:
             times.append(LayerTimes())

@@ -10,10 +10,10 @@ from ....advisor.answer.stages import either, lateness
 from ....advisor.steps.ahead import on_cluster
 from ....advisor.steps.answer import StepAdvice, check_schedules
 from ....advisor.steps.answer import advise_step as answer_of
+from ....advisor.steps.layer_times import LayerTimes
 from ....advisor.steps.outcome import StepOutcome, outcome_of
 from ....advisor.steps.search import SHOWN, nearest_fitting
 from ....advisor.steps.stacks import marks_of
-from ....advisor.steps.times import LayerTimes
 from ....advisor.work.pools import Submit, open_processes
 from ....compiler import compile_text
 from ....compiler.codes import Code

@@ -202,7 +202,7 @@ def test_a_search_that_is_late_answers_with_what_it_found(
 
 
 def test_times_of_layers_keep_who_may_stop_them(file: Path) -> None:
-    from magus.advisor.steps.times import LayerTimes
+    from magus.advisor.steps.layer_times import LayerTimes
 
     times = LayerTimes()
     before = times.should_stop

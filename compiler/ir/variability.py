@@ -1,0 +1,79 @@
+"""What makes the GPUs of a system differ: drawn, typed, or replayed from a profile. Times are ticks of 10 fs."""
+
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """``num_bytes`` that ``rank`` begins to send to rank 0 at ``ticks``.
+
+    ``signal`` is set at rank 0 when all writes that name it have arrived. With 0 bytes it is a flag alone: one that a
+    tile sets when what it has stored has arrived.
+    """
+
+    ticks: int
+    rank: int
+    signal: str
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Writes in the order of time, and the file they were read from."""
+
+    path: str
+    writes: tuple[Write, ...]
+
+
+class Shape(Enum):
+    """A family of distributions; the value is the word in the language."""
+
+    CONSTANT = "constant"
+    UNIFORM = "uniform"
+    NORMAL = "normal"
+    EXPONENTIAL = "exponential"
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """One distribution; ``arguments`` are (value), (low, high), (standard deviation) or (mean)."""
+
+    shape: Shape
+    arguments: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """Each rank is slow with probability ``share``; kernels of a slow rank take ``factor`` times as long."""
+
+    share: Fraction
+    factor: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """``rank`` starts ``ticks`` late."""
+
+    rank: int
+    ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Variability:
+    """Causes of unequal times; None where a cause is absent.
+
+    ``skew`` is in ticks and delays the start of a rank; ``jitter`` is relative and stretches each kernel of each rank.
+    Both, and the stragglers, are drawn with a seed; ``late`` needs none.
+    """
+
+    skew: Distribution | None = None
+    jitter: Distribution | None = None
+    straggler: Straggler | None = None
+    late: tuple[Late, ...] = ()
+
+    @property
+    def random(self) -> bool:
+        """Whether anything is drawn at random."""
+        return self.skew is not None or self.jitter is not None or self.straggler is not None
