@@ -14,10 +14,10 @@ from typing import TypeVar
 from ..codes import Code
 from ..text.diagnostics import Report, Source, Span
 from ..text.json_forms import Item, JsonPlace, read_json
-from .infragraph_edges import NIC, XPU, Component, Device, DeviceEdges, NamedLink, Node
+from .infragraph_edges import NIC, XPU, Component, DescribedDevice, DeviceEdges, NamedLink, Node
 from .infragraph_network import Instance, NetworkReader
 from .known_gpus import LibraryGpu, device_named
-from .machine import MAX_GPUS, UNSAID, DumpedMachine, MachineGpu, Network, Nic, SaidRate, identify
+from .machine import MAX_GPUS, UNSAID, DumpedMachine, HostNetwork, MachineGpu, Nic, SaidRate, identify
 
 MAX_ITEMS = 10_000
 MAX_PAIRS = 100_000
@@ -58,7 +58,7 @@ class _Reader:
         self._document, self._span, self._report = document, span, report
         self._members = document.members()
         self._doubts: list[str] = []
-        self._devices: dict[str, Device] = {}
+        self._devices: dict[str, DescribedDevice] = {}
         self._num_pairs = 0
 
     def machine(self, requested: LibraryGpu | None) -> DumpedMachine:
@@ -82,7 +82,7 @@ class _Reader:
             _ORIGIN, model, gpus, switched, direct, nics, edges.pcie(), doubts, edges.said(), network=network
         )
 
-    def _device_with_gpus(self) -> Device:
+    def _device_with_gpus(self) -> DescribedDevice:
         """The first device with GPUs; others are in doubt."""
         items = self._list(self._members, "devices") if "devices" in self._members else (self._document,)
         self._devices = {device.name: device for device in map(self._device, items)}
@@ -95,7 +95,7 @@ class _Reader:
             self._doubts.append(f"the file has several devices with GPUs ({names}): the first was read")
         return found[0]
 
-    def _network(self, host: Device) -> Network | None:
+    def _network(self, host: DescribedDevice) -> HostNetwork | None:
         """What joins the instances of the device with the GPUs; None if there is one, or nothing joins them."""
         instances = list(self._instances())
         num_hosts = sum(each.count for each in instances if each.device.name == host.name)
@@ -127,16 +127,11 @@ class _Reader:
                 raise item.fail(f"there is no device '{_text(members, 'device')[:64]}'")
             yield Instance(_text(members, "name"), device, self._count(members))
 
-    def _edges_inside(self, host: Device) -> Iterator[tuple[Node, Node]]:
+    def _edges_inside(self, host: DescribedDevice) -> Iterator[tuple[Node, Node]]:
         """All edges of the host, those of parts of a component as of the component."""
         for item in host.edges:
             members = item.entries(("ep1", "ep2"), ("scheme", "link", "description"))
-            ends = []
-            for key in ("ep1", "ep2"):
-                end = members[key].entries(("component",), ("device",))
-                nested = "device" in end and end["device"].value
-                ends.append(host.nodes(end["device" if nested else "component"]))
-            yield from self._pairs(item, *ends)
+            yield from self._pairs(item, *(self._nodes(members[key], host, nested=True) for key in ("ep1", "ep2")))
 
     def _pairs(self, item: Item, first: Sequence[_End], second: Sequence[_End]) -> Iterable[tuple[_End, _End]]:
         """The pairs that an edge stands for, by its scheme."""
@@ -157,10 +152,10 @@ class _Reader:
     def _count(self, members: dict[str, Item]) -> int:
         return members["count"].number(0, MAX_ITEMS) if "count" in members else 1
 
-    def _device(self, item: Item) -> Device:
+    def _device(self, item: Item) -> DescribedDevice:
         members = item.members()
         components = (self._component(each.members()) for each in self._list(members, "components"))
-        return Device(
+        return DescribedDevice(
             _text(members, "name"),
             f"{_text(members, 'name')} {_text(members, 'description')}",
             {each.name: each for each in components},
@@ -194,7 +189,7 @@ class _Reader:
         chosen = _text(members, "choice")
         return {chosen: members[chosen]} if chosen in members else members
 
-    def _gpus(self, device: Device, xpu: Component) -> tuple[MachineGpu, ...]:
+    def _gpus(self, device: DescribedDevice, xpu: Component) -> tuple[MachineGpu, ...]:
         if xpu.count > MAX_GPUS:
             message = f"{xpu.name} has {xpu.count} GPUs, at most {MAX_GPUS} are read"
             raise self._report.fail(Code.MGS603, message, self._span)
@@ -207,21 +202,23 @@ class _Reader:
             MachineGpu(f"{xpu.name}[{number}]", kind, self._span, device_named(said)) for number in range(xpu.count)
         )
 
-    def _read_edges(self, device: Device, edges: DeviceEdges) -> None:
+    def _read_edges(self, device: DescribedDevice, edges: DeviceEdges) -> None:
         """Collect the edges between GPUs, switches and CPUs."""
         for item in device.edges:
             members = item.entries(("ep1", "ep2"), ("scheme", "link", "description"))
             name = _text(members, "link")
             link = device.links.get(name, NamedLink(name))
-            first, second = (self._own_nodes(members[key], device) for key in ("ep1", "ep2"))
+            first, second = (self._nodes(members[key], device) for key in ("ep1", "ep2"))
             kinds = {device.components[end[0][0]].kind for end in (first, second) if end}
             if edges.takes(link, kinds):
                 edges.add(link, self._pairs(item, first, second))
 
-    def _own_nodes(self, item: Item, device: Device) -> Sequence[Node]:
-        """The components that an endpoint names; none if they are parts of a component."""
+    def _nodes(self, item: Item, device: DescribedDevice, *, nested: bool = False) -> Sequence[Node]:
+        """The components that an endpoint names; those of which it names parts only if ``nested``."""
         members = item.entries(("component",), ("device",))
-        return () if "device" in members and members["device"].value else device.nodes(members["component"])
+        if "device" in members and members["device"].value:
+            return device.nodes(members["device"]) if nested else ()
+        return device.nodes(members["component"])
 
 
 def _text(members: dict[str, Item], key: str) -> str:

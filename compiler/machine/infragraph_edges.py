@@ -59,7 +59,7 @@ class Component:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DescribedDevice:
     """A device: its components and links by name, and its edges."""
 
     name: str

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from ..text.json_forms import Item
-from .infragraph_edges import NIC, XPU, Device, NamedLink, Node, cut_ends, sliced, together
-from .machine import Network, NetworkWire, Pair, SaidRate
+from .infragraph_edges import NIC, XPU, DescribedDevice, NamedLink, Node, cut_ends, sliced, together
+from .machine import HostNetwork, NetworkWire, Pair, SaidRate
 
 NESTED = "device"
 """Kind of a component that is a device of its own: of a host, a NIC."""
@@ -24,14 +24,16 @@ class Instance:
     """``count`` devices that are alike."""
 
     name: str
-    device: Device
+    device: DescribedDevice
     count: int
 
 
 class NetworkReader:
     """Collects the edges between instances; ``host`` is the device with the GPUs, ``inside`` its own edges."""
 
-    def __init__(self, host: Device, instances: Sequence[Instance], inside: Iterable[tuple[Node, Node]]) -> None:
+    def __init__(
+        self, host: DescribedDevice, instances: Sequence[Instance], inside: Iterable[tuple[Node, Node]]
+    ) -> None:
         self._host = host
         self._num_gpus = host.num_gpus()
         self._instances = {each.name: each for each in instances}
@@ -65,7 +67,7 @@ class NetworkReader:
             for part in parts
         ]
 
-    def _end(self, device: Device, number: int, part: Node) -> _End:
+    def _end(self, device: DescribedDevice, number: int, part: Node) -> _End:
         if device.name != self._host.name:
             return _SWITCH, number, "", 0
         kind = self._host.components[part[0]].kind
@@ -81,7 +83,7 @@ class NetworkReader:
                 self._seen |= {(one, other), (other, one)}
                 self._wires[min(first, second), max(first, second)].append(link)
 
-    def network(self) -> Network | None:
+    def network(self) -> HostNetwork | None:
         """Return what joins the hosts; None if no edge leads out of them."""
         if not self._wires:
             return None
@@ -111,7 +113,7 @@ class NetworkReader:
             for nic in shared:
                 node = base + host * len(shared) + shared.index(nic)
                 found += [NetworkWire((host * self._num_gpus + gpu, node)) for gpu in owners[nic]]
-        return Network(self._hosts, _numbered(found, base), self._rail(found))
+        return HostNetwork(self._hosts, _numbered(found, base), self._rail(found))
 
     def _owners(self) -> dict[Node, tuple[int, ...]]:
         """The GPUs of each NIC that leads out of a host: one where there are enough, the nearest."""

@@ -121,7 +121,7 @@ class NetworkWire:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class HostNetwork:
     """What joins ``hosts`` machines that are alike.
 
     Of n GPUs each, GPU g of host h is node ``h * n + g``; the nodes behind all GPUs are switches, and NICs of several
@@ -188,7 +188,7 @@ class DumpedMachine:
     doubts: tuple[str, ...] = ()
     said: Mapping[Pair, SaidRate] = field(default_factory=dict)
     pcie_doubts: tuple[str, ...] = ()
-    network: Network | None = None
+    network: HostNetwork | None = None
 
     @property
     def hosts(self) -> int:

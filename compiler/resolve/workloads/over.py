@@ -298,7 +298,7 @@ class PartsReader:
         return self._report.fail(Code.MGS520, message, span, hint)
 
     def _batched(self, part: _Part, handed: Sequence[str]) -> tuple[ast.Say, ...]:
-        """``batch`` of what a part takes: of the inputs that the text names, and of what it is handed."""
+        """The statement ``batch`` of a part, for the inputs named in the text and the tensors of earlier parts."""
         said = self._said.get("batch")
         if said is None:
             return ()

@@ -55,7 +55,7 @@ class RowsModel:
         return ""
 
     def legend(self) -> Iterator[tuple[IntervalKind | None, str]]:
-        """Yield the kinds of intervals with words about them; what is said of no kind has none."""
+        """Yield words about each kind of interval, and with None words about the run as a whole."""
         yield from ()
 
     # The cursor.

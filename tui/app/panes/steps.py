@@ -16,7 +16,7 @@ from ...text.ops import scenario_words
 from ...text.step import counted_text, figures_of, nothing_lines
 from ..charts.stages import StagesModel
 from ..session.step_job import StepJob
-from ..session.step_view import StepRow, StepSort, memory_lines, picked_row, rows_of
+from ..session.step_view import LayoutRow, StepSort, memory_lines, picked_row, rows_of
 from ..session.view import shortened
 from ..widgets.rows_view import RowsView
 from . import CANDIDATES, HOW, TIMELINE, WHY
@@ -24,7 +24,7 @@ from .base import JobPane
 from .ranked import Column, PickTable, RankedPane
 
 
-class LayoutTable(PickTable[StepRow]):
+class LayoutTable(PickTable[LayoutRow]):
     """Layouts and schedules with time, tokens, memory and what is lost."""
 
     COLUMNS: ClassVar[tuple[Column, ...]] = (
@@ -40,7 +40,7 @@ class LayoutTable(PickTable[StepRow]):
     LEFT = (StepSort.RANK, StepSort.LAYOUT, StepSort.SCHEDULE)
     LEAST = 17
 
-    def cells(self, row: StepRow, width: int) -> tuple[Text, ...]:
+    def cells(self, row: LayoutRow, width: int) -> tuple[Text, ...]:
         """The mark, then a cell for each figure."""
         style, widths = self.style_of(row.mark), {key: columns or width for key, _, columns in self.COLUMNS}
         cells = [Text(row.mark.value, style=style)]
@@ -71,7 +71,7 @@ class LayoutsPane(RankedPane[StepJob, LayoutTable]):
         self.border_title = f"Layouts: {len(rows)}{note}" if rows else CANDIDATES.title
 
 
-def _picked(job: StepJob) -> StepRow | None:
+def _picked(job: StepJob) -> LayoutRow | None:
     return None if job.found is None else picked_row(job.found, job.picked)
 
 
@@ -83,7 +83,7 @@ def _title(title: str, job: StepJob) -> Content:
 class StagesView(RowsView[StagesModel]):
     """Stages over time."""
 
-    def show(self, row: StepRow) -> None:
+    def show(self, row: LayoutRow) -> None:
         """Show a schedule; the same again keeps its zoom."""
         if self.model is None or self.model.outcome is not row.outcome:
             self.model, self._message = StagesModel(row.outcome), ""

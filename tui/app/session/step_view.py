@@ -27,7 +27,7 @@ class StepSort(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class StepRow:
+class LayoutRow:
     """One line of the table of layouts: ``expression`` names it for good, ``name`` is its schedule in short.
 
     ``is_estimate`` is whether no traffic was simulated beside its layers.
@@ -61,7 +61,7 @@ class StepRow:
         }
 
 
-def rows_of(advice: StepAdvice, key: StepSort = StepSort.RANK) -> tuple[StepRow, ...]:
+def rows_of(advice: StepAdvice, key: StepSort = StepSort.RANK) -> tuple[LayoutRow, ...]:
     """Return all layouts that were compared and the schedules of the file, each once, sorted by ``key``."""
     searched, chosen = advice.searched, advice.recommended
     best = None if chosen is None else chosen.run.makespan_ticks
@@ -81,11 +81,11 @@ def rows_of(advice: StepAdvice, key: StepSort = StepSort.RANK) -> tuple[StepRow,
         mark = Mark.RECOMMENDED if each is chosen else Mark.TOO_LARGE if not each.fits else Mark.TIE if tied else None
         same = each if any(each is one for one in searched.declared) else declared_as(each, searched)
         name = each.words if same is None else same.schedule.name
-        rows.append(StepRow(rank, mark or Mark.NONE, key_of(same or each), name, each, not is_contended))
+        rows.append(LayoutRow(rank, mark or Mark.NONE, key_of(same or each), name, each, not is_contended))
     return tuple(sorted(rows, key=lambda row: (_order(row, key), row.rank)))
 
 
-def _order(row: StepRow, key: StepSort) -> float | str:
+def _order(row: LayoutRow, key: StepSort) -> float | str:
     each = row.outcome
     match key:
         case StepSort.RANK:
@@ -104,7 +104,7 @@ def _order(row: StepRow, key: StepSort) -> float | str:
             return each.run.bubble
 
 
-def picked_row(advice: StepAdvice, expression: str | None) -> StepRow | None:
+def picked_row(advice: StepAdvice, expression: str | None) -> LayoutRow | None:
     """Return the row of that name; without one, or if it is gone, the first."""
     rows = rows_of(advice)
     return next((row for row in rows if row.expression == expression), rows[0] if rows else None)
@@ -145,7 +145,7 @@ def figures_of(advice: StepAdvice) -> str:
     return f"{bytes_text(chosen.memory_bytes)} of {limit} · {shares} · {counted}"
 
 
-def selected_text(row: StepRow) -> str:
+def selected_text(row: LayoutRow) -> str:
     """The layout under the cursor in full."""
     cells = row.cells
     settings = ", ".join(f"{name} = {value}" for name, value in row.outcome.settings)
