@@ -9,6 +9,7 @@ import numpy as np
 
 from ..compiler.codes import Code
 from ..compiler.ir import (
+    BackgroundWrite,
     Cancelled,
     OpCase,
     OpPlan,
@@ -29,12 +30,14 @@ from .fold.run import DEFAULT_OPTIONS, PERIODIC_LAYERS, Finished, RunOptions, pe
 from .lower.budget import check_budget
 from .lower.machine import Idealization
 from .lower.plan import Lowered, lower, plan_of, plan_period
+from .lower.traffic import without_later_traffic, writes_until
 from .lower.variability import TARGET, Perturbation, lower_replayed, perturbation_of, perturbed, recorded_writes
 from .memo.memo import memo_of, memoized
 from .program.limits import HorizonError, RunTooLarge
 from .program.program import PACKET_BYTES, Run, RunOutcome
 
 VARIES = "the times of the ranks are drawn at random"
+TRAFFIC = "traffic of other programs goes to some ranks"
 REPLAYED = "rank 0 alone is simulated, what its peers write comes from a profile"
 
 
@@ -55,8 +58,15 @@ class Case:
         """Whether each rank has times of its own."""
         return self.perturbation is not None and self.perturbation.seed is not None
 
-    def lowered(self, unit_bytes: int, *, fold: bool = True, ideal: Idealization = Idealization.NONE) -> Lowered:
-        """Lower the case; folded only where ranks cannot differ.
+    def lowered(
+        self,
+        unit_bytes: int,
+        *,
+        fold: bool = True,
+        ideal: Idealization = Idealization.NONE,
+        background: Sequence[BackgroundWrite] = (),
+    ) -> Lowered:
+        """Lower the case, with the writes of the ``background``; folded only where ranks cannot differ.
 
         Raises
         ------
@@ -68,7 +78,7 @@ class Case:
             If the run would take minutes or more memory than is sensible.
         """
         system, plan, replay = self.system, self.plan, self.system.replay
-        fold = fold and self.perturbation is None
+        fold = fold and self.perturbation is None and not background
         try:
             if replay is not None:
                 if len(plan.parts) > 1:
@@ -78,7 +88,11 @@ class Case:
                 return self.varied(lower_replayed(system, plan, replay, unit_bytes=unit_bytes, ideal=ideal))
             ranks = plan_period(system, plan, alike=self.alike) if fold else system.num_ranks
             check_budget(system, plan, unit_bytes, ranks)
-            return self.varied(lower(system, plan, unit_bytes=unit_bytes, fold=fold, alike=self.alike, ideal=ideal))
+            return self.varied(
+                lower(
+                    system, plan, unit_bytes=unit_bytes, fold=fold, alike=self.alike, ideal=ideal, background=background
+                )
+            )
         except HorizonError as error:
             raise RunTooLarge(f"{plan.expression}: {error}") from error
 
@@ -102,6 +116,26 @@ class Case:
         fold = options.fold and not shifts and not self.drawn and self.system.replay is None
         whole = run_folded(lowered.program, replace(options, fold=fold))
         return self.finished(replace(whole, not_alike=_shifts(whole.ranks_simulated)) if shifts else whole)
+
+    def simulated(
+        self, unit_bytes: int, options: RunOptions = DEFAULT_OPTIONS, ideal: Idealization = Idealization.NONE
+    ) -> tuple[Lowered, Finished]:
+        """Lower the case and run it, with the system's traffic beside it from the begin to the end of the plan.
+
+        The end is not known before: there are writes for a quarter longer than the last run took, until the plan ends
+        before them. What has private servers meets no traffic.
+        """
+        lowered = self.lowered(unit_bytes, fold=options.fold, ideal=ideal)
+        finished, traffic = self.run(lowered, options), self.system.traffic
+        if traffic is None or Idealization.PRIVATE_SERVERS in ideal:
+            return lowered, finished
+        seed = 0 if self.perturbation is None else self.perturbation.seed or 0
+        until = 0
+        while finished.run.outcome is RunOutcome.DONE and (end := finished.run.makespan_ticks) > until:
+            until = end + end // 4
+            lowered = self.lowered(unit_bytes, ideal=ideal, background=writes_until(traffic, until, seed))
+            finished = self.run(lowered, replace(options, fold=False))
+        return lowered, replace(finished, run=without_later_traffic(lowered.program, finished.run), not_alike=TRAFFIC)
 
     def _only_shifts(self, lowered: Lowered) -> bool:
         """Whether to take it that no fewer ranks can stand for all than those of the ``program``.
@@ -205,8 +239,8 @@ def simulate_op(
 
 def _simulate(case: Case, name: str, unit_bytes: int, what_if: WhatIf | None, options: RunOptions) -> Result:
     with heeding(options.should_stop):
-        lowered, several = case.lowered(unit_bytes, fold=options.fold), case.plan.num_layers >= PERIODIC_LAYERS
-        finished = case.run(lowered, replace(options, observe=options.observe or several))
+        several = case.plan.num_layers >= PERIODIC_LAYERS
+        lowered, finished = case.simulated(unit_bytes, replace(options, observe=options.observe or several))
         losses: tuple[Waterfall | None, float | None] = (None, None)
         if what_if is not None and finished.run.outcome is RunOutcome.DONE:
             known = finished.run if what_if.unit_bytes == unit_bytes else None
@@ -234,8 +268,8 @@ def record_writes(
         message = f"{scenario.system.name} replays a profile, and records none"
         raise ScheduleError(Rejection(Code.MGS523, message))
     case = Case(scenario.system, plan_of(scenario, schedule), perturbation_of(scenario.system, seed))
-    lowered = case.lowered(unit_bytes, fold=False)
-    return recorded_writes(lowered.parts[0], case.run(lowered).run)
+    lowered, finished = case.simulated(unit_bytes, RunOptions(fold=False))
+    return recorded_writes(lowered.parts[0], finished.run)
 
 
 def _explain(
@@ -244,8 +278,8 @@ def _explain(
     """Differences of runs of the same plan, each with one more loss idealised away; None if one is stopped."""
 
     def run(ideal: Idealization) -> tuple[Lowered, Run]:
-        lowered = case.lowered(what_if.unit_bytes, ideal=ideal)
-        return lowered, case.run(lowered, options).run
+        lowered, finished = case.simulated(what_if.unit_bytes, options, ideal)
+        return lowered, finished.run
 
     free, private = Idealization.FREE_LAUNCH, Idealization.PRIVATE_SERVERS
     as_is = known or run(Idealization.NONE)[1]
@@ -299,8 +333,7 @@ def simulate_seeds(
     if not cases:
         return ()
     options = RunOptions(should_stop=should_stop, progress=progress)
-    variability = system.variability
-    if variability is None or not variability.random:
+    if not system.random:
         one = simulate(system, plan, name=name, unit_bytes=unit_bytes, seed=seeds[0], options=options)
         return (one,) * len(cases)
 
@@ -313,14 +346,14 @@ def simulate_seeds(
     schedules = tuple(part.schedule for part in plan.parts)
     for first in range(0, len(cases), BATCH):
         memo = memo_of(("seeds", system, plan, name, tuple(seeds[first : first + BATCH]), unit_bytes))
-        compute = partial(_simulate_batch, name, cases[first : first + BATCH], plain, options)
+        compute = partial(_simulate_batch, name, cases[first : first + BATCH], unit_bytes, plain, options)
         batch: tuple[Result, ...] = memoized(memo, tuple[Result, ...], compute, given=schedules, lasts=_all_done)
         results.extend(batch)
     return tuple(results)
 
 
 def _simulate_batch(
-    name: str, cases: Sequence[Case], plain: Callable[[], Lowered], options: RunOptions
+    name: str, cases: Sequence[Case], unit_bytes: int, plain: Callable[[], Lowered], options: RunOptions
 ) -> tuple[Result, ...]:
     results: list[Result] = []
     line_hops = 0  # of the seeds before
@@ -330,11 +363,17 @@ def _simulate_batch(
             options.progress(line_hops + of_this)
 
     for case in cases:
-        lowered, several = case.varied(plain()), case.plan.num_layers > 1
-        found = run(lowered.program, observe=several, should_stop=options.should_stop, progress=progress)
-        line_hops += found.line_hops
-        alone = case.finished(Finished(found, case.system.num_ranks, found.line_hops, found.line_hops, None))
-        period = period_ticks(lowered, found) if several else None
+        several = case.plan.num_layers > 1
+        if case.system.traffic is not None:
+            each = RunOptions(fold=False, observe=several, should_stop=options.should_stop, progress=progress)
+            with heeding(options.should_stop):
+                lowered, alone = case.simulated(unit_bytes, each)
+        else:
+            lowered = case.varied(plain())
+            found = run(lowered.program, observe=several, should_stop=options.should_stop, progress=progress)
+            alone = case.finished(Finished(found, case.system.num_ranks, found.line_hops, found.line_hops, None))
+        line_hops += alone.run.line_hops
+        period = period_ticks(lowered, alone.run) if several else None
         results.append(result_of(name, lowered, alone, period=period))
     return tuple(results)
 

@@ -162,13 +162,16 @@ from .topologies import Topology as Topology
 from .topologies import TopologyArgument as TopologyArgument
 from .topologies import Wire as Wire
 from .topologies import network_of as network_of
+from .variability import BackgroundWrite as BackgroundWrite
 from .variability import Distribution as Distribution
 from .variability import Late as Late
 from .variability import Replay as Replay
 from .variability import Shape as Shape
 from .variability import Straggler as Straggler
+from .variability import Traffic as Traffic
 from .variability import Variability as Variability
 from .variability import Write as Write
+from .variability import WriteStream as WriteStream
 from .workload import UNCUT as UNCUT
 from .workload import Batch as Batch
 from .workload import Made as Made

@@ -19,7 +19,7 @@ from .plan import OpMode, Schedule
 from .schedule import NamedSchedule
 from .stopping import Rejection
 from .topologies import Fabric, Network, network_of, part_of
-from .variability import Replay, Variability
+from .variability import Replay, Traffic, Variability
 from .workload import OpShape, Workload
 
 
@@ -87,6 +87,7 @@ class System:
     ``variability`` describes how their times differ; with ``replay`` only rank 0 is simulated, and the writes of the
     others into its memory are taken from a profile. ``mesh`` are the axes of its ranks, the innermost first; those of
     a second mesh over the same ranks follow. Of a group ``of`` is the number of ranks of the whole system, else 0.
+    ``traffic`` of other programs runs beside every plan.
     """
 
     name: str
@@ -97,12 +98,18 @@ class System:
     replay: Replay | None = None
     mesh: tuple[Axis, ...] = field(default=(), hash=False)
     of: int = 0
+    traffic: Traffic | None = None
 
     @property
     def title(self) -> str:
-        """How many GPUs of which kind: ``8 x H100``, or of a group ``pod.tp, 8 of 128 x H100``."""
+        """How many GPUs of which kind: ``8 x H100``, or of a group ``pod.tp, 8 of 128 x H100``; and whether alone."""
         group = f"{self.name}, {self.num_ranks} of {self.of}" if self.of else f"{self.num_ranks}"
-        return f"{group} x {self.gpu.name}"
+        return f"{group} x {self.gpu.name}{' with other traffic' if self.traffic is not None else ''}"
+
+    @property
+    def random(self) -> bool:
+        """Whether anything differs from seed to seed."""
+        return any(each is not None and each.random for each in (self.variability, self.traffic))
 
     def axes(self, names: tuple[str, ...]) -> tuple[Axis, ...] | Rejection:
         """Return the axes of these names, the innermost first, or why they are no group."""
@@ -124,9 +131,11 @@ class System:
         axes = self.axes(names)
         if isinstance(axes, Rejection):
             return axes
-        if self.replay is not None or (self.variability is not None and self.variability.late):
+        late = self.variability is not None and self.variability.late
+        if late or self.replay is not None or self.traffic is not None:
             message = f"{self.name} says of single ranks what they do, and a group stands for all groups of its axis"
-            return Rejection(Code.MGS440, message, "leave late and replay out, or describe the group as a system")
+            hint = "leave late, replay and traffic out, or describe the group as a system"
+            return Rejection(Code.MGS440, message, hint)
         size = prod(axis.size for axis in axes)
         fabric = part_of(self.fabric, self.num_ranks, axes[0].stride, size)
         if isinstance(fabric, Rejection):

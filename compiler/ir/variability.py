@@ -1,4 +1,4 @@
-"""What makes the GPUs of a system differ: drawn, typed, or replayed from a profile. Times are ticks of 10 fs."""
+"""What makes the GPUs of a system differ: drawn, typed, replayed, or by traffic of others. Times are ticks of 10 fs."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -77,3 +77,46 @@ class Variability:
     def random(self) -> bool:
         """Whether anything is drawn at random."""
         return self.skew is not None or self.jitter is not None or self.straggler is not None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStream:
+    """Writes that no plan waits for: at each interval each of ``ranks`` sends ``count`` times ``num_bytes``.
+
+    They go to the memory of ``target``. ``interval``, in ticks, is the time from one begin to the next, and before the
+    first; each rank draws its own.
+    """
+
+    ranks: tuple[int, ...]
+    target: int
+    count: int
+    num_bytes: int
+    interval: Distribution
+
+    @property
+    def mean_ticks(self) -> Fraction:
+        """The mean of the interval."""
+        return sum(self.interval.arguments, Fraction(0)) / len(self.interval.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundWrite:
+    """``num_bytes`` that ``rank`` begins to send to the memory of ``target`` at ``ticks``."""
+
+    ticks: int
+    rank: int
+    target: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Traffic of other programs beside a plan: ``streams`` that go on until it ends, and ``writes`` from a file."""
+
+    streams: tuple[WriteStream, ...] = ()
+    writes: tuple[BackgroundWrite, ...] = ()
+
+    @property
+    def random(self) -> bool:
+        """Whether any interval is drawn."""
+        return any(stream.interval.shape is not Shape.CONSTANT for stream in self.streams)

@@ -106,6 +106,7 @@ _FOLLOWS: Mapping[tuple[str, str], ExpectedWords] = {
     ("variability", "skew"): _words("distribution"),
     ("variability", "jitter"): _words("distribution"),
     ("variability", "late"): _words("variability.late") | _NUMBER,
+    ("traffic", "rank"): _words("traffic.rank", "distribution") | _NUMBER,
     ("schedule", "split"): _words("outline.split") | _NUMBER,
     ("schedule", "move"): _words("outline.move", "value.transfer", "algorithm") | _NUMBER,
     ("schedule", "group"): _words("outline.group") | _NUMBER,
@@ -170,8 +171,8 @@ def section_of(place: Context) -> str:
             return block
         case ["implementation", _]:
             return "method"
-        case ["system", "variability"]:
-            return "variability"
+        case ["system", ("variability" | "traffic") as block]:
+            return block
         case ["expect", *_]:
             return "expect"
         case ["gpu", "gemm" | "grouped" as outer, _]:

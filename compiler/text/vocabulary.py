@@ -249,8 +249,9 @@ SYNONYMS: Mapping[str, str] = {
     "false": "no",
 }
 
-SYSTEM_WORDS = ("gpus", "fabric", "variability", "replay", "mesh")
+SYSTEM_WORDS = ("gpus", "fabric", "variability", "replay", "traffic", "mesh")
 VARIABILITY_WORDS = ("skew", "jitter", "straggler", "late")
+TRAFFIC_WORDS = ("rank", "file")
 BACKWARD_WORDS = ("backward", "keep")
 WORKLOAD_WORDS = ("about", "repeat", "batch", *BACKWARD_WORDS)
 SCHEDULE_WORDS = (

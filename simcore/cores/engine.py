@@ -20,7 +20,7 @@ import numpy as np
 
 from ...compiler.ir import ShouldStop, StepsDone
 from ..program.limits import DEFAULT_BUDGET, RunBudget, check_budget
-from ..program.program import NEVER, NONE, Int64Array, Program, Run, RunOutcome, Served, WatchFn
+from ..program.program import NEVER, NONE, Int64Array, OpKind, Program, Run, RunOutcome, Served, WatchFn
 from . import windows
 from .endings import at_rest, busy_ticks, locked_servers, polls_in_vain
 from .keys import KeyWidthError
@@ -229,7 +229,7 @@ def finished_run(
         blocked = np.where(locked_servers(program, blocked), blocked, NONE)
     return Run(
         outcome=verdict,
-        makespan_ticks=max(0, int(done.max(initial=0))),
+        makespan_ticks=max(0, int(done[program.op_kind != OpKind.TRAFFIC].max(initial=0))),
         op_ready=np.array(ops.ready, np.int64),
         op_start=np.array(ops.start, np.int64),
         op_done=done,

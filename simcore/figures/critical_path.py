@@ -72,7 +72,8 @@ class _Path:
     def walk(self) -> list[CriticalOp]:
         """Backwards from the last op to one that nothing held up."""
         done = self._run.op_done
-        op = self._best(np.flatnonzero(done == done.max(initial=0))) if (done != NEVER).any() else NONE
+        of_plan = np.where(self._program.op_kind == OpKind.TRAFFIC, NEVER, done)
+        op = self._best(np.flatnonzero(of_plan == of_plan.max())) if (of_plan != NEVER).any() else NONE
         path: list[CriticalOp] = []
         while op != NONE:
             cause, before = self._cause(op)

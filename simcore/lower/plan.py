@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import (
+    BackgroundWrite,
     EngineKind,
     Kernels,
     OpCase,
@@ -42,6 +43,7 @@ from .one_kernel import part_as_kernels
 from .part_waits import Ends, ends_of_part, foreign_of, sms_of_parts, waits_inside, with_waits
 from .state import Lowering
 from .steps import LoweredPart, lower_steps, period_of
+from .traffic import add_writes
 
 
 def period_if_alike(schedule: OpPlan, num_ranks: int) -> int:
@@ -108,11 +110,13 @@ def lower(
     alike: bool = False,
     ideal: Idealization = Idealization.NONE,
     writes: Writes | None = None,
+    background: Sequence[BackgroundWrite] = (),
 ) -> Lowered:
     """Lower a checked ``plan``; the memory traffic is cut into units of ``unit_bytes`` (a multiple of a line).
 
     With ``fold`` only the ranks of one ``plan_period`` are; ``period_if_alike`` says which are taken for ``alike``.
     Transfers that ``writes`` holds, by rank and step of the only part, begin and are as large as it says, part by part.
+    The writes of the ``background`` are beside the plan, which then is not folded.
 
     Raises
     ------
@@ -132,6 +136,7 @@ def lower(
         first = builder.num_ops
         states.append(composer.lower(_scenario(system, part), part, unit_bytes, ideal))
         ops.append(range(first, builder.num_ops))
+    add_writes(builder, states[0], background)
     program = builder.build()
     parts = (
         LoweredPart(s.scenario, s.schedule, program, tuple(s.step_ops.values()), s.machine, s.hits) for s in states

@@ -1,16 +1,11 @@
 """Unequal times: what a seed draws for ranks and kernels, a Program with those times, and replayed writes.
 
-Every draw has a generator of its own, PCG64 (O'Neill, 2014) keyed by a hash of (seed, cause, rank, step): the order in
-which anything is built does not matter, and a rank has the same luck on a larger system. Each takes one number u of 53
-bits, uniform in (0, 1), and inverts the distribution, so that no draw depends on a library's sampling.
+What is drawn for a rank does not depend on the order in which anything is built (``draws.py``).
 """
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from hashlib import sha256
-from statistics import NormalDist
 
 import numpy as np
 
@@ -18,14 +13,12 @@ from ...compiler.codes import Code
 from ...compiler.ir import (
     Arrival,
     Direction,
-    Distribution,
     OpCase,
     OpPlan,
     Plan,
     Reach,
     Rejection,
     Replay,
-    Shape,
     Step,
     System,
     Transfer,
@@ -37,6 +30,7 @@ from ...compiler.planning.build import ScheduleError
 from ..program.limits import HorizonError, check_horizon
 from ..program.program import MAX_HORIZON_TICKS, Int64Array, OpKind, Program, Run, RunOutcome, TrafficClass
 from .copies import flag_lead_ticks
+from .draws import drawn, uniform
 from .machine import Idealization, sent_per_byte
 from .plan import Lowered, lower
 from .state import StepOps, moved_bytes, split_evenly
@@ -45,9 +39,6 @@ from .steps import LoweredPart
 FACTOR_BITS = 20
 _ONE = 1 << FACTOR_BITS
 """Factors of kernel times are multiples of 2**-20, about a millionth: the last bits of a logarithm do not matter."""
-
-DEVIATIONS = 4
-"""Standard deviations at which a normal distribution is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +55,7 @@ class Perturbation:
         if self.seed is None or skew is None:
             return late
         # A normal skew is taken positive: nobody begins before the run does.
-        return late + abs(round(_value(skew, _uniform(self.seed, "skew", rank, ""))))
+        return late + abs(round(drawn(skew, self.seed, "skew", rank, "")))
 
     def factor(self, rank: int, step: str) -> Fraction:
         """Factor on the time of the kernel of ``step`` at ``rank``: jitter, times the factor of a straggler."""
@@ -72,14 +63,14 @@ class Perturbation:
             return Fraction(1)
         jitter, straggler, factor = self.variability.jitter, self.variability.straggler, Fraction(1)
         if jitter is not None:
-            factor += _value(jitter, _uniform(self.seed, "jitter", rank, step))
-        if straggler is not None and _uniform(self.seed, "straggler", rank, "") < straggler.share:
+            factor += drawn(jitter, self.seed, "jitter", rank, step)
+        if straggler is not None and uniform(self.seed, "straggler", rank, "") < straggler.share:
             factor *= straggler.factor
         return Fraction(round(factor * _ONE), _ONE)
 
 
 def perturbation_of(system: System, seed: int | None) -> Perturbation | None:
-    """The perturbation of the ranks of ``system``; None if they are alike.
+    """The perturbation of the ranks of ``system``; None if they are alike, and no traffic is drawn.
 
     Raises
     ------
@@ -88,8 +79,8 @@ def perturbation_of(system: System, seed: int | None) -> Perturbation | None:
     """
     if seed is not None and seed < 0:
         raise ValueError(f"a seed is a whole number from 0 up, not {seed}")
-    variability = system.variability
-    if variability is None or not (variability.late or (variability.random and seed is not None)):
+    variability = system.variability or Variability()
+    if not (variability.late or (system.random and seed is not None)):
         return None
     return Perturbation(variability, seed)
 
@@ -114,7 +105,7 @@ def perturbed(
     if program.folded:
         raise ValueError("ranks that differ are simulated one by one: lower the plan with fold=False")
     starts = np.array([perturbation.start_ticks(rank) * (rank in ranks) for rank in range(program.num_ranks)], np.int64)
-    begins = starts[program.op_rank]  # [O]
+    begins = starts[program.op_rank] * (program.op_kind != OpKind.TRAFFIC)  # [O]
     for ops, read in gets:
         begins[ops.start : ops.stop] = np.maximum(begins[ops.start : ops.stop], starts[list(read)].max())
     factors = _op_factors(program, perturbation)  # [O]
@@ -151,29 +142,6 @@ def _op_factors(program: Program, perturbation: Perturbation) -> Int64Array:
         drawn.append(int(perturbation.factor(rank, program.labels[label]) * _ONE))
     factors[kernels] = np.array(drawn, np.int64)[back]
     return factors
-
-
-def _uniform(seed: int, cause: str, rank: int, step: str) -> Fraction:
-    """A number in (0, 1) that depends on the key alone."""
-    key = sha256(f"{seed}/{cause}/{rank}/{step}".encode()).digest()
-    raw = int(np.random.PCG64(int.from_bytes(key[:16], "little")).random_raw())
-    return Fraction(2 * (raw >> 11) + 1, 1 << 54)
-
-
-def _value(distribution: Distribution, u: Fraction) -> Fraction:
-    """The quantile of ``distribution`` at ``u``."""
-    first = distribution.arguments[0]
-    match distribution.shape:
-        case Shape.CONSTANT:
-            return first
-        case Shape.UNIFORM:
-            return first + (distribution.arguments[1] - first) * u
-        case Shape.NORMAL:
-            normal = NormalDist()
-            tail = normal.cdf(-DEVIATIONS)
-            return first * Fraction(normal.inv_cdf(tail + float(u) * (1 - 2 * tail)))
-        case Shape.EXPONENTIAL:
-            return first * Fraction(-math.log1p(-float(u)))
 
 
 TARGET = 0

@@ -154,13 +154,14 @@ class TrafficClass(IntEnum):
 
 
 class OpKind(IntEnum):
-    """Kind of work of an op."""
+    """Kind of work of an op; TRAFFIC is that of other programs, and no plan ends with it."""
 
     LAUNCH = 0
     TILE = 1
     TRANSFER = 2
     REDUCE = 3
     JOIN = 4
+    TRAFFIC = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +349,7 @@ class Run:
     """Result of a core. Axes as in ``Program``; times in ticks, NEVER where it did not happen."""
 
     outcome: RunOutcome
-    makespan_ticks: int  # the last op to finish; 0 if none did
+    makespan_ticks: int  # the last op of the plan to finish; 0 if none did
     op_ready: Int64Array  # [O] nothing left to wait for
     op_start: Int64Array  # [O] slot acquired
     op_done: Int64Array  # [O] last stage over, slot given back

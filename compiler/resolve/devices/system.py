@@ -18,6 +18,7 @@ from ...ir import (
     System,
     Topology,
     TopologyArgument,
+    Traffic,
     Variability,
     Wire,
     adjacent,
@@ -32,6 +33,7 @@ from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_word, known_head, single, truth
 from .device import DeviceResolver
+from .traffic import TrafficReader, check_rates
 from .variability import VariabilityReader, read_replay
 
 _MAX_WIRES = 1 << 16
@@ -213,13 +215,18 @@ class SystemResolver:
         gpus: tuple[int, Gpu] | None = None
         with self._report.attempt():
             gpus = self._gpus(statements["gpus"], entry.scope) if "gpus" in statements else None
-        fabric, variability, replay = self._rest(statements, gpus[0] if gpus is not None else None, entry.scope)
+        num_ranks = gpus[0] if gpus is not None else None
+        fabric, variability, replay = self._rest(statements, num_ranks, entry.scope)
+        traffic = self._traffic(statements, num_ranks, entry.scope)
         if self._report.num_failures == failures_before:
             self._check_complete(declaration, statements)
         if gpus is None or fabric is None or self._report.num_failures > failures_before:
             raise self._report.stop()
         mesh = self._mesh(declaration, gpus[0], entry.scope)
-        return System(declaration.name, *gpus, fabric, variability, replay, mesh)
+        system = System(declaration.name, *gpus, fabric, variability, replay, mesh, traffic=traffic)
+        if traffic is not None:
+            check_rates(system, statements["traffic"], self._report)
+        return system
 
     def of_workload(self, entry: Entry) -> System:
         """Return the system that a workload runs on: a whole one, or a group along axes of its mesh, ``pod.tp``."""
@@ -317,6 +324,12 @@ class SystemResolver:
             if "replay" in statements and num_ranks is not None:
                 replay = self._replay(statements["replay"], num_ranks)
         return fabric, variability, replay
+
+    def _traffic(self, statements: Mapping[str, ast.Say], num_ranks: int | None, scope: Scope) -> Traffic | None:
+        with self._report.attempt():
+            if "traffic" in statements and num_ranks is not None:
+                return TrafficReader(self._report, self._evaluator, scope, num_ranks).read(statements["traffic"])
+        return None
 
     def _statements(self, declaration: ast.System) -> dict[str, ast.Say]:
         statements: dict[str, ast.Say] = {}

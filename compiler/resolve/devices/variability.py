@@ -1,7 +1,7 @@
 """Read ``variability { ... }`` of a system: the distributions of times that differ between equal GPUs."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from ...codes import Code
@@ -72,25 +72,11 @@ class VariabilityReader:
         words.take(word)
         call = words.take("a distribution")
         words.end()
-        shapes = {shape.value: shape for shape in Shape}
-        if not isinstance(call, ast.Call) or not isinstance(call.function, ast.Name):
+        if not isinstance(call, ast.Call):
             hint = f"for instance: {_EXAMPLES[word]}"
             raise self._report.fail(Code.MGS116, f"{word} has a distribution", call.span, hint)
-        shape = shapes.get(call.function.text)
-        if shape is None:
-            hint = did_you_mean(call.function.text, shapes) or f"distributions are {listing(shapes)}"
-            message = f"unknown distribution '{call.function.text[:64]}'"
-            raise self._report.fail(Code.MGS204, message, call.function.span, hint)
-        names = _ARGUMENTS[shape]
-        if len(call.arguments) != len(names) or any(argument.name for argument in call.arguments):
-            message = f"{shape.value} takes {' and '.join(names)}"
-            raise self._report.fail(Code.MGS116, message, call.span, f"for instance: {_EXAMPLES[word]}")
-        values = [single(argument.values, self._report, in_call=True) for argument in call.arguments]
         of = self._time if word == "skew" else self._share
-        amounts = tuple(of(f"the {name} of {word}", shape, value) for name, value in zip(names, values, strict=True))
-        if shape is Shape.UNIFORM and amounts[0] > amounts[1]:
-            raise self._report.fail(Code.MGS306, "the low end is above the high end", call.span)
-        return Distribution(shape, amounts)
+        return read_distribution(call, word, _EXAMPLES[word], of, self._report)
 
     def _time(self, name: str, shape: Shape, value: ast.Expression) -> Fraction:
         """Read a time from 0 up, in ticks."""
@@ -136,10 +122,38 @@ class VariabilityReader:
         return Late(late_rank, round_half_up(ticks))
 
 
+def read_distribution(
+    call: ast.Call,
+    word: str,
+    example: str,
+    value_of: Callable[[str, Shape, ast.Expression], Fraction],
+    report: Report,
+    known: Iterable[Shape] = Shape,
+) -> Distribution:
+    """Read the distribution of ``word``: one of the shapes that are ``known``, each argument by ``value_of``."""
+    shapes = {shape.value: shape for shape in known}
+    if not isinstance(call.function, ast.Name):
+        raise report.fail(Code.MGS116, f"{word} has a distribution", call.span, f"for instance: {example}")
+    shape = shapes.get(call.function.text)
+    if shape is None:
+        hint = did_you_mean(call.function.text, shapes) or f"distributions are {listing(shapes)}"
+        message = f"unknown distribution '{call.function.text[:64]}'"
+        raise report.fail(Code.MGS204, message, call.function.span, hint)
+    names = _ARGUMENTS[shape]
+    if len(call.arguments) != len(names) or any(argument.name for argument in call.arguments):
+        message = f"{shape.value} takes {' and '.join(names)}"
+        raise report.fail(Code.MGS116, message, call.span, f"for instance: {example}")
+    values = [single(argument.values, report, in_call=True) for argument in call.arguments]
+    amounts = tuple(value_of(f"the {name} of {word}", shape, value) for name, value in zip(names, values, strict=True))
+    if shape is Shape.UNIFORM and amounts[0] > amounts[1]:
+        raise report.fail(Code.MGS306, "the low end is above the high end", call.span)
+    return Distribution(shape, amounts)
+
+
 HEADER = "time_us,rank,signal,bytes"
 _EXAMPLE = "for instance: 12.5,3,x1,262144"
-_TIME = re.compile(r"[0-9]{1,9}(\.[0-9]{1,8})?")
-_COUNT = re.compile(r"[0-9]{1,15}")
+TIME_US = re.compile(r"[0-9]{1,9}(\.[0-9]{1,8})?")
+COUNT = re.compile(r"[0-9]{1,15}")
 _SIGNAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 MAX_BYTES = 1 << 40
 """Bytes of one write."""
@@ -167,12 +181,8 @@ def _us(ticks: int) -> str:
 
 
 def _writes(source: Source, num_ranks: int, report: Report) -> Iterator[Write]:
-    rows = list(_rows(source))
-    if not rows or rows[0][0].replace(" ", "") != HEADER:
-        span = rows[0][1] if rows else Span(source, 0, 0)
-        raise report.fail(Code.MGS136, f"a profile begins with the line {HEADER}", span)
     before, writers = 0, dict[str, int]()
-    for row, span in rows[1:]:
+    for row, span in rows_below(source, HEADER, report):
         with report.attempt():
             write = _write(row, span, num_ranks, report)
             writer = writers.setdefault(write.signal, write.rank)
@@ -184,6 +194,15 @@ def _writes(source: Source, num_ranks: int, report: Report) -> Iterator[Write]:
                 raise report.fail(Code.MGS136, message, span, "sort the rows by time")
             before = write.ticks
             yield write
+
+
+def rows_below(source: Source, header: str, report: Report) -> list[tuple[str, Span]]:
+    """Return the rows of a table of comma-separated values below its ``header``, each with its span."""
+    rows = list(_rows(source))
+    if not rows or rows[0][0].replace(" ", "") != header:
+        span = rows[0][1] if rows else Span(source, 0, 0)
+        raise report.fail(Code.MGS136, f"a profile begins with the line {header}", span)
+    return rows[1:]
 
 
 def _rows(source: Source) -> Iterator[tuple[str, Span]]:
@@ -202,10 +221,10 @@ def _write(row: str, span: Span, num_ranks: int, report: Report) -> Write:
     if len(fields) != 4:
         raise report.fail(Code.MGS136, f"a row has four fields, got {len(fields)}", span, _EXAMPLE)
     time, rank, signal, size = fields
-    if not _TIME.fullmatch(time):
+    if not TIME_US.fullmatch(time):
         message = "a time is in us, from 0 up, with at most eight decimals"
         raise report.fail(Code.MGS136, message, span, _EXAMPLE)
-    if not _COUNT.fullmatch(rank) or not _COUNT.fullmatch(size) or not _SIGNAL.fullmatch(signal):
+    if not COUNT.fullmatch(rank) or not COUNT.fullmatch(size) or not _SIGNAL.fullmatch(signal):
         message = "a rank and bytes are whole numbers, a signal is a name"
         raise report.fail(Code.MGS136, message, span, _EXAMPLE)
     if not 1 <= int(rank) < num_ranks:

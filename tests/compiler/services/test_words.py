@@ -48,6 +48,7 @@ SECTIONS: dict[str, set[str]] = {
     "path": {path.value for path in TransferPath},
     "system": set(words.SYSTEM_WORDS),
     "variability": set(words.VARIABILITY_WORDS),
+    "traffic": set(words.TRAFFIC_WORDS),
     "topology": {each.name for each in TOPOLOGIES},
     "topology.argument": {one.name for each in TOPOLOGIES for one in each.arguments},
     "workload": set(words.WORKLOAD_WORDS),

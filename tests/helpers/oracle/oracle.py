@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace
 from math import inf
 
-from magus.simcore.program.program import Program
+from magus.simcore.program.program import OpKind, Program
 from tests.helpers.oracle.oracle_parts import NEVER, NONE, Flow, Hop, Op, Stage, read_program
 
 __all__ = ["Flow", "Hop", "NEVER", "NONE", "Op", "Oracle", "OracleRun", "Stage", "read_program"]
@@ -106,13 +106,14 @@ class Oracle:
                 self.arrive(units[0][2], units[0][0])
             else:
                 break
+        ends = zip((op.done for op in self.ops), self.program.op_kind.tolist(), strict=True)
         return OracleRun(
             [op.ready for op in self.ops],
             [op.start for op in self.ops],
             [op.done for op in self.ops],
             [flow.delivered for flow in self.flows],
             self.free,
-            max([op.done for op in self.ops if op.done != NEVER], default=0),
+            max((done for done, kind in ends if kind != OpKind.TRAFFIC and done != NEVER), default=0),
             self.line_hops,
             [op.polls for op in self.ops],
             [queue[0][1].turn if queue and queue[0][1].to_buffer != NONE else NONE for queue in self.queue],

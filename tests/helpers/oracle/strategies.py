@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.program import PRIORITIES, Flow, OpKind, OpSpec, Program, Stage, TrafficClass
 
+KINDS = [kind for kind in OpKind if kind is not OpKind.TRAFFIC]
+"""Kinds of ops that a run ends with."""
+
 
 class Feature(Flag):
     """What a program may have that not every core and every fold can do."""
@@ -56,7 +59,7 @@ class _Random:
             defined = builder.op(
                 rank,
                 OpSpec(
-                    rng.choice(list(OpKind)),
+                    rng.choice(KINDS),
                     f"op{number % 4}",
                     stages,
                     pool=rng.choice(pools) if pools and rng.random() < 0.6 else None,
