@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ...compiler.ir import Scenario, Shard
-from ...compiler.ir.step import KEEP_LEAST, LayerBlock, LayerPart, StepScenario, StepSchedule
-from ...simcore.steps.orders import Orders, PassKind, chunks_at, orders_of
+from ...compiler.ir.step import KEEP_LEAST, LayerBlock, LayerPart, PassKind, StepScenario, StepSchedule
+from ...simcore.steps.orders import Orders, chunks_at, orders_of
 from .layer_times import Held
 from .times import elements_of_rank, ends_ranks, ends_sharing, handed_on, head_shape, held_by, weights_of
 

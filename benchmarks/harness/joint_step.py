@@ -28,7 +28,7 @@ from magus.compiler.ir import (
     System,
     Tensor,
 )
-from magus.compiler.ir.step import Overlapped, StepScenario, StepSchedule
+from magus.compiler.ir.step import ChunkPass, Overlapped, PassKind, StepScenario, StepSchedule
 from magus.compiler.planning.build import build_op_plan
 from magus.compiler.planning.knobs.library import library_engine
 from magus.compiler.planning.plan import build_plan
@@ -37,7 +37,7 @@ from magus.simcore.cores.engine import run
 from magus.simcore.lower.beside import OnGroup, Together, builder_for
 from magus.simcore.program.builder import GroupRanks
 from magus.simcore.program.program import OpKind, OpSpec, Stage
-from magus.simcore.steps.orders import ChunkPass, PassKind, rank_of
+from magus.simcore.steps.orders import rank_of
 from magus.simcore.steps.pipeline import SlotInterval
 
 LAYER = """use "nvidia/h100"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
+from typing import NamedTuple
 
 from .implementation import Implementation, Stack
 from .scenario import Scenario, System
@@ -34,6 +35,24 @@ class Pipeline:
     def expression(self) -> str:
         """As the language writes it."""
         return f"{self.kind.value}(chunks={self.chunks})" if self.chunks > 1 else self.kind.value
+
+
+class PassKind(Enum):
+    """What is computed of a chunk: all of the backward pass, or its gradients of inputs and of weights apart."""
+
+    FORWARD = "F"
+    BACKWARD = "B"
+    INPUTS = "I"
+    WEIGHTS = "W"
+
+
+class ChunkPass(NamedTuple):
+    """One chunk of one microbatch."""
+
+    work: PassKind
+    path: int
+    chunk: int
+    microbatch: int
 
 
 class Overlapped(Enum):

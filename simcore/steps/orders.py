@@ -6,31 +6,10 @@ first. Its chunks of layers are numbered along it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
-from typing import NamedTuple
 
 from ...compiler.codes import Code
 from ...compiler.ir import Rejection
-from ...compiler.ir.step import Pipeline, PipelineKind
-
-
-class PassKind(Enum):
-    """What is computed of a chunk: all of the backward pass, or its gradients of inputs and of weights apart."""
-
-    FORWARD = "F"
-    BACKWARD = "B"
-    INPUTS = "I"
-    WEIGHTS = "W"
-
-
-class ChunkPass(NamedTuple):
-    """One chunk of one microbatch."""
-
-    work: PassKind
-    path: int
-    chunk: int
-    microbatch: int
-
+from ...compiler.ir.step import ChunkPass, PassKind, Pipeline, PipelineKind
 
 Slot = tuple[ChunkPass, ...]
 """What a rank computes at once: one task, or a forward one beside a backward one."""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...compiler.ir.step import Pipeline, PipelineKind
-from .orders import ChunkPass, Orders, PassKind, Slot, orders_of, rank_of
+from ...compiler.ir.step import ChunkPass, PassKind, Pipeline, PipelineKind
+from .orders import Orders, Slot, orders_of, rank_of
 
 MOST_TASKS = 200_000
 """Tasks beyond which a pipeline is run with fewer microbatches, and the others follow from its period."""

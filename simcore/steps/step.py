@@ -11,8 +11,8 @@ from itertools import accumulate
 
 from ...compiler.codes import Code
 from ...compiler.ir import Rejection
-from ...compiler.ir.step import Overlapped, StepSchedule
-from .orders import PassKind, chunks_at
+from ...compiler.ir.step import Overlapped, PassKind, StepSchedule
+from .orders import chunks_at
 from .pipeline import ChunkTicks, PipelineRun, SlotInterval, run_pipeline
 
 

@@ -9,9 +9,9 @@ from ... import __version__
 from ...advisor.steps.memory import StageMemory
 from ...advisor.steps.outcome import StepOutcome, memory_limit
 from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, JsonObject
+from ...compiler.ir.step import ChunkPass, PassKind
 from ...compiler.text.diagnostics import printable
 from ...compiler.text.units import bytes_text
-from ...simcore.steps.orders import ChunkPass, PassKind
 from .svg import TimeScale, document, fitting, number, painted, rect_at, text_at
 
 WIDTH, LEFT, RIGHT = 1240.0, 84.0, 96.0

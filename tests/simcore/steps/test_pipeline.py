@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.ir.step import Pipeline, PipelineKind
-from magus.simcore.steps.orders import ChunkPass, Orders, PassKind, orders_of, rank_of, rejected
+from magus.compiler.ir.step import ChunkPass, PassKind, Pipeline, PipelineKind
+from magus.simcore.steps.orders import Orders, orders_of, rank_of, rejected
 from magus.simcore.steps.pipeline import ChunkTicks, PipelineError, PipelineRun, _run, run_pipeline
 
 KINDS = list(PipelineKind)
