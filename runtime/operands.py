@@ -6,7 +6,7 @@ Sheets that it takes from, so that nothing that is made is left out.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from zlib import crc32
@@ -30,6 +30,8 @@ Key = tuple[int, int]
 """An operand of a kernel by the numbers of the kernel and of the operand, or MOVED_IN."""
 MOVED_IN: Key = (-1, 0)
 """The operand that a collective moves."""
+Given = Mapping[str, Sequence[Array]]
+"""Numbers in place of drawn ones, by the name of a tensor: [row, column] of what each rank has of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,8 @@ class SheetLink:
 class Slot:
     """An operand of a part; ``tensor`` is its name, ``blocks`` those that a rank has, of ``num_blocks``.
 
-    Without ``links`` its numbers are drawn by the names of tensor and rank, or of the tensor alone if it is ``alike``.
+    Without ``links`` its numbers are ``given``, where those of its tensor are; the others are drawn by the names of
+    tensor and rank, or of the tensor alone if it is ``alike``.
     """
 
     tensor: str
@@ -99,6 +102,7 @@ class Slot:
     seed: int
     alike: bool = False
     transposed: bool = False
+    given: Given = field(default_factory=dict)
     _wanted: dict[int, Array] = field(default_factory=dict)
 
     def wanted(self, rank: int) -> Array:
@@ -143,7 +147,10 @@ class Slot:
         rows, cols = self._rows(rank, place[0])[place[1]], positions(self.cols)[place[2]]
         if not self.links:
             where = (cols, rows) if self.transposed else (rows, cols)
-            values = drawn(self.seed, self.tensor if self.alike else f"{self.tensor} of {rank}", *where)
+            if self.tensor in self.given:
+                values = self.given[self.tensor][rank][np.ix_(*where)]
+            else:
+                values = drawn(self.seed, self.tensor if self.alike else f"{self.tensor} of {rank}", *where)
             return values.T if self.transposed else values
         total: Array = np.zeros((len(rows), len(cols)))
         for link in self.links:

@@ -23,7 +23,7 @@ from ..compiler.ir import (
 )
 from .axes import Layout, attention_of
 from .memory import Array, Attention, CheckedArray, Place, RankMemory
-from .operands import MOVED_IN, Blocks, Key, Sheet, Slot, drawn, positions
+from .operands import MOVED_IN, Blocks, Indices, Key, Sheet, Slot, drawn, positions
 from .tasks import Task
 
 GATHERS = (Pattern.ALL_GATHER, Pattern.AG_GEMM, Pattern.GEMM_BESIDE_AG)
@@ -40,6 +40,21 @@ class Expected:
     block: int
     wanted: Array
     find: Callable[[], Array]
+
+
+def mixture(seed: int, op: str, taken: Sequence[Array], rows: Indices, cols: Indices, *, by_rows: bool) -> Array:
+    """Return [row, column] of what stands for a kernel that is no product; see ``Problem.mixed``.
+
+    ``rows`` and ``cols`` are those of its output in the tensor. ``by_rows``: each row is made of the same row of the
+    operands.
+    """
+    total: Array = np.zeros((len(rows), len(cols)))
+    for number, values in enumerate(taken):
+        name = f"{op} takes {number}"
+        if not by_rows:
+            values = drawn(seed, f"{name} by rows", rows, np.arange(values.shape[0])) @ values
+        total += values @ drawn(seed, name, np.arange(values.shape[1]), cols)
+    return total
 
 
 class TakenArray(CheckedArray):
@@ -93,14 +108,8 @@ class Problem:
         A row-wise kernel sums the numbers of a row, another one all numbers.
         """
         axes = self.layout.kernels[0]
-        rows, cols = positions(axes.rows), positions(axes.cols)
-        total: Array = np.zeros((len(rows), len(cols)))
-        for number, values in enumerate(taken):
-            name = f"{self.part.op} takes {number}"
-            if self.slots[0, number].rows is not axes.rows:
-                values = drawn(self._seed, f"{name} by rows", rows, np.arange(values.shape[0])) @ values
-            total += values @ drawn(self._seed, name, np.arange(values.shape[1]), cols)
-        return total
+        by_rows = all(self.slots[0, number].rows is axes.rows for number in range(len(taken)))
+        return mixture(self._seed, self.part.op, taken, positions(axes.rows), positions(axes.cols), by_rows=by_rows)
 
     # What there is at first.
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 
 from ..compiler.codes import Code
 from ..compiler.ir import DType, OpCase, OpPlan, Plan, Scenario, System, Transfer, Workload
@@ -24,6 +25,7 @@ from ..compiler.text.vocabulary import MAX_EXTENT, MAX_RANKS
 from .board import Board, HoldPolicy, work_through
 from .execute import Executor, differences, stuck_sentences
 from .memory import CheckedArray, Fault
+from .operands import Given
 from .problem import Problem
 from .report import MAX_NAMED, Outcome, RunReport, SeedRun
 from .tasks import Queue, Task, tasks_of
@@ -62,13 +64,24 @@ def carry_out(
 
 
 class PlanRun:
-    """One run of a plan; ``problems`` are the memories of its parts by their names."""
+    """One run of a plan; ``problems`` are the memories of its parts by their names.
 
-    def __init__(self, system: System, workload: Workload, plan: Plan, seed: int, detail: int | None) -> None:
+    Numbers of tensors that nobody makes are ``given``, which needs a ``detail`` of None, or drawn from ``seed``.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        workload: Workload,
+        plan: Plan,
+        seed: int,
+        detail: int | None,
+        given: Given = MappingProxyType({}),
+    ) -> None:
         self._num_ranks, self._plan, self._seed = system.num_ranks, plan, seed
         self.tasks = tasks_of(plan, system.num_ranks)
         self._prepare(self.tasks.threads(plan))
-        self.problems = problems_of(workload, plan, self.tasks, system.num_ranks, detail, seed)
+        self.problems = problems_of(workload, plan, self.tasks, system.num_ranks, detail, seed, given)
         self._executors: Mapping[str, Executor] = {
             name: self._executor(problem, self.tasks.of_part[name]) for name, problem in self.problems.items()
         }

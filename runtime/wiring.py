@@ -26,7 +26,7 @@ from ..compiler.ir import (
 )
 from .axes import MOVED, Axis, CutAxis, KernelAxes, Layout, attention_of, axis_of
 from .memory import Attention
-from .operands import MOVED_IN, Blocks, Key, Sheet, SheetLink, Slot, cuts_of, in_blocks
+from .operands import MOVED_IN, Blocks, Given, Key, Sheet, SheetLink, Slot, cuts_of, in_blocks
 from .problem import FROM_FIRST, GATHERS, Problem
 from .tasks import PlanTasks
 
@@ -35,9 +35,12 @@ _ONE = CutAxis((0, 1), (0, 1))
 
 
 def problems_of(
-    workload: Workload, plan: Plan, tasks: PlanTasks, num_ranks: int, detail: int | None, seed: int
+    workload: Workload, plan: Plan, tasks: PlanTasks, num_ranks: int, detail: int | None, seed: int, given: Given
 ) -> dict[str, Problem]:
-    """Return the memories of each part, by its name, with the operands that parts before it make."""
+    """Return the memories of each part, by its name, with the operands that parts before it make.
+
+    Numbers of tensors that are declared are ``given``, by name, or drawn.
+    """
     problems: dict[str, Problem] = {}
     sheets: dict[tuple[str, Made], Sheet] = {}
     for part in plan.parts:
@@ -46,6 +49,8 @@ def problems_of(
             layout, slots = _of_kernel(workload, part, num_ranks, wires, detail, seed)
         else:
             layout, slots = _of_steps(part, tasks, num_ranks, wires, detail, seed)
+        for slot in slots.values():
+            slot.given = given
         problem = Problem(part, layout, slots, tasks.all, num_ranks, seed)
         problems[part.name] = problem
         sheets |= {(part.name, what): sheet for what, sheet in problem.sheets()}
