@@ -17,7 +17,6 @@ from queue import SimpleQueue
 from random import Random
 from threading import Condition, Lock, Thread
 
-from ..compiler.ir import Transfer
 from .tasks import Mark, Queue, Task, marks_of
 
 
@@ -40,12 +39,11 @@ class HoldPolicy:
 
     def holds(self, task: Task, moment: Moment) -> bool:
         """Whether to hold ``task`` up at ``moment``: the same in every run with this seed."""
-        moves = isinstance(task.step, Transfer)
         match self.seed:
             case 0:
-                return moves and moment is Moment.END
+                return task.moves and moment is Moment.END
             case 1:
-                return not moves and moment is Moment.BEGIN
+                return not task.moves and moment is Moment.BEGIN
             case seed:
                 return Random(f"{seed} {task} {moment.value}").random() < 0.5
 

@@ -53,6 +53,11 @@ class Task:
     behind: str = ""
     known: int = 0
 
+    @property
+    def moves(self) -> bool:
+        """Whether it moves data, and computes nothing."""
+        return isinstance(self.step, Transfer)
+
     def follows(self, number: int) -> bool:
         """Whether the task of that number is certain to be done before this one begins."""
         return bool(self.known >> number & 1)

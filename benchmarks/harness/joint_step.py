@@ -13,26 +13,17 @@ from magus.advisor.layers.joint import COARSE_BYTES
 from magus.advisor.steps.layer_times import LayerTimes, of_weights, schedule_of
 from magus.advisor.steps.memory import updated_of
 from magus.advisor.steps.outcome import chunks_of, outcome_of
+from magus.advisor.steps.plans import pass_plan, send_plan, some_parts
 from magus.advisor.steps.stacks import for_seconds
 from magus.advisor.steps.times import handed_on, held_by, ticks_of
 from magus.compiler import compile_text
 from magus.compiler.ir import (
-    EngineMode,
-    OpCase,
-    OpChoice,
-    OpShape,
     Pattern,
     Plan,
     Scenario,
-    Shard,
     System,
-    Tensor,
 )
 from magus.compiler.ir.step import ChunkPass, Overlapped, PassKind, StepScenario, StepSchedule
-from magus.compiler.planning.build import build_op_plan
-from magus.compiler.planning.knobs.library import library_engine
-from magus.compiler.planning.plan import build_plan
-from magus.compiler.templates import BASELINE
 from magus.simcore.cores.engine import run
 from magus.simcore.lower.beside import OnGroup, Together, builder_for
 from magus.simcore.program.builder import GroupRanks
@@ -249,36 +240,20 @@ class _JointStep:
 
 
 def _pass(scenario: Scenario) -> OnGroup:
-    """One layer as a step has it, with nothing of others ahead."""
+    """One layer as a step has it."""
     system = for_seconds(scenario.system, None)
-    one = replace(scenario.workload, repeat=None)
-    return OnGroup(system, build_plan(system, one, replace(schedule_of(scenario, None), prefetch=0)))
+    return OnGroup(system, pass_plan(system, scenario.workload, schedule_of(scenario, None)))
 
 
 def _some(on: OnGroup, apart: frozenset[str], *, of: bool) -> OnGroup:
     """The parts of a backward pass that make gradients of weights, or the others."""
-    kept = [part for part in on.plan.parts if (part.op in apart) is of]
-    names = {part.name for part in kept}
-    parts = tuple(
-        replace(
-            part,
-            waits=tuple(wait for wait in part.waits if wait.on in names),
-            step_waits=tuple(wait for wait in part.step_waits if wait.on in names),
-        )
-        for part in kept
-    )
-    return replace(on, plan=replace(on.plan, parts=parts))
+    return replace(on, plan=some_parts(on.plan, apart, of=of))
 
 
 def _sent(stages: System, forward: Scenario) -> OnGroup:
-    """What a rank of one stage sends to one of the next, by the SMs of the library."""
-    moved = handed_on(forward)
-    assert moved.shard is not Shard.NONE, "each rank of a stage has rows of its own"
-    pair = for_seconds(replace(stages, num_ranks=2), None)
-    tensor = Tensor("x", moved.dtype, moved.rows // forward.num_ranks, moved.cols, Shard.NONE)
-    case = OpCase("send", pair, OpShape("send", "", Pattern.SEND_RECV, (tensor,), tensor, None, "y"))
-    choice = OpChoice(BASELINE.name, pair.num_ranks, replace(library_engine(pair.gpu), mode=EngineMode.SHARED))
-    return OnGroup(pair, Plan.of_one("send", case.shape, build_op_plan(case, choice)))
+    """What a rank of one stage sends to one of the next."""
+    case, plan = send_plan(for_seconds(stages, None), forward)
+    return OnGroup(case.system, Plan.of_one("send", case.shape, plan))
 
 
 def _traffic(copies: System, traffic: SharedTraffic) -> OnGroup:

@@ -1,0 +1,211 @@
+"""The tasks of a step: passes of layers in the order of each stage, sends, traffic of weights, updates."""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Protocol
+
+from ...compiler.ir.step import ChunkPass, PassKind
+from ..tasks import Mark
+from .tasks import PASSES, TRAFFIC, Channels, LayerTask, StageTask, TaskList, send_name
+from .work import StepJob
+
+MAKES_GRADIENTS = (PassKind.BACKWARD, PassKind.WEIGHTS)
+
+
+class Actions(Protocol):
+    """What tasks do."""
+
+    def run_pass(self, each: LayerTask, taken: str, weights: str, task: StageTask) -> None:
+        """A pass of a layer, which takes the tensor ``taken`` and weights of that name."""
+
+    def run_send(self, sent: ChunkPass, taken: ChunkPass | None, to: int, task: StageTask) -> None:
+        """A send, to what is ``taken`` there."""
+
+    def run_gather(self, layer: int, pieces: str, into: str, task: StageTask) -> None:
+        """The weights of a layer, gathered among pipelines."""
+
+    def run_sum(self, layer: int, gradients: str, task: StageTask) -> None:
+        """The gradients of a layer, summed among pipelines."""
+
+    def run_update(self, layers: tuple[int, ...], task: StageTask) -> None:
+        """The update of the weights of a stage."""
+
+
+def pieces_of(layer: int) -> str:
+    """The part of the weights of a layer that a rank has before the step, or all of them."""
+    return f"weights of layer {layer}"
+
+
+def after_step(layer: int, *, gathered: bool = False) -> str:
+    """What a rank has updated of them, or what is ``gathered`` of that."""
+    return f"weights of layer {layer} after the step" + (", gathered" if gathered else "")
+
+
+def gradients_of(layer: int, microbatch: int | None = None) -> str:
+    """Gradients of the weights of a layer, of one microbatch or of all."""
+    return f"gradients of layer {layer}" + ("" if microbatch is None else f", microbatch {microbatch}")
+
+
+class StageBuilder:
+    """Adds the tasks of one stage of all pipelines: they have the same order."""
+
+    def __init__(self, job: StepJob, tasks: TaskList, channels: Channels, stage: int, actions: Actions) -> None:
+        self._job, self._tasks, self._channels, self._stage, self._actions = job, tasks, channels, stage, actions
+        self._gathers = job.is_shared and (job.zero == 3 or job.gathers_beside)
+        self._gathered: dict[int, Mark] = {}
+        self._made: dict[int, list[Mark]] = {}  # by layer, its last gradients
+        self._begun: list[Mark] = []  # what the pass before waits for, with its own pass where nothing runs beside
+        self._summed: list[Mark] = []
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Those of the stage."""
+        chunks = sorted({each.chunk for each in self._job.orders[self._stage]})
+        return tuple(layer for chunk in chunks for layer in self._job.layers[chunk])
+
+    def build(self) -> None:
+        """Add all of them, in the order in which they are issued."""
+        job = self._job
+        if self._gathers and job.zero < 3:
+            for layer in self.layers:
+                self._gathered[layer] = self._gather(layer, pieces_of(layer), self._whole(layer), ())
+        for each in job.orders[self._stage]:
+            self._chunk(each)
+        ends = [mark for marks in self._made.values() for mark in marks]
+        if job.sums is not None and job.zero < 3 and not job.sums_beside:
+            for layer in self._made:
+                self._sum(layer, gradients_of(layer), ends)
+        self._update(ends)
+
+    def _chunk(self, each: ChunkPass) -> None:
+        layers = self._job.layers[each.chunk]
+        last: LayerTask | None = None
+        for place, layer in enumerate(layers if each.work is PassKind.FORWARD else reversed(layers)):
+            pass_of = LayerTask(each.work, each.chunk, layer, each.microbatch)
+            waits = [[self._arrival(each, pipeline)] if place == 0 else [] for pipeline in self._pipelines]
+            marks = self._pass(pass_of, [list(filter(None, each)) for each in waits], last)
+            if each.work in MAKES_GRADIENTS:
+                self._made[layer] = marks
+                if self._job.zero < 3 and self._job.sums_beside and self._ends(each):
+                    self._sum(layer, gradients_of(layer), marks)
+            last = pass_of
+        if last is not None and self._scatters(last):
+            self._scatter(last)
+
+    @property
+    def _pipelines(self) -> range:
+        return range(self._job.pipelines)
+
+    def _ends(self, each: ChunkPass) -> bool:
+        """Whether it is the last pass of its chunk that makes gradients."""
+        same = [
+            other for other in self._job.orders[self._stage] if (other.work, other.chunk) == (each.work, each.chunk)
+        ]
+        return same[-1] is each
+
+    def _arrival(self, each: ChunkPass, pipeline: int) -> Mark | None:
+        found = self._channels.taken(self._stage, each)
+        return None if found is None else (self._job.rank(found[0], pipeline, 0), found[1])
+
+    def _pass(self, each: LayerTask, waits: list[list[Mark]], last: LayerTask | None) -> list[Mark]:
+        """A pass of one layer in all pipelines, with the traffic of ZeRO-3 before it."""
+        weights, gathered = self._whole(each.layer), list[Mark]()
+        if self._job.zero == 3 and self._gathers:
+            weights = f"weights of layer {each.layer} for {each.name}"
+            ahead = self._begun if self._job.gathers_beside else self._before(waits)
+            gathered = [self._gather(each.layer, pieces_of(each.layer), weights, ahead)]
+        elif each.work is PassKind.FORWARD and each.layer in self._gathered:
+            gathered = [self._gathered[each.layer]]
+        if last is not None and self._scatters(last):
+            self._scatter(last)
+        self._begun = self._before(waits)
+        act = partial(self._actions.run_pass, each, self._taken(each), weights)
+        return [
+            self._tasks.add(self._stage, pipeline, PASSES, each.name, (*waits[pipeline], *gathered), act)
+            for pipeline in self._pipelines
+        ]
+
+    def _before(self, waits: list[list[Mark]]) -> list[Mark]:
+        """What passes wait for that come next."""
+        ranks = (self._job.rank(self._stage, pipeline, 0) for pipeline in self._pipelines)
+        before = [(rank, self._tasks.last[rank, PASSES]) for rank in ranks if (rank, PASSES) in self._tasks.last]
+        return [*before, *(mark for each in waits for mark in each)]
+
+    def _taken(self, each: LayerTask) -> str:
+        """The tensor that a pass takes of another layer."""
+        job, layers = self._job, self._job.layers[each.chunk]
+        forward = each.work is PassKind.FORWARD
+        gradient, made = job.gradient
+        if not forward and each.layer == job.num_layers - 1:
+            return named(job.handed_on, each.layer, each.microbatch)  # the gradient of the loss is the last result
+        is_first = each.layer == (layers[0] if forward else layers[-1])
+        arrives = self._channels.taken(self._stage, self._chunk_pass(each)) is not None
+        if is_first and (arrives or (forward and each.layer == 0)):
+            return named(job.taken if forward else gradient, each.layer, each.microbatch)
+        return named(job.handed_on if forward else made, each.layer + (-1 if forward else 1), each.microbatch)
+
+    @staticmethod
+    def _chunk_pass(each: LayerTask) -> ChunkPass:
+        work = PassKind.INPUTS if each.work is PassKind.WEIGHTS else each.work
+        return ChunkPass(work, 0, each.chunk, each.microbatch)
+
+    # Traffic.
+
+    def _whole(self, layer: int) -> str:
+        """The weights that passes of a layer take, where they are not gathered for each."""
+        return f"all {pieces_of(layer)}" if self._gathers else pieces_of(layer)
+
+    def _scatters(self, each: LayerTask) -> bool:
+        return self._job.zero == 3 and self._job.sums is not None and each.work in MAKES_GRADIENTS
+
+    def _scatter(self, each: LayerTask) -> None:
+        self._sum(each.layer, gradients_of(each.layer, each.microbatch), self._made[each.layer])
+
+    def _gather(self, layer: int, pieces: str, into: str, waits: Iterable[Mark]) -> Mark:
+        act = partial(self._actions.run_gather, layer, pieces, into)
+        return self._tasks.add(self._stage, 0, TRAFFIC, f"gather of {into}", waits, act, moves=True)
+
+    def _sum(self, layer: int, gradients: str, waits: Iterable[Mark]) -> None:
+        act = partial(self._actions.run_sum, layer, gradients)
+        self._summed.append(self._tasks.add(self._stage, 0, TRAFFIC, f"sum of {gradients}", waits, act, moves=True))
+
+    def _update(self, ends: Iterable[Mark]) -> None:
+        act, waits = partial(self._actions.run_update, self.layers), (*ends, *self._summed)
+        updates = [self._tasks.add(self._stage, pipeline, PASSES, "update", waits, act) for pipeline in self._pipelines]
+        if self._job.is_shared and self._job.zero < 3 and not self._job.gathers_beside:
+            for layer in self.layers:
+                self._gather(layer, after_step(layer), after_step(layer, gathered=True), updates)
+
+
+def named(tensor: str, layer: int, microbatch: int) -> str:
+    """A tensor of a layer for people."""
+    return f"{tensor} of layer {layer}, microbatch {microbatch}"
+
+
+def tasks_of_step(job: StepJob, actions: Actions) -> tuple[StageTask, ...]:
+    """Return all tasks of a step."""
+    tasks, channels = TaskList(job), Channels(job)
+    for stage in range(job.num_stages):
+        StageBuilder(job, tasks, channels, stage, actions).build()
+    for pipeline in range(job.pipelines):
+        for (forward, stage, to), channel in channels.all.items():
+            for number, sent in enumerate(channel.sent):
+                taken = channel.taken[number] if number < len(channel.taken) else None
+                act = partial(actions.run_send, sent, taken, to)
+                waits = [(job.rank(stage, pipeline, 0), _makes(job, sent).name)]
+                queue = f"sends of {'activations' if forward else 'gradients'} to stage {to}"
+                tasks.add(stage, pipeline, queue, send_name(forward, number, to), waits, act, moves=True)
+    return tuple(tasks.all)
+
+
+def _makes(job: StepJob, sent: ChunkPass) -> LayerTask:
+    """The pass of a layer that makes what a chunk hands on."""
+    layers = job.layers[sent.chunk]
+    return LayerTask(sent.work, sent.chunk, layers[-1 if sent.work is PassKind.FORWARD else 0], sent.microbatch)
+
+
+def room_of(job: StepJob, stage: int) -> Iterator[LayerTask]:
+    """Yield the passes of a stage, layer by layer."""
+    for each in job.orders[stage]:
+        for layer in job.layers[each.chunk]:
+            yield LayerTask(each.work, each.chunk, layer, each.microbatch)

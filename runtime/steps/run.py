@@ -1,0 +1,331 @@
+"""A step carried out with real data in this process, and compared with the serial step."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from threading import Lock
+
+import numpy as np
+
+from ...compiler.codes import Code
+from ...compiler.ir import Reduction, Rejection, TileGroup, Transfer
+from ...compiler.ir.step import ChunkPass, PassKind
+from ..board import Board, HoldPolicy, Moment, work_through
+from ..execute import stuck_sentences
+from ..memory import Array, Fault
+from ..operands import MODULUS
+from ..report import MAX_NAMED, MAX_STEPS, Outcome, RunRefused, RunReport, SeedRun
+from ..tasks import Task
+from .build import MAKES_GRADIENTS, after_step, gradients_of, named, pieces_of, room_of, tasks_of_step
+from .serial import SerialStep, check_ops, gradient_of, updated
+from .tasks import LayerTask, StageTask
+from .tensors import Flat, StepMemory, by_rank, first_weights, part_shape
+from .work import GroupWork, StepJob, Values, split
+
+KINDS = (Transfer, TileGroup, Reduction)
+
+
+def carry_out_step(job: StepJob, seeds: Iterable[int] = range(3)) -> RunReport:
+    """Carry a step out, once for each of ``seeds`` until a run fails, and compare weights with those of a serial step.
+
+    All numbers are whole up to the gradients, and the update is the same for each element, so that equal means equal.
+
+    Raises
+    ------
+    RunRefused
+        If it cannot be carried out here.
+    """
+    for work in (job.forward, *job.backward):
+        check_ops(work.workload)
+    if job.num_steps > MAX_STEPS:
+        message = f"the step has {job.num_steps:,} steps of plans over all ranks, {MAX_STEPS:,} at most are carried out"
+        raise RunRefused(Rejection(Code.MGS540, message, "--set parameters to fewer ranks, sequences or layers"))
+    done: list[SeedRun] = []
+    counts = Counter[type]()
+    for seed in seeds:
+        run = StepRun(job, seed)
+        run.work()
+        done.append(SeedRun.of(seed, *run.found()))
+        counts = counts or run.counts
+        if done[-1].outcome is not Outcome.EXACT:
+            break
+    copies, kernels, sums = (counts[kind] for kind in KINDS)
+    return RunReport(job.expression, job.num_ranks, copies, kernels, sums, tuple(done), job.num_layers)
+
+
+class StepRun:
+    """One run of a step: ``tasks`` may be changed before ``work``, and ``counts`` has the steps of plans by kind."""
+
+    def __init__(self, job: StepJob, seed: int) -> None:
+        self._job, self._seed, self._flat = job, seed, Flat(job)
+        self.serial = SerialStep(job, seed)
+        self.counts: Counter[type] = Counter()
+        self.tasks: tuple[StageTask, ...] = tasks_of_step(job, self)
+        self._memory = StepMemory(self.tasks)
+        self._policy, self._lock = HoldPolicy(seed), Lock()
+        self._made: dict[tuple[int, int, int, int], Array] = {}  # gradients, by rank, layer, pipeline, microbatch
+        for pipeline in range(job.pipelines):
+            for stage in range(job.num_stages):
+                self._make_room(stage, pipeline)
+        for pipeline in range(job.pipelines):
+            for microbatch in range(job.microbatches):
+                whole = self.serial.input(pipeline, microbatch)
+                self._place_input(pipeline, microbatch, whole)
+
+    # A run.
+
+    def work(self) -> None:
+        """Carry out all tasks until they are done, or stand still, or something fails."""
+        threads = {task.queue: 1 for task in self.tasks}
+        self._board = Board(self.tasks, self._job.num_ranks, threads, self._seed)
+        work_through(self._board, self._carry_out, threads)
+
+    def _carry_out(self, task: Task) -> None:
+        assert isinstance(task, StageTask) and task.act is not None, "all tasks of a step are"
+        self._pause(task, Moment.BEGIN)
+        task.act(task)
+        self._board.reach((task.rank, task.step.name), task)
+
+    def _pause(self, task: Task, moment: Moment) -> None:
+        if self._policy.holds(task, moment):
+            self._board.hold(task)
+
+    def found(self) -> tuple[Outcome, list[str]]:
+        """Return what became of the run, with sentences for what is wrong, one more than are shown.
+
+        An error that says nothing of the step is raised.
+        """
+        if isinstance(self._board.error, Fault):
+            return Outcome.FAULT, [str(self._board.error)]
+        if self._board.error is not None:
+            raise self._board.error
+        if self._board.stuck:
+            return Outcome.DEADLOCK, stuck_sentences(self._board.stuck, self.tasks, self._job.num_ranks)
+        wrong = self._differences()
+        sentences = [sentence for sentence, _ in zip(wrong, range(MAX_NAMED + 1), strict=False)]
+        return Outcome.WRONG if sentences else Outcome.EXACT, sentences
+
+    # What there is at first.
+
+    def _ranks(self, stage: int, pipeline: int) -> tuple[int, ...]:
+        return tuple(self._job.rank(stage, pipeline, place) for place in range(self._job.forward.num_ranks))
+
+    def _place_input(self, pipeline: int, microbatch: int, whole: Array) -> None:
+        tensor = next(each for each in self._job.forward.workload.tensors if each.name == self._job.taken)
+        ranks = self._ranks(0, pipeline)
+        for rank, part in zip(ranks, split(whole, tensor.shard, len(ranks)), strict=True):
+            self._memory.make(rank, named(tensor.name, 0, microbatch), part.shape, part)
+
+    def _make_room(self, stage: int, pipeline: int) -> None:
+        """Room for all that passes of a stage take and make, and its weights."""
+        passes = list(room_of(self._job, stage))
+        for place, rank in enumerate(self._ranks(stage, pipeline)):
+            for each in passes:
+                for work, name in self._made_by(each):
+                    tensor = named(name, each.layer, each.microbatch)
+                    self._memory.make(rank, tensor, part_shape(work, name))
+            for layer in dict.fromkeys(each.layer for each in passes):
+                self._make_weights(rank, pipeline, place, layer, [each for each in passes if each.layer == layer])
+
+    def _made_by(self, each: LayerTask) -> Iterator[tuple[GroupWork, str]]:
+        job = self._job
+        if each.work is PassKind.FORWARD:
+            for name in (job.taken, job.handed_on, *job.kept):
+                yield job.forward, name
+        elif each.work is not PassKind.WEIGHTS:
+            for name in (*job.gradient, *job.between):
+                yield job.backward[0], name
+
+    def _make_weights(self, rank: int, pipeline: int, place: int, layer: int, passes: Sequence[LayerTask]) -> None:
+        job, make, shape = self._job, self._memory.make, self._flat.shape
+        piece = (1, shape[1]) if job.is_shared else shape
+        first = self._flat.whole(first_weights(job, self.serial, layer))[place]
+        if job.is_shared and (job.zero == 3 or job.gathers_beside):
+            make(rank, pieces_of(layer), piece, first[pipeline : pipeline + 1])
+            make(rank, f"all {pieces_of(layer)}", shape)
+        else:
+            make(rank, pieces_of(layer), shape, first)
+        for each in passes:
+            make(rank, f"{pieces_of(layer)} for {each.name}", shape)
+            make(rank, gradients_of(layer, each.microbatch), shape, np.zeros(shape))
+        make(rank, gradients_of(layer), shape, np.zeros(shape))
+        make(rank, f"sum of {gradients_of(layer)}", piece, np.zeros(piece) if job.zero == 3 else None)
+        make(rank, after_step(layer), piece)
+        make(rank, after_step(layer, gathered=True), shape)
+
+    # What tasks do.
+
+    def _carried(self, work: GroupWork, given: Values, wanted: Iterable[str], task: StageTask) -> Values:
+        """Carry a plan out; a Fault names the task too."""
+        try:
+            found = work.carried_out(given, wanted, self._seed)
+        except Fault as error:
+            raise Fault(f"{task}: {error}") from None
+        with self._lock:
+            self.counts.update(
+                type(step)
+                for part in work.plan.parts
+                for rank in range(work.num_ranks)
+                for step in part.schedule.steps_of(rank)
+            )
+        return found
+
+    def _read(self, ranks: Iterable[int], name: str, task: StageTask) -> tuple[Array, ...]:
+        return tuple(self._memory.read(rank, name, task) for rank in ranks)
+
+    def _write(self, ranks: Iterable[int], name: str, values: Iterable[Array], task: StageTask) -> None:
+        for rank, part in zip(ranks, values, strict=True):
+            self._memory.write(rank, name, part, task)
+
+    def run_pass(self, each: LayerTask, taken: str, weights: str, task: StageTask) -> None:
+        """A pass of a layer, which takes the tensor ``taken`` and weights of that name."""
+        job, ranks = self._job, self._ranks(task.stage, task.pipeline)
+        parts = [self._flat.parts(values) for values in self._read(ranks, weights, task)]
+        given: Values = {name: tuple(part[name] for part in parts) for name in job.weights}
+        values, forward = self._read(ranks, taken, task), each.work is PassKind.FORWARD
+        if forward:
+            given[job.taken] = values
+            made = self._carried(job.forward, given, (job.handed_on, *(() if job.again else job.kept)), task)
+            own = named(job.taken, each.layer, each.microbatch)
+            made |= {job.taken: values} if own != taken else {}
+        else:
+            made = self._backward(each, given, values, task)
+        self._pause(task, Moment.END)
+        gradients = {name: made.pop(gradient_of(name)) for name in job.weights if gradient_of(name) in made}
+        for name, whole in made.items():
+            self._write(ranks, named(name, each.layer, each.microbatch), (part % MODULUS for part in whole), task)
+        if each.work in MAKES_GRADIENTS:
+            self._add(each, gradients, ranks, task)
+
+    def _backward(self, each: LayerTask, given: Values, values: tuple[Array, ...], task: StageTask) -> Values:
+        """What a backward pass makes of gradients, what was kept, and weights."""
+        job, ranks = self._job, self._ranks(task.stage, task.pipeline)
+
+        def of_layer(name: str) -> tuple[Array, ...]:
+            return self._read(ranks, named(name, each.layer, each.microbatch), task)
+
+        given = {**given, job.taken: of_layer(job.taken), job.gradient[0]: values}
+        again: Values = {}
+        if job.again and each.work is not PassKind.WEIGHTS:
+            again = self._carried(job.forward, given, job.kept, task)
+            again = {name: tuple(part % MODULUS for part in parts) for name, parts in again.items()}
+        given |= again or {name: of_layer(name) for name in job.kept}
+        wanted: list[str] = []
+        if each.work is PassKind.WEIGHTS:
+            given |= {name: of_layer(name) for name in job.between}
+        else:
+            wanted += [job.gradient[1], *job.between]
+        if each.work in MAKES_GRADIENTS:
+            wanted += [gradient_of(name) for name in job.weights]
+        work = job.backward[-1 if each.work is PassKind.WEIGHTS else 0]
+        return {**self._carried(work, given, wanted, task), **again}
+
+    def _add(self, each: LayerTask, gradients: Values, ranks: Sequence[int], task: StageTask) -> None:
+        """Add the gradients of a microbatch to those of others, or leave them to be scattered."""
+        job = self._job
+        alone = job.zero == 3 and job.sums is not None
+        name = gradients_of(each.layer, each.microbatch if alone else None)
+        sums = self._read(ranks, name, task)
+        own = {name.removeprefix("d_"): parts for name, parts in gradients.items()}
+        made = [self._flat.of(by_rank(own, place)) % MODULUS for place in range(len(ranks))]
+        self._write(ranks, name, ((old + new) % MODULUS for old, new in zip(sums, made, strict=True)), task)
+        for rank, values in zip(ranks, made, strict=True):
+            self._made[rank, each.layer, task.pipeline, each.microbatch] = values
+
+    def run_send(self, sent: ChunkPass, taken: ChunkPass | None, to: int, task: StageTask) -> None:
+        """A send, to what is ``taken`` there."""
+        job, forward = self._job, sent.work is PassKind.FORWARD
+        layers = job.layers[sent.chunk]
+        made = named(job.handed_on if forward else job.gradient[1], layers[-1 if forward else 0], sent.microbatch)
+        assert job.send is not None, "there are several stages"
+        for of, rank in zip(self._ranks(task.stage, task.pipeline), self._ranks(to, task.pipeline), strict=True):
+            values = self._memory.read(of, made, task)
+            arrived = self._carried(job.send, {_MOVED: (values, values)}, [""], task)[""][1]
+            self._pause(task, Moment.END)
+            if taken is not None:
+                layers = job.layers[taken.chunk]
+                name, layer = (job.taken, layers[0]) if forward else (job.gradient[0], layers[-1])
+                self._memory.write(rank, named(name, layer, taken.microbatch), arrived, task)
+
+    def _among_pipelines(self, work: GroupWork | None, name: str, task: StageTask) -> Iterator[tuple[int, Array]]:
+        """Yield what a collective of the tensor ``name`` leaves at each rank of a stage."""
+        assert work is not None, "there are several pipelines"
+        for place in range(self._job.forward.num_ranks):
+            ranks = [self._job.rank(task.stage, pipeline, place) for pipeline in range(self._job.pipelines)]
+            found = self._carried(work, {_MOVED: self._read(ranks, name, task)}, [""], task)[""]
+            yield from zip(ranks, found, strict=True)
+
+    def run_gather(self, layer: int, pieces: str, into: str, task: StageTask) -> None:
+        """The weights of a layer, gathered among pipelines."""
+        found = list(self._among_pipelines(self._job.gathers, pieces, task))
+        self._pause(task, Moment.END)
+        for rank, values in found:
+            self._memory.write(rank, into, values, task)
+
+    def run_sum(self, layer: int, gradients: str, task: StageTask) -> None:
+        """The gradients of a layer, summed among pipelines."""
+        found = list(self._among_pipelines(self._job.sums, gradients, task))
+        self._pause(task, Moment.END)
+        name = f"sum of {gradients_of(layer)}"
+        for rank, values in found:
+            before = self._memory.read(rank, name, task) if self._job.zero == 3 else 0
+            self._memory.write(rank, name, (values + before) % MODULUS, task)
+
+    def run_update(self, layers: tuple[int, ...], task: StageTask) -> None:
+        """The update of the weights of a stage."""
+        job, row = self._job, slice(task.pipeline, task.pipeline + 1)
+        for layer in layers:
+            pairs = [self.serial.moments(layer, name) for name in job.weights]
+            moments = [
+                self._flat.whole({name: pair[number] for name, pair in zip(job.weights, pairs, strict=True)})
+                for number in (0, 1)
+            ]
+            for place, rank in enumerate(self._ranks(task.stage, task.pipeline)):
+                name = gradients_of(layer) if job.sums is None else f"sum of {gradients_of(layer)}"
+                gradients = self._memory.read(rank, name, task)
+                own = self._memory.read(rank, pieces_of(layer), task)
+                first, second = (each[place] for each in moments)
+                if job.is_shared:
+                    first, second = first[row], second[row]
+                    own = own if len(own) == 1 else own[row]
+                self._memory.write(rank, after_step(layer), updated(own, gradients, (first, second)), task)
+
+    # What there must be.
+
+    def _differences(self) -> Iterator[str]:
+        """Yield which weights are not those of the serial step, and the first microbatch that has to do with it."""
+        job = self._job
+        gathered = job.is_shared and job.zero < 3 and not job.gathers_beside
+        for stage in range(job.num_stages):
+            for pipeline in range(job.pipelines):
+                row = slice(pipeline, pipeline + 1) if job.is_shared and not gathered else slice(None)
+                for place, rank in enumerate(self._ranks(stage, pipeline)):
+                    for layer in dict.fromkeys(each.layer for each in room_of(job, stage)):
+                        wanted = self._flat.whole(self.serial.weights[layer])[place][row]
+                        found = self._memory.look(rank, after_step(layer, gathered=gathered))
+                        differs = np.argwhere(found != wanted)
+                        if len(differs):
+                            line, col = (int(index) for index in differs[0])
+                            name, at, of = self._flat.place(line + (row.start or 0), col)
+                            where = f"row {at}, column {of} of {name} of layer {layer}"
+                            what = f"{found[line, col]:.6g} in place of {wanted[line, col]:.6g}"
+                            yield f"rank {rank} (stage {stage}) has {what} in {where}{self._cause(stage, place, layer)}"
+
+    def _cause(self, stage: int, place: int, layer: int) -> str:
+        """Which microbatch adds other gradients than in the serial step, or none."""
+        job = self._job
+        for pipeline in range(job.pipelines):
+            for microbatch in range(job.microbatches):
+                gradients = self.serial.gradients[layer, pipeline, microbatch]
+                whole = {name: gradients[gradient_of(name)] for name in job.weights}
+                wanted = self._flat.whole(whole)[place]
+                found = self._made.get((job.rank(stage, pipeline, place), layer, pipeline, microbatch))
+                which = f"microbatch {microbatch} of pipeline {pipeline}"
+                if found is None:
+                    return f"; {which} adds nothing to its gradient"
+                if (found != wanted).any():
+                    return f"; {which} adds another gradient than in the serial step"
+        return ""
+
+
+_MOVED = "x"
+"""The tensor of collectives among pipelines, and of sends."""

@@ -1,0 +1,231 @@
+"""What a group of ranks carries out in a step, such as a pass of a layer or a collective, with given numbers."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...compiler.ir import IndexRange, Made, Plan, Read, Shard, System, TileGroup, Workload
+from ...compiler.ir.step import ChunkPass, PassKind
+from ..memory import Array, Fault
+from ..operands import Given
+from ..report import Outcome
+from ..run import PlanRun
+from ..tasks import Task
+from ..wiring import maker_of
+
+Values = dict[str, tuple[Array, ...]]
+"""Tensors by name: [row, column] of what each rank has."""
+_LAST = TileGroup("the end", (), IndexRange(0, 0))
+_AFTER_ALL = -1
+"""As what a task knows: that every other one is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWork:
+    """A workload on a group of ranks, and its plan."""
+
+    system: System
+    workload: Workload
+    plan: Plan
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks of the group."""
+        return self.system.num_ranks
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the plan, of all ranks together."""
+        return sum(len(part.schedule.steps_of(rank)) for part in self.plan.parts for rank in range(self.num_ranks))
+
+    def carried_out(self, given: Given, wanted: Iterable[str], seed: int) -> Values:
+        """Carry the plan out, and return the results ``wanted``; of a lone collective "" is what it leaves.
+
+        Raises
+        ------
+        Fault
+            If the run is not exact.
+        """
+        run = PlanRun(self.system, self.workload, self.plan, seed, None, given)
+        run.work()
+        outcome, sentences = run.found(range(self.num_ranks))
+        if outcome is not Outcome.EXACT:
+            raise Fault(f"{outcome.value}: {sentences[0]}")
+        makers = {name: Read(name, op, what) for name, op, what in self.workload.results}
+        alone = Read("", self.plan.parts[-1].op)
+        return {name: self._result(run, makers.get(name, alone)) for name in wanted}
+
+    def _result(self, run: PlanRun, read: Read) -> tuple[Array, ...]:
+        """What the ranks have of a result in the end."""
+        maker = maker_of(self.plan, read)
+        what = read.what if maker.shape.pattern.consumes else Made.OUTPUT
+        sheet = dict(run.problems[maker.name].sheets())[what]
+        found = []
+        for rank in range(self.num_ranks):
+            task = Task(len(run.tasks.all), rank, _LAST, (rank, ""), (), known=_AFTER_ALL)
+            whole = slice(0, sheet.cols.size)
+            places = ((block, slice(0, rows), whole) for block, rows in sheet.blocks(rank))
+            values = [sheet.read(rank, place, task) for place in places]
+            stacked = np.concatenate(values) if values else np.zeros((0, sheet.cols.size))
+            found.append(stacked.T if maker.shape.by_columns else stacked)
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class StepJob:
+    """A step to be carried out, whose layers are alike.
+
+    Attributes
+    ----------
+    name, expression
+        The step and its schedule.
+    forward
+        The forward pass of a layer.
+    backward
+        The backward pass: the whole of it, or its gradients of inputs and those of weights.
+    again
+        Whether the backward pass computes a layer again, of which its input alone is kept.
+    orders
+        What each stage computes, one after the other, [stages][...].
+    layers
+        Those of each chunk, in the order of the model.
+    pipelines, microbatches
+        How many pipelines there are, and microbatches of each.
+    strides
+        How far apart in the numbers of ranks neighbours are: in a group, among pipelines, among stages.
+    send
+        What a rank of one stage sends to one of another; None without a pipeline.
+    sums, gathers
+        Among the ranks that hold the same weights: of gradients, and of weights; None where there is one alone.
+    zero
+        What these ranks share (ZeRO), 0 to 3.
+    sums_beside, gathers_beside
+        Whether that traffic runs beside the passes.
+    notes
+        What is left out or smaller than in the step, in sentences.
+    """
+
+    name: str
+    expression: str
+    forward: GroupWork
+    backward: tuple[GroupWork, ...]
+    again: bool
+    orders: tuple[tuple[ChunkPass, ...], ...]
+    layers: tuple[range, ...]
+    pipelines: int
+    microbatches: int
+    strides: tuple[int, int, int]
+    send: GroupWork | None = None
+    sums: GroupWork | None = None
+    gathers: GroupWork | None = None
+    zero: int = 0
+    sums_beside: bool = False
+    gathers_beside: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def num_stages(self) -> int:
+        """Stages of the pipeline."""
+        return len(self.orders)
+
+    @property
+    def num_layers(self) -> int:
+        """Layers of the model."""
+        return self.layers[-1].stop
+
+    @property
+    def num_ranks(self) -> int:
+        """All ranks."""
+        return self.forward.num_ranks * self.pipelines * self.num_stages
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a rank has a part alone of the optimizer's states of its weights."""
+        return self.zero > 0 and self.sums is not None
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of all plans that are carried out, of all ranks together."""
+        backward = dict(zip((PassKind.INPUTS, PassKind.WEIGHTS), self.backward * 2, strict=False))
+        work = {PassKind.FORWARD: self.forward, PassKind.BACKWARD: self.backward[0], **backward}
+        each = [work[task.work].num_steps * len(self.layers[task.chunk]) for order in self.orders for task in order]
+        again = self.forward.num_steps * self.num_layers * self.microbatches if self.again else 0
+        shared = sum(other.num_steps for other in (self.sums, self.gathers) if other is not None)
+        times = 3 * self.microbatches if self.zero == 3 else 1
+        return self.pipelines * (sum(each) + again) + shared * self.forward.num_ranks * self.num_layers * times
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """The weights of a layer: tensors that it declares, but for the one that layers hand on."""
+        made = {name for name, _, _ in self.forward.workload.results} | {self.taken}
+        return tuple(each.name for each in self.forward.workload.tensors if each.name not in made)
+
+    @property
+    def taken(self) -> str:
+        """What a layer takes of the one before."""
+        return self._repeat(self.forward)[0]
+
+    @property
+    def handed_on(self) -> str:
+        """What a layer hands on to the next."""
+        return self._repeat(self.forward)[1]
+
+    @property
+    def gradient(self) -> tuple[str, str]:
+        """What a backward pass takes: the gradient of what the layer hands on; and makes: that of what it takes."""
+        taken, made = self._repeat(self.backward[0])
+        return taken, made
+
+    @staticmethod
+    def _repeat(work: GroupWork) -> tuple[str, str]:
+        repeat = work.workload.repeat
+        assert repeat is not None, "layers of a step repeat"
+        return repeat.as_input, repeat.result
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The results of the forward pass that the backward pass takes."""
+        made = {name for name, _, _ in self.forward.workload.results} - set(self.between)
+        reads = dict.fromkeys(read.tensor for work in self.backward for read in declared(work.workload))
+        return tuple(name for name in reads if name in made)
+
+    @property
+    def between(self) -> tuple[str, ...]:
+        """What gradients of weights take of those of inputs, where they are apart."""
+        if len(self.backward) == 1:
+            return ()
+        made = {name for name, _, _ in self.backward[0].workload.results}
+        found = dict.fromkeys(read.tensor for read in declared(self.backward[1].workload))
+        return tuple(name for name in found if name in made)
+
+    def rank(self, stage: int, pipeline: int, place: int) -> int:
+        """The number of a rank, by its ``place`` in its group."""
+        return sum(stride * index for stride, index in zip(self.strides, (place, pipeline, stage), strict=True))
+
+
+def declared(workload: Workload) -> Iterable[Read]:
+    """What ops read that none of them makes."""
+    return (read for op in workload.ops for read in op.reads if not read.made_by and not read.adds)
+
+
+def split(values: Array, shard: Shard, ranks: int) -> tuple[Array, ...]:
+    """What each of ``ranks`` has of a tensor."""
+    match shard:
+        case Shard.NONE:
+            return (values,) * ranks
+        case Shard.COLS:
+            return tuple(np.split(values, ranks, axis=1))
+        case _:
+            return tuple(np.split(values, ranks))
+
+
+def joined(parts: Sequence[Array], shard: Shard) -> Array:
+    """The tensor of which ranks have ``parts``."""
+    match shard:
+        case Shard.NONE:
+            return parts[0]
+        case Shard.COLS:
+            return np.concatenate(parts, axis=1)
+        case _:
+            return np.concatenate(parts)
