@@ -1,0 +1,318 @@
+"""A step as a job that can be carried out with real data: small sizes, and the plans of all that it is made of."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import gcd
+
+from ...compiler.codes import Code
+from ...compiler.ir import (
+    UNCUT,
+    AttentionBackShape,
+    AttentionShape,
+    ColumnPart,
+    ElementwiseShape,
+    GemmShape,
+    OpShape,
+    Pattern,
+    Plan,
+    Rejection,
+    RowWiseShape,
+    Scenario,
+    Schedule,
+    Shard,
+    System,
+    Tensor,
+    Workload,
+)
+from ...compiler.ir.operations.kernel_shape import KernelShape
+from ...compiler.ir.step import KEEP_LEAST, LayerPart, Overlapped, PipelineKind, StepScenario, StepSchedule
+from ...compiler.planning.build import ScheduleError
+from ...runtime.report import MAX_STEPS, RunRefused
+from ...runtime.steps.work import GroupWork, StepJob
+from ...simcore.steps.orders import orders_of, rejected
+from ..layers.beside import SharedTraffic, traffic_plan
+from .layer_times import of_weights, schedule_of
+from .outcome import chunks_of
+from .plans import pass_plan, send_plan, some_ops, some_parts
+from .times import handed_on, weights_of
+
+LAYERS = 2
+"""Layers of each chunk that are carried out: each takes what the one before makes."""
+LEAST = 4
+"""The least rows and columns of a part of a tensor, so that their order shows."""
+MOST_ELEMENTS = 1 << 20
+"""The most elements of a tensor that are carried out: all of them are there."""
+
+
+def job_of(scenario: StepScenario, schedule: StepSchedule) -> StepJob:
+    """Return what is carried out of a step: if it is too large fewer microbatches, and pipelines, which it says.
+
+    Raises
+    ------
+    RunRefused
+        If it cannot be carried out.
+    ScheduleError
+        If the pipeline cannot take the layers or the microbatches, or a layer has no such plan.
+    """
+    part = _only_part(scenario, schedule)
+    found = None
+    for copies, microbatches in _sizes(scenario, schedule, part):
+        found = found or _Small(scenario, schedule, part)
+        job = found.job(copies, microbatches)
+        if job.num_steps <= MAX_STEPS:
+            return job
+    assert found is not None, "there is a size"
+    return job
+
+
+def _sizes(scenario: StepScenario, schedule: StepSchedule, part: LayerPart) -> Iterator[tuple[System | None, int]]:
+    """Yield the ranks with the same weights, and microbatches, the most first."""
+    microbatches, stages = scenario.step.microbatches, scenario.num_stages
+    fewer = [microbatches, 2 * stages, stages]
+    pairs = [part.copies] if part.copies is None else [part.copies, replace(part.copies, num_ranks=2)]
+    for copies in pairs:
+        for count in dict.fromkeys(each for each in fewer if each <= microbatches):
+            if rejected(schedule.pipeline, stages, count) is None or count == microbatches:
+                yield copies, count
+
+
+def _only_part(scenario: StepScenario, schedule: StepSchedule) -> LayerPart:
+    """The workload of its layers.
+
+    Raises
+    ------
+    RunRefused
+        If there are several, or no serial step knows what they do.
+    """
+    blocks, name = scenario.step.blocks, scenario.name
+    if len(blocks) > 1 or len(blocks[0].parts) > 1:
+        raise _refused(f"{name} has layers of several workloads; layers of one are carried out")
+    if schedule.pipeline.kind is PipelineKind.DUAL:
+        raise _refused("dual has each layer on two stages, whose gradients no plan sums", "another pipeline")
+    (part,) = blocks[0].parts
+    ranks = part.forward.num_ranks
+    whole = [each.name for each in weights_of(part.forward) if each.shard is Shard.NONE and ranks > 1]
+    if whole:
+        raise _refused(f"each rank of {part.forward.name} has all of {whole[0]}, whose gradient is not summed there")
+    if scenario.num_stages > 1 and ranks > 1 and handed_on(part.forward).shard is Shard.NONE:
+        hint = "shard it by rows: x = tensor bf16[...] shard rows"
+        raise _refused(f"ranks of {part.forward.name} have all of what they hand on, which is not sent in parts", hint)
+    return part
+
+
+class _Small:
+    """A step whose sizes are divided by as much as its plans allow."""
+
+    def __init__(self, scenario: StepScenario, schedule: StepSchedule, part: LayerPart) -> None:
+        self._scenario, self._schedule, self._part = scenario, schedule, part
+        self._chunks = tuple(min(LAYERS, count) for count in chunks_of(scenario, schedule))
+        back = part.back(schedule.keep)
+        named = dict(schedule.parts)
+        passes = [(each, schedule_of(each, named.get(each.name))) for each in (part.forward, back)]
+        if any(each.cut != UNCUT for _, each in passes):
+            raise _refused("a layer in batches or groups is not carried out in a step", "of its layers it is")
+        self.divisor, self._forward, self._backward = _divided(passes)
+        self._check(back)
+
+    def _check(self, back: Scenario) -> None:
+        known = {each.name for each in (*self._part.forward.workload.tensors, *back.workload.tensors)}
+        missing = [each.name for each in weights_of(self._part.forward) if f"d_{each.name}" not in known]
+        if missing:
+            hint = f"name it d_{missing[0]}, as derived passes do"
+            raise _refused(f"{back.name} makes no gradient of {missing[0]} by its name", hint)
+
+    def job(self, copies: System | None, microbatches: int) -> StepJob:
+        """The job with so many copies of the weights, and microbatches."""
+        scenario, schedule = self._scenario, self._schedule
+        pipelines = 1 if copies is None else copies.num_ranks
+        slots = orders_of(schedule.pipeline, scenario.num_stages, microbatches).slots
+        backward: tuple[GroupWork, ...] = (self._backward,)
+        if schedule.pipeline.kind is PipelineKind.ZERO_BUBBLE:
+            apart = of_weights(self._backward.workload)
+            work = self._backward
+            backward = tuple(
+                replace(work, workload=some_ops(work.workload, apart, of=of), plan=some_parts(work.plan, apart, of=of))
+                for of in (False, True)
+            )
+        sums = gathers = None
+        if copies is not None and pipelines > 1:
+            elements = sum(_elements(each, self._forward.num_ranks) for each in self._weights)
+            pattern = Pattern.REDUCE_SCATTER if schedule.zero else Pattern.ALL_REDUCE
+            sums = _shared(copies, SharedTraffic(pattern, scenario.step.optimizer.gradients, elements))
+            if schedule.zero:
+                weight = handed_on(self._part.forward).dtype
+                gathers = _shared(copies, SharedTraffic(Pattern.ALL_GATHER, weight, elements))
+        return StepJob(
+            scenario.name,
+            f"{schedule.name}: {schedule.pipeline.expression} zero {schedule.zero}",
+            self._forward,
+            backward,
+            schedule.keep == KEEP_LEAST,
+            tuple(tuple(task for slot in order for task in slot) for order in slots),
+            self._layers,
+            pipelines,
+            microbatches,
+            self._strides(pipelines),
+            self._send(),
+            sums,
+            gathers,
+            schedule.zero,
+            Overlapped.GRADIENTS in schedule.overlapped,
+            Overlapped.WEIGHTS in schedule.overlapped,
+            tuple(self._notes(pipelines, microbatches)),
+        )
+
+    @property
+    def _weights(self) -> tuple[Tensor, ...]:
+        return weights_of(replace(self._part.forward, workload=self._forward.workload))
+
+    @property
+    def _layers(self) -> tuple[range, ...]:
+        ends = [sum(self._chunks[: number + 1]) for number in range(len(self._chunks))]
+        return tuple(range(end - count, end) for end, count in zip(ends, self._chunks, strict=True))
+
+    def _send(self) -> GroupWork | None:
+        stages = self._scenario.stages
+        if stages is None or self._scenario.num_stages == 1:
+            return None
+        case, plan = send_plan(stages, replace(self._part.forward, workload=self._forward.workload))
+        return GroupWork(case.system, Workload.of_one(case.shape, "send"), Plan.of_one("send", case.shape, plan))
+
+    def _strides(self, pipelines: int) -> tuple[int, int, int]:
+        """How far apart neighbours are in a group, among pipelines and stages: as the mesh says if all are there."""
+        ranks = self._forward.num_ranks
+        axes = {axis.name: axis.stride for axis in self._scenario.system.mesh}
+        group = self._part.forward.system.name.split(".")[1:]
+        others = [name for name in axes if name not in (*group, "pp")]
+        if self._part.copies is None or pipelines < self._part.copies.num_ranks or len(others) != 1:
+            return 1, ranks, ranks * pipelines
+        return axes.get(group[0], 1) if group else 1, axes[others[0]], axes.get("pp", ranks * pipelines)
+
+    def _notes(self, pipelines: int, microbatches: int) -> Iterator[str]:
+        step = self._scenario.step
+        if self.divisor > 1:
+            yield f"all sizes of its layers are divided by {self.divisor}"
+        if sum(self._chunks) < step.num_layers:
+            yield f"{sum(self._chunks)} of {step.num_layers} layers"
+        if microbatches < step.microbatches:
+            yield f"{microbatches} of {step.microbatches} microbatches"
+        if self._part.copies is not None and pipelines < self._part.copies.num_ranks:
+            yield f"{pipelines} of {self._part.copies.num_ranks} pipelines"
+        if step.vocabulary:
+            yield "without the embedding and the head"
+        yield "the gradient of what the last layer makes is that itself; kernels that are no products are stood in for"
+
+
+def _divided(passes: list[tuple[Scenario, Schedule]]) -> tuple[int, GroupWork, GroupWork]:
+    """The passes with sizes divided by as much as plans allow, and by how much."""
+    common, failure = gcd(*(size for each, _ in passes for size in _extents(each.workload))), None
+    for divisor in (each for each in range(common, 0, -1) if common % each == 0):
+        small = [divided(each.workload, divisor) for each, _ in passes]
+        ranks = passes[0][0].num_ranks
+        if divisor > 1 and min(least for each in small for least in _parts(each, ranks)) < LEAST:
+            continue
+        try:
+            plans = [pass_plan(each.system, one, how) for (each, how), one in zip(passes, small, strict=True)]
+        except ScheduleError as error:
+            failure = error
+            continue
+        largest = max(each.rows * each.cols for one in small for each in one.tensors)
+        if largest > MOST_ELEMENTS:
+            hint = "--set parameters to sizes that have a large common divisor"
+            raise _refused(f"the smallest sizes of {passes[0][0].name} have {largest:,} elements", hint)
+        forward, backward = (
+            GroupWork(each.system, one, plan) for (each, _), one, plan in zip(passes, small, plans, strict=True)
+        )
+        return divisor, forward, backward
+    assert failure is not None, "the sizes as they are were tried"
+    raise failure
+
+
+def divided(workload: Workload, divisor: int) -> Workload:
+    """Return a workload whose rows and columns are divided, with those of its kernels.
+
+    Raises
+    ------
+    RunRefused
+        If it has a kernel of which that is not known.
+    """
+
+    def tensor(each: Tensor) -> Tensor:
+        return replace(each, rows=each.rows // divisor, cols=each.cols // divisor)
+
+    def shape(each: OpShape) -> OpShape:
+        if each.then is not None or each.loads or each.split:
+            raise _refused(f"{workload.name} has {each.label}, which is not carried out in a step")
+        return replace(
+            each,
+            tensors=tuple(map(tensor, each.tensors)),
+            moved=None if each.moved is None else tensor(each.moved),
+            gemm=None if each.gemm is None else _gemm(each.gemm, divisor),
+            kernel=None if each.kernel is None else _kernel(each.kernel, divisor),
+        )
+
+    ops = []
+    for op in workload.ops:
+        parts = (None if read.part is None else _part(read.part, divisor) for read in op.reads)
+        reads = tuple(replace(read, part=part) for read, part in zip(op.reads, parts, strict=True))
+        ops.append(replace(op, shape=shape(op.shape), reads=reads))
+    return replace(workload, ops=tuple(ops), tensors=tuple(map(tensor, workload.tensors)), batch=None)
+
+
+def _part(part: ColumnPart, divisor: int) -> ColumnPart:
+    return replace(part, first=part.first // divisor, cols=part.cols // divisor, of=part.of // divisor)
+
+
+def _gemm(shape: GemmShape, divisor: int) -> GemmShape:
+    return replace(shape, m=shape.m // divisor, n=shape.n // divisor, k=shape.k // divisor)
+
+
+def _kernel(shape: KernelShape, divisor: int) -> KernelShape:
+    if isinstance(shape, AttentionShape | AttentionBackShape):
+        return replace(
+            shape,
+            q_len=shape.q_len // divisor,
+            kv_len=shape.kv_len // divisor,
+            head_dim=max(1, shape.head_dim // divisor),
+            values=None if shape.values is None else max(1, shape.values // divisor),
+        )
+    if isinstance(shape, RowWiseShape):
+        elements, read = shape.num_elements // divisor**2, shape.read_bytes // divisor**2
+        return replace(shape, num_elements=elements, read_bytes=read)
+    if isinstance(shape, ElementwiseShape):
+        return replace(shape, num_elements=shape.num_elements // divisor**2)
+    raise _refused(f"{shape.operation} is not carried out in a step")
+
+
+def _extents(workload: Workload) -> Iterator[int]:
+    """Yield all sizes that are divided."""
+    for tensor in workload.tensors:
+        yield from (tensor.rows, tensor.cols)
+    for op in workload.ops:
+        kernel = op.shape.kernel
+        if isinstance(kernel, AttentionShape | AttentionBackShape):
+            yield from (kernel.q_len, kernel.kv_len)
+        yield from (size for read in op.reads if read.part is not None for size in (read.part.first, read.part.cols))
+
+
+def _parts(workload: Workload, ranks: int) -> Iterator[int]:
+    """Yield rows and columns of what ranks have; 0 where they do not divide among them."""
+    for tensor in workload.tensors:
+        rows = ranks if tensor.shard in (Shard.ROWS, Shard.FLAT) else 1
+        cols = ranks if tensor.shard is Shard.COLS else 1
+        yield 0 if tensor.rows % rows else tensor.rows // rows
+        yield 0 if tensor.cols % cols else tensor.cols // cols
+
+
+def _elements(tensor: Tensor, ranks: int) -> int:
+    return tensor.rows * tensor.cols // ranks
+
+
+def _shared(copies: System, traffic: SharedTraffic) -> GroupWork:
+    case, plan = traffic_plan(copies, traffic)
+    name = traffic.pattern.value
+    return GroupWork(copies, Workload.of_one(case.shape, name), Plan.of_one(name, case.shape, plan))
+
+
+def _refused(message: str, hint: str = "magus simulate answers about it") -> RunRefused:
+    return RunRefused(Rejection(Code.MGS540, message, hint))
