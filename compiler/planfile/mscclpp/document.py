@@ -14,6 +14,10 @@ from ...ir import Direction, IndexRange, OpCase, Pattern, Region, Tensor
 from ...text.diagnostics import Stopped
 from ...text.json_forms import Item
 
+ALIGNMENT = 16
+"""Bytes that the executor's kernels read and write at once."""
+LOOP = "pipeline"
+
 
 class Buffer(Enum):
     """The buffers of a GPU; the value is the letter in the file."""
@@ -55,7 +59,9 @@ class Chunk:
 class BlockOp:
     """One operation of a threadblock, which does part ``part`` of ``group`` equal ones.
 
-    ``numbers`` identify a barrier or semaphores; a barrier waits for ``count`` threadblocks.
+    ``numbers`` identify a barrier or semaphores; a barrier waits for ``count`` threadblocks. A loop does ``inner`` on
+    ``unit_bytes`` after ``unit_bytes`` of ``count`` chunks. An operation out of a loop does no more of its chunks than
+    ``window``: the first byte and the number of bytes.
     """
 
     name: str
@@ -68,6 +74,9 @@ class BlockOp:
     count: int = 0
     part: int = 0
     group: int = 1
+    inner: tuple["BlockOp", ...] = ()
+    unit_bytes: int = 0
+    window: tuple[int, int] | None = None
 
     def beyond(self, reason: str) -> Stopped:
         """Report an operation that a plan cannot express."""
@@ -126,10 +135,18 @@ class BufferSpace:
         """Pieces in the row block of a rank."""
         return self.total // self.num_ranks
 
-    def slots(self, op: BlockOp, chunk: Chunk) -> list[Slot]:
-        """Return the slots of a chunk that ``op`` works on."""
+    def share(self, op: BlockOp, chunk: Chunk) -> tuple[int, int]:
+        """Return the first piece of a chunk that ``op`` works on, and how many."""
         size = chunk.size * self.scale // op.group
         start = chunk.index * self.scale + op.part * size
+        if op.window is None:
+            return start, size
+        piece_bytes = self.moved.num_bytes // self.total
+        return start + op.window[0] // piece_bytes, op.window[1] // piece_bytes
+
+    def slots(self, op: BlockOp, chunk: Chunk) -> list[Slot]:
+        """Return the slots of a chunk that ``op`` works on."""
+        start, size = self.share(op, chunk)
         return [self.slot(chunk.rank, chunk.buffer, index) for index in range(start, start + size)]
 
     def slot(self, rank: int, buffer: Buffer, index: int) -> Slot:
@@ -182,8 +199,8 @@ class BufferSpace:
         raise op.beyond(message)
 
 
-def space_of(scenario: OpCase, execution: Execution, document: Item) -> BufferSpace:
-    """Cut ``execution``, which must be a plan for the workload of ``scenario``, into pieces."""
+def chunks_of(scenario: OpCase, execution: Execution, document: Item) -> int:
+    """Return the chunks of the moved tensor; ``execution`` must be a plan for the workload of ``scenario``."""
     shape, n = scenario.shape, scenario.num_ranks
     pattern = _COLLECTIVES.get(execution.collective)
     if pattern is None:
@@ -199,19 +216,29 @@ def space_of(scenario: OpCase, execution: Execution, document: Item) -> BufferSp
     if not execution.min_bytes <= moved.num_bytes <= execution.max_bytes:
         limits = f"{execution.min_bytes} to {execution.max_bytes} bytes"
         raise document.fail(f"the plan is for {limits}, here are {moved.num_bytes}", code=Code.MGS524)
-    chunks = _chunks(execution, pattern, document)
-    groups = {op.group for gpu in execution.gpus for block in gpu.threadblocks for op in block}
-    scale = math.lcm(*groups, n // math.gcd(n, chunks))
+    return _chunks(execution, pattern, document)
+
+
+def space_of(scenario: OpCase, execution: Execution, chunks: int, document: Item) -> BufferSpace:
+    """Cut an execution plan without loops into pieces."""
+    n, moved = scenario.num_ranks, scenario.shape.moved
+    assert moved is not None, "these patterns move a tensor"
+    ops = [op for gpu in execution.gpus for block in gpu.threadblocks for op in block]
+    chunk_bytes = moved.num_bytes // chunks
+    in_loops = [op for op in ops if op.window is not None]
+    cuts = {chunk_bytes // math.gcd(chunk_bytes, *op.window) for op in in_loops if op.window is not None}
+    scale = math.lcm(*{op.group for op in ops}, *cuts, n // math.gcd(n, chunks))
     elements = moved.rows * moved.cols
     if chunks * scale > MAX_PIECES or elements % (chunks * scale):
-        message = f"{elements} elements do not divide into {chunks} chunks"
-        hint = f"threadblocks and ranks cut each into {scale}" if scale > 1 else ""
-        raise document.fail(message, hint, Code.MGS512)
-    ops = [op for gpu in execution.gpus for block in gpu.threadblocks for op in block]
-    touched = sum(chunk.size * scale // op.group for op in ops for chunk in (*op.sources, *op.targets))
+        parts = f" of {scale} parts" if in_loops else ""
+        message = f"{elements} elements do not divide into {chunks} chunks{parts}, at most {MAX_PIECES} together"
+        hint = f"threadblocks, loops and ranks cut each into {scale}" if scale > 1 else ""
+        raise (in_loops[0].item if in_loops else document).fail(message, hint, Code.MGS512)
+    space = BufferSpace(scenario.shape.pattern, moved, n, chunks * scale, scale, execution.in_place)
+    touched = sum(space.share(op, chunk)[1] for op in ops for chunk in (*op.sources, *op.targets))
     if touched > MAX_MOVED:
         raise document.fail(f"the operations move {touched} pieces, at most {MAX_MOVED} are followed")
-    return BufferSpace(pattern, moved, n, chunks * scale, scale, execution.in_place)
+    return space
 
 
 def _chunks(execution: Execution, pattern: Pattern, document: Item) -> int:

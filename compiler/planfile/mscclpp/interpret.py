@@ -110,7 +110,7 @@ class MscclppRun:
         elif op.name in READ_SUMS:
             done, sent = self.state.read_and_sum(at)
         else:
-            raise op.beyond("a plan has no loops" if op.name == "pipeline" else "it is no operation that Magus knows")
+            raise op.beyond("it is no operation that Magus knows")
         block.known |= done
         block.sent |= sent
         everyone = any(target.everywhere for target in op.targets)

@@ -8,14 +8,16 @@ from typing import TypeVar
 
 from ...codes import Code
 from ...text.json_forms import Item
-from .document import BlockOp, Buffer, Channel, ChannelKind, Chunk, Execution, GpuDocument
+from .document import ALIGNMENT, LOOP, BlockOp, Buffer, Channel, ChannelKind, Chunk, Execution, GpuDocument
 
 MAX_GPUS = 64
 MAX_THREADBLOCKS = 64
 MAX_CHUNKS = 1 << 12
 MAX_OPS = 1 << 14
-"""Operations of all GPUs."""
+"""Operations of all GPUs, loops unrolled."""
 MAX_GROUP = 64
+MAX_UNIT = (1 << 32) - 1
+"""Bytes of each run through a loop, which are a 32-bit number in the executor."""
 _PROTOCOLS = ("Simple", "LL")
 _ANY_SIZE = (1 << 64) - 1
 
@@ -119,6 +121,8 @@ class _OpReader:
     def read(self, item: Item) -> BlockOp:
         """Read one operation."""
         members = item.members()
+        if _key(item, "name").name() == LOOP:
+            return self._loop(item)
         kind = _kind(item, "channel_type") if "channel_type" in members else None
         channels: tuple[Channel, ...] = ()
         if kind is not None:
@@ -138,6 +142,18 @@ class _OpReader:
             part,
             group,
         )
+
+    def _loop(self, item: Item) -> BlockOp:
+        context, inner = _key(item, "iter_context"), _items(item, "ops", MAX_OPS)
+        for each in inner:
+            if _key(each, "name").name() == LOOP:
+                raise each.fail("a loop in a loop is not in the reach of plans", "the executor has none", Code.MGS526)
+        unit = _number(context, "unit_size", 1, MAX_UNIT)
+        if unit % ALIGNMENT:
+            message = f"{unit} bytes do not divide into the {ALIGNMENT} that a thread reads at once"
+            raise _key(context, "unit_size").fail(message, f"a multiple of {ALIGNMENT}", Code.MGS512)
+        count = _number(context, "num_chunks", 0, MAX_CHUNKS)
+        return BlockOp(LOOP, item, count=count, inner=tuple(map(self.read, inner)), unit_bytes=unit)
 
     def _part(self, item: Item) -> tuple[int, int]:
         group = _number(item, "tbg_size", 1, MAX_GROUP)

@@ -28,8 +28,9 @@ from ...ir import (
 )
 from ...text.json_forms import Item
 from .data import BufferState
-from .document import BufferSpace, ChannelKind, Event, space_of
+from .document import BufferSpace, ChannelKind, Event, chunks_of, space_of
 from .interpret import MscclppRun
+from .loops import unrolled
 from .parse import read_execution
 
 
@@ -71,7 +72,7 @@ def _groups(events: Sequence[Event], space: BufferSpace) -> Iterator[list[int]]:
     for number, event in enumerate(events):
         op = event.op
         if op.group > 1:
-            key = event.rank, op.name, op.sources, op.targets, op.group, event.action
+            key = event.rank, op.name, op.sources, op.targets, op.group, op.window, event.action
             parts.setdefault(key, [[] for _ in range(op.group)])[op.part].append(number)
     for found in parts.values():
         if len({len(each) for each in found}) == 1:
@@ -96,7 +97,10 @@ def _numbers(bits: int) -> Iterator[int]:
 def read_mscclpp(scenario: OpCase, document: Item) -> WrittenPlan:
     """Return the plan for ``scenario``, a collective alone; report operations that plans cannot express."""
     execution = read_execution(document)
-    space = space_of(scenario, execution, document)
+    chunks = chunks_of(scenario, execution, document)
+    assert scenario.shape.moved is not None, "a collective moves a tensor"
+    execution = unrolled(execution, scenario.shape.moved.num_bytes // chunks, document)
+    space = space_of(scenario, execution, chunks, document)
     run = MscclppRun(execution, BufferState(space), document)
     run.run()
     _warn(run, document)

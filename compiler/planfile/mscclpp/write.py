@@ -24,11 +24,11 @@ from ...ir import (
 )
 from ...planning.build import ScheduleError
 from ..write import op_plan_document
+from .document import ALIGNMENT
 from .lone_collective import COLLECTIVE_NAMES, Key, LoneCollective, beyond_mscclpp
 from .threadblocks import MAX_BLOCK_OPS, Foreseen, GpuUnderConstruction, Threadblock, WaitsSoFar, here
 
 MAX_BLOCKS = 64
-ALIGNMENT = 16
 ANY_SIZE = (1 << 64) - 1
 
 

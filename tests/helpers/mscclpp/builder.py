@@ -1,5 +1,7 @@
 """A builder of execution plans of MSCCL++ for tests, written from what its loader reads."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 Json = dict[str, Any]
@@ -41,6 +43,15 @@ class Block:
 
     def do(self, name: str, sources: list[Json], targets: list[Json], **more: object) -> None:
         self.ops.append({"name": name, "src_buff": sources, "dst_buff": targets, **more})
+
+    @contextmanager
+    def loop(self, unit_bytes: int, num_chunks: int = 1) -> Iterator[None]:
+        """Put what is added meanwhile into a loop."""
+        outer, self.ops = self.ops, []
+        yield
+        context = {"unit_size": unit_bytes, "num_chunks": num_chunks}
+        outer.append({"name": "pipeline", "iter_context": context, "ops": self.ops})
+        self.ops = outer
 
     def document(self, number: int) -> Json:
         channels = [{"channel_type": self.kind, "channel_ids": self.channels}]

@@ -1,5 +1,7 @@
 """Collectives as programs for MSCCL++, on ``n`` GPUs."""
 
+import copy
+
 from tests.helpers.mscclpp.builder import Block, Gpu, Json, Program, here
 
 
@@ -136,6 +138,80 @@ def all_reduce_round(n: int) -> Program:
             block.sync("signal", after)
         block.sync("wait", before)
     return program
+
+
+def all_reduce_in_loops(n: int, unit_bytes: int = 4096) -> Program:
+    """By switch through scratch: three threadblocks of each GPU copy in, sum and copy out, part by part, in turn."""
+    program = Program("allreduce", n, (n, n, n))
+    for gpu in program.gpus:
+        gpu.semaphores = [0, 0]
+        copy_in, total, copy_out = Block(gpu), Block(gpu), Block(gpu)
+        with copy_in.loop(unit_bytes), total.loop(unit_bytes), copy_out.loop(unit_bytes):
+            for chunk in range(n):
+                copy_in.do("copy", [here("i", chunk)], [here("s", chunk)])
+            copy_in.handshake(*gpu.others)
+            copy_in.ops.append({"name": "sem_release", "semaphore_ids": [0]})
+            total.ops.append({"name": "sem_acquire", "semaphore_ids": [0]})
+            chunk_at_all = total.switch("s", gpu.rank)
+            total.do("glres", [chunk_at_all], [dict(chunk_at_all)], channel_type="switch", reduce_op="sum")
+            for peer in gpu.others:
+                total.sync("signal", peer, number=1)
+            total.ops.append({"name": "sem_release", "semaphore_ids": [1]})
+            copy_out.ops.append({"name": "sem_acquire", "semaphore_ids": [1]})
+            for peer in gpu.others:
+                copy_out.sync("wait", peer, number=1)
+            for chunk in range(n):
+                copy_out.do("copy", [here("s", chunk)], [here("o", chunk)])
+    return program
+
+
+def all_to_all_in_loops(n: int, unit_bytes: int = 4096, kind: str = "memory") -> Program:
+    """In place, two threadblocks of each peer: one puts a part into its scratch, the other copies what has come."""
+    program = Program("alltoall", n, (n, n, n), kind=kind)
+    for gpu in program.gpus:
+        for number, peer in enumerate(gpu.others):
+            gpu.semaphores.append(0)
+            put, take = Block(gpu, kind), Block(gpu, kind)
+            with put.loop(unit_bytes), take.loop(unit_bytes):
+                ids = [put.channel(peer)]
+                target = put.remote(peer, "s", gpu.rank)
+                put.do("put", [here("i", peer)], [target], channel_ids=ids, channel_type=kind)
+                put.sync("signal", peer)
+                put.ops.append({"name": "sem_release", "semaphore_ids": [number]})
+                take.ops.append({"name": "sem_acquire", "semaphore_ids": [number]})
+                take.sync("wait", peer)
+                take.do("copy", [here("s", peer)], [here("i", peer)])
+    return program
+
+
+def all_reduce_round_in_loops(n: int, unit_bytes: int = 4096) -> Program:
+    """Round a ring as ``all_reduce_round`` does, part by part."""
+    program = all_reduce_round(n)
+    for gpu in program.gpus:
+        (block,) = gpu.blocks
+        context = {"unit_size": unit_bytes, "num_chunks": 1}
+        block.ops = [{"name": "pipeline", "iter_context": context, "ops": block.ops}]
+    return program
+
+
+def without_loops(program: Program, chunk_bytes: int) -> Program:
+    """Return a program with the operations of its loops one by one, on chunks that are as large as a unit."""
+    made = copy.deepcopy(program)
+    units = {op["iter_context"]["unit_size"] for gpu in made.gpus for block in gpu.blocks for op in block.ops}
+    (unit_bytes,) = units
+    cuts = chunk_bytes // unit_bytes
+    for gpu in made.gpus:
+        gpu.chunks = gpu.chunks[0] * cuts, gpu.chunks[1] * cuts, gpu.chunks[2] * cuts
+        for block in gpu.blocks:
+            block.ops = [_cut(each, cuts, part) for op in block.ops for part in range(cuts) for each in op["ops"]]
+    return made
+
+
+def _cut(op: Json, cuts: int, part: int) -> Json:
+    made = copy.deepcopy(op)
+    for chunk in (*made.get("src_buff", ()), *made.get("dst_buff", ())):
+        chunk["index"] = chunk["index"] * cuts + part
+    return made
 
 
 def _exchange(gpu: Gpu, block: Block) -> None:

@@ -22,6 +22,12 @@ BODIES = {
     "reducescatter": "x = tensor bf16[512, 64]; y = reduce_scatter(x)",
     "alltoall": "x = tensor bf16[512, 64]; y = all_to_all(x)",
 }
+LOOPS: dict[str, Callable[[int], Program]] = {
+    "all_reduce in loops": mscclpp_programs.all_reduce_in_loops,
+    "all_to_all in loops": mscclpp_programs.all_to_all_in_loops,
+    "all_to_all in loops by ports": lambda n: mscclpp_programs.all_to_all_in_loops(n, kind="port"),
+    "all_reduce round in loops": mscclpp_programs.all_reduce_round_in_loops,
+}
 PROGRAMS: dict[str, Callable[[int], Program]] = {
     "all_gather": mscclpp_programs.all_gather,
     "all_gather by ports": lambda n: mscclpp_programs.all_gather(n, kind="port"),
@@ -34,6 +40,7 @@ PROGRAMS: dict[str, Callable[[int], Program]] = {
     "all_to_all": mscclpp_programs.all_to_all,
     "all_gather round": mscclpp_programs.all_gather_round,
     "all_reduce round": mscclpp_programs.all_reduce_round,
+    **LOOPS,
 }
 
 

@@ -113,10 +113,16 @@ class Steps:
         return self.closures[rank, name]
 
     def _parts(self, rank: int) -> set[str]:
-        """Signals of transfers that land beside the result, to be summed by a reduction that waits for them."""
-        sums = [step for step in self.steps[rank].values() if isinstance(step, Reduction)]
-        parts = {name for step in sums for name in step.after if (rank, name) in self.signals}
-        return {name for name in parts if not self._transfer(*self.signals[rank, name][0]).reduce}
+        """Signals of transfers that land beside the result, to be summed by a reduction of their cells that waits."""
+        parts = set[str]()
+        for step in self.steps[rank].values():
+            cells = set(self.cells(rank, step.region)) if isinstance(step, Reduction) else set[Cell]()
+            for name in step.after if cells else ():
+                for issuer, setter in self.signals.get((rank, name), ()):
+                    transfer = self._transfer(issuer, setter)
+                    if not transfer.reduce and not cells.isdisjoint(self.cells(issuer, transfer.region)):
+                        parts.add(name)
+        return parts
 
     def _makers(self, rank: int) -> dict[Cell, set[str]]:
         """Names that leave a result in each cell of ``rank``."""

@@ -37,7 +37,6 @@ def with_op(op: Json) -> Program:
 @pytest.mark.parametrize(
     ("op", "message"),
     [
-        ({"name": "pipeline", "ops": []}, "pipeline is not in the reach of plans: a plan has no loops"),
         ({"name": "hop"}, "hop is not in the reach of plans: it is no operation that Magus knows"),
         ({"name": "put", "src_buff": [here("o", 0)], "dst_buff": [here("o", 0)]}, "it puts to its own GPU"),
         ({"name": "get", "src_buff": [here("o", 0)], "dst_buff": [here("o", 0)]}, "it reads what this GPU holds"),
