@@ -1,7 +1,7 @@
 """The transfers and sums of a lone collective in one order of all ranks, for a writer of execution plans of MSCCL++.
 
-Where parts are summed, a transfer behind the sum of its rows carries the result. Before, it carries the part of its
-rank, which is *staged*: it lands in scratch memory, where the sum reads it.
+A transfer behind a sum or an arrival of its rows passes that on; else it carries the part of its rank. What a sum of
+its destination adds is *staged*: it lands in scratch memory, where the sum reads it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ def beyond_mscclpp(message: str, hint: str = "") -> ScheduleError:
 
 @dataclass(frozen=True)
 class LoneCollective:
-    """A schedule of a lone collective, whose puts are of whole rows and whose sums are of all parts."""
+    """A schedule of a lone collective, whose transfers are of whole rows."""
 
     scenario: OpCase
     schedule: OpPlan
@@ -69,8 +69,8 @@ class LoneCollective:
         if shape.pattern not in COLLECTIVE_NAMES or shape.uneven or shape.loads:
             message = f"no execution plan of MSCCL++ does {shape.label}"
             raise beyond_mscclpp(message, f"it does a lone {', '.join(each.value for each in COLLECTIVE_NAMES)}")
-        if schedule.tactics.protocol is not CopyProtocol.SIMPLE:
-            raise beyond_mscclpp("packets (ll, ll128) are not written", "protocol=simple")
+        if schedule.tactics.protocol is CopyProtocol.LL128:
+            raise beyond_mscclpp("the executor has no packets of 128 bytes (ll128)", "protocol=ll, or simple")
         if schedule.engine.mode not in (EngineMode.OWN, EngineMode.CHANNELS):
             message = f"{schedule.engine}: engines of a plan take what comes as it comes"
             raise beyond_mscclpp(message, f"engine={schedule.engine.kind.value}({schedule.engine.count})")
@@ -81,16 +81,30 @@ class LoneCollective:
         return collective
 
     def _check(self, step: Step) -> None:
-        shape, hint = self.scenario.shape, "algorithm direct or one_shot; ring for an all_gather"
+        shape = self.scenario.shape
         if isinstance(step, Transfer):
-            if step.direction is Direction.GET or step.reduce or step.reach is Reach.ALL:
-                raise beyond_mscclpp(f"{step.name} is no plain put to one peer", hint)
             cols = shape.moved.cols if shape.moved is not None else 0
             if step.region.cols.size != cols:
                 raise beyond_mscclpp(f"{step.name} moves some columns of its rows", "split rows")
-        elif isinstance(step, Reduction) and step.num_parts != self.scenario.num_ranks:
-            message = f"{step.name} adds {step.num_parts} parts, and sums of all {self.scenario.num_ranks} are written"
-            raise beyond_mscclpp(message, hint)
+            if step.reach is Reach.PEER and step.reduce:
+                message = f"{step.name} adds where it lands, and operations of a plan add what they read"
+                raise beyond_mscclpp(message, "engine=dma(n), where a kernel sums, or algorithm direct or one_shot")
+            if step.reach is Reach.PEER and step.direction is Direction.GET:
+                raise beyond_mscclpp(f"{step.name} is a get, and puts are written", "transfer=put")
+        elif isinstance(step, Reduction) and shape.pattern is Pattern.REDUCE_SCATTER and step.region.owner:
+            message = f"{step.name} sums a part of the result of another rank"
+            raise beyond_mscclpp(message, "algorithm direct or one_shot; ring for an all_reduce")
+
+    @property
+    def packets(self) -> bool:
+        """Whether data goes in packets, which carry a flag each."""
+        return self.schedule.tactics.protocol is CopyProtocol.LL
+
+    @property
+    def by_switch(self) -> bool:
+        """Whether the switch copies to all, or sums."""
+        steps = self.schedule.steps_of(0)
+        return any(isinstance(step, Transfer) and step.reach is Reach.ALL for step in steps)
 
     @cached_property
     def arrivals(self) -> tuple[tuple[Arrival, ...], ...]:
@@ -134,13 +148,23 @@ class LoneCollective:
             for arrival in arrivals or ():
                 yield arrival.issuer, arrival.transfer.name
 
-    def is_staged(self, rank: int, transfer: Transfer) -> bool:
-        """Whether ``rank`` sends its own part of a sum, and not a result."""
-        if not self.scenario.shape.pattern.sums:
-            return False
+    def is_own(self, rank: int, transfer: Transfer) -> bool:
+        """Whether ``rank`` sends its own part, and neither a sum nor what has arrived."""
         before = self.before[rank][transfer.name]
         sums = [each for each in self.schedule.steps_of(rank) if isinstance(each, Reduction) and each.name in before]
-        return not any(overlap(each.region, transfer.region) for each in sums)
+        arrived = [each for signal in before for each in self.arrived.get((rank, signal), ())]
+        parts = [each.region for each in arrived if not self.is_staged(each.issuer, each.transfer)]
+        return not any(overlap(region, transfer.region) for region in (*parts, *(each.region for each in sums)))
+
+    def is_staged(self, rank: int, transfer: Transfer) -> bool:
+        """Whether a sum of its destination adds what ``rank`` sends."""
+        return (rank, transfer.name) in self._staged
+
+    @cached_property
+    def _staged(self) -> frozenset[Key]:
+        steps = ((rank, step) for rank in range(self.scenario.num_ranks) for step in self.schedule.steps_of(rank))
+        sums = ((rank, step) for rank, step in steps if isinstance(step, Reduction))
+        return frozenset((each.issuer, each.transfer.name) for at in sums for each in self.staged_for(*at))
 
     def staged_for(self, rank: int, step: Reduction) -> list[Arrival]:
         """Return the arrivals at ``rank`` whose parts ``step`` adds to the own one.

@@ -26,20 +26,27 @@ class Threadblock:
     ops: list[JsonObject] = field(default_factory=list)
     channels: list[int] = field(default_factory=list)
     buffers: list[int] = field(default_factory=list)
+    switches: list[int] = field(default_factory=list)
     _moves_data: bool = False
+
+    def rest(self) -> None:
+        """Have all threads wait for each other."""
+        if self.ops and self.ops[-1]["name"] != "nop":
+            self.ops.append({"name": "nop"})
+        self._moves_data = True
 
     def move(self, name: str, sources: Sequence[JsonObject], targets: Sequence[JsonObject], **more: object) -> None:
         """Add an operation on data."""
-        if self.ops and not self._moves_data:
-            self.ops.append({"name": "nop"})
+        if not self._moves_data:
+            self.rest()
         self.ops.append({"name": name, "src_buff": list(sources), "dst_buff": list(targets), **more})
         self._moves_data = True
 
     def sync(self, name: str, **numbers: object) -> None:
         """Add an operation that sets or awaits a flag."""
         waits_on = bool(self.ops) and name == self.ops[-1]["name"] and name in ("wait", "sem_acquire")
-        if self.ops and not waits_on:
-            self.ops.append({"name": "nop"})
+        if not waits_on:
+            self.rest()
         self.ops.append({"name": name, **numbers})
         self._moves_data = False
 
@@ -51,25 +58,34 @@ class Threadblock:
         """Return chunks of a remote buffer of the GPU."""
         return {"buffer_id": _number(self.buffers, buffer), "index": index, "size": size}
 
+    def at_all(self, switch: int, index: int, size: int) -> JsonObject:
+        """Return chunks that all GPUs have, reached by a switch channel of the GPU."""
+        return {"switch_channel_id": _number(self.switches, switch), "index": index, "size": size}
+
     def document(self, number: int) -> JsonObject:
         """Return the threadblock as JSON."""
         refs = {"access_channel_type": self.kind, "remote_buffer_ids": self.buffers}
+        used = ((self.kind, self.channels), ("switch", self.switches))
         return {
             "id": number,
             "ops": self.ops,
-            "channels": [{"channel_type": self.kind, "channel_ids": self.channels}] if self.channels else [],
+            "channels": [{"channel_type": kind, "channel_ids": numbers} for kind, numbers in used if numbers],
             "remote_buffer_refs": [refs] if self.buffers else [],
         }
 
 
 @dataclass(slots=True)
 class GpuUnderConstruction:
-    """One GPU: ``peers`` has the other end of each channel, ``remote`` (peer, buffer) of each remote buffer."""
+    """One GPU: ``peers`` has the other end of each channel, ``remote`` (peer, buffer) of each remote buffer.
+
+    ``switched`` has the buffer of each switch channel.
+    """
 
     rank: int
     blocks: list[Threadblock]
     peers: list[int] = field(default_factory=list)
     remote: list[tuple[int, str]] = field(default_factory=list)
+    switched: list[str] = field(default_factory=list)
     semaphores: int = 0
     scratch: int = 0
 
@@ -79,13 +95,18 @@ class GpuUnderConstruction:
 
     def document(self, kind: str, input_chunks: int, output_chunks: int) -> JsonObject:
         """Return the GPU as JSON."""
+        ranks = sorted({self.rank, *self.peers})
+        groups = [{"size": len(ranks), "ranks": ranks}]
+        switches = [{"channel_type": "switch", "buffer_type": each, "rank_groups": groups} for each in self.switched]
         return {
             "id": self.rank,
             "input_chunks": input_chunks,
             "output_chunks": output_chunks,
             "scratch_chunks": self.scratch,
-            "threadblocks": [block.document(number) for number, block in enumerate(self.blocks)],
-            "channels": [{"channel_type": kind, "connected_to": self.peers}],
+            "threadblocks": [
+                block.document(number) for number, block in enumerate(each for each in self.blocks if each.ops)
+            ],
+            "channels": [{"channel_type": kind, "connected_to": self.peers}, *switches],
             "remote_buffers": [
                 {"rank": rank, "type": buffer, "access_channel_types": [kind]} for rank, buffer in self.remote
             ],
@@ -127,7 +148,8 @@ class WaitsSoFar:
     threadblocks that do a step of a rank, with the count of their operations until then. ``told`` has, for two
     threadblocks of a rank, up to which operation of the first the second knows. ``shared`` has the regions of sums
     that several threadblocks share. ``foreseen`` is what a first writing has ``found``; ``early`` has the semaphores
-    that were released for it, by (rank, threadblock, count of its operations, threadblock that acquires it).
+    that were released for it, by (rank, threadblock, count of its operations, threadblock that acquires it). Packets
+    need no signals: ``packets`` has the operations that take them out of scratch memory, by channel as ``sent``.
     """
 
     collective: LoneCollective
@@ -143,6 +165,7 @@ class WaitsSoFar:
     foreseen: "Foreseen" = field(default_factory=lambda: Foreseen())
     found: "Foreseen" = field(default_factory=lambda: Foreseen())
     early: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
+    packets: dict[tuple[int, int, int], list[JsonObject]] = field(default_factory=lambda: defaultdict(list))
 
     def channel(self, peer: int, number: int) -> int:
         """Return the channel with that number to a relative peer."""
@@ -165,12 +188,15 @@ class WaitsSoFar:
             if rank == gpu.rank:
                 self._tell(rank, self.block_of(self.channel(peer, number)), listener, 0)
 
-    def signal(self, key: Key, peer: int, number: int) -> None:
-        """Have the threadblock of a channel signal what it has put, for the transfer ``key``."""
+    def signal(self, key: Key, peer: int, number: int, unpacked: JsonObject | None = None) -> None:
+        """Have the threadblock of a channel signal what it has put, for the transfer ``key``, unless it is packets."""
         rank, channel = key[0], self.channel(peer, number)
         block_number = self.block_of(channel)
         block = self.gpus[rank].blocks[block_number]
-        block.sync("signal", **block.on([channel]))
+        if unpacked is None:
+            block.sync("signal", **block.on([channel]))
+        else:
+            self.packets[rank, peer, number].append(unpacked)
         self.sent[rank, peer, number] += 1
         self.arrived[key].append((number, self.sent[rank, peer, number]))
         self.finish(key, block_number)
@@ -194,6 +220,8 @@ class WaitsSoFar:
             if part is not None and self.shared.get((rank, name)) == step.region:
                 done = done[part : part + 1]
             for place, (other, until) in done:
+                if other == block:
+                    self.gpus[rank].blocks[block].rest()
                 if self._tell(rank, other, block, until):
                     self.found.requested.setdefault(((rank, name), place), []).append(block)
             for arrival in self.collective.arrived.get((rank, name), ()):
@@ -223,8 +251,13 @@ class WaitsSoFar:
         block_number = self.found.listeners.setdefault((rank, peer, number), needs)
         block = self.gpus[rank].blocks[block_number]
         while self.awaited[rank, peer, number] < count:
+            packets = self.packets[(rank + peer) % len(self.gpus), -peer % len(self.gpus), number]
+            if packets:
+                block.move(**packets[self.awaited[rank, peer, number]])
+                block.rest()
+            else:
+                block.sync("wait", **block.on([channel]))
             self.awaited[rank, peer, number] += 1
-            block.sync("wait", **block.on([channel]))
         return block_number, len(block.ops)
 
     def _tell(self, rank: int, one: int, other: int, until: int) -> bool:

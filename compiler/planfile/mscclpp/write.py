@@ -24,6 +24,7 @@ from ...ir import (
 )
 from ...planning.build import ScheduleError
 from ..write import op_plan_document
+from .by_switch import written_by_switch
 from .document import ALIGNMENT
 from .lone_collective import COLLECTIVE_NAMES, Key, LoneCollective, beyond_mscclpp
 from .threadblocks import MAX_BLOCK_OPS, Foreseen, GpuUnderConstruction, Threadblock, WaitsSoFar, here
@@ -40,18 +41,19 @@ def mscclpp_document(scenario: OpCase, schedule: OpPlan) -> JsonObject:
     ScheduleError
         If there is none, with the reason.
     """
-    gpus = _written(LoneCollective.of(scenario, schedule))
+    collective = LoneCollective.of(scenario, schedule)
+    gpus = written_by_switch(collective) if collective.by_switch else _written(collective)
     plan = op_plan_document(scenario, schedule)
     in_place = scenario.shape.pattern is Pattern.ALL_GATHER
     return {
         "name": f"magus_{COLLECTIVE_NAMES[scenario.shape.pattern]}",
         "collective": COLLECTIVE_NAMES[scenario.shape.pattern],
-        "protocol": "Simple",
+        "protocol": "LL" if collective.packets else "Simple",
         "inplace": in_place,
         "reuse_resources": False,
         "gpus": gpus,
         "num_threads_per_block": 1024,
-        "use_double_scratch_buffer": False,
+        "use_double_scratch_buffer": collective.packets,  # so that a launch writes beside what the one before reads
         "buffer_alignment": ALIGNMENT,
         "min_message_size": 0,
         "max_message_size": ANY_SIZE,
@@ -149,7 +151,8 @@ class _Writer:
     def write(self) -> None:
         """Write the operations of all GPUs."""
         for gpu in self.gpus:
-            self.waits.greet(gpu)
+            if not self.collective.packets:
+                self.waits.greet(gpu)
             if self.pattern is Pattern.ALL_TO_ALL:
                 own = gpu.rank * self.per_block
                 gpu.blocks[0].move("copy", [here("i", own, self.per_block)], [here("o", own, self.per_block)])
@@ -176,25 +179,35 @@ class _Writer:
         return [gpu.document(self.kind, inputs, outputs) for gpu in self.gpus]
 
     def _put(self, rank: int, step: Transfer) -> None:
-        gpu, peer = self.gpus[rank], (rank + step.peer) % len(self.gpus)
-        staged = self.collective.is_staged(rank, step)
-        if staged:
-            self.slots[rank, step.name] = self.gpus[peer].scratch
-            self.gpus[peer].scratch += step.region.rows.size // self.unit
+        peer, size = (rank + step.peer) % len(self.gpus), step.region.rows.size // self.unit
+        index, landing = self._index(rank, step), self._landing(rank, self._index(rank, step))
+        packets, staged = self.collective.packets, self.collective.is_staged(rank, step)
+        buffer, target = "o", landing
+        if staged or packets:
+            buffer, target = "s", self.gpus[peer].scratch
+            self.slots[rank, step.name] = target
+            self.gpus[peer].scratch += size
+        own = self.collective.is_own(rank, step) and self.pattern is not Pattern.ALL_GATHER
+        source = here("i" if own else "o", index, size)
+        unpacked = {"name": "upkt", "sources": [here("s", target, size)], "targets": [here("o", landing, size)]}
         first = self.dealt[rank, step.peer] if step.lane is None else step.lane
         self.dealt[rank, step.peer] += self.share
-        size, index = step.region.rows.size // self.unit, self._index(rank, step)
-        buffer, target = ("s", self.slots[rank, step.name]) if staged else ("o", self._landing(rank, index))
-        source = here("i" if staged or self.pattern is Pattern.ALL_TO_ALL else "o", index, size)
         for part in range(self.share):
             number = (first + part) % self.waits.width
             channel = self.waits.channel(step.peer, number)
             block_number = self.waits.block_of(channel)
-            block = gpu.blocks[block_number]
+            block, shared = self.gpus[rank].blocks[block_number], self._shared(part)
             self.waits.before(rank, step, block_number, part if self.share > 1 else None)
-            remote = block.remote(gpu.remote_buffer(peer, buffer), target, size)
-            block.move("put", [source], [remote], **block.on([channel]), **self._shared(part))
-            self.waits.signal((rank, step.name), step.peer, number)
+            remote = block.remote(self.gpus[rank].remote_buffer(peer, buffer), target, size)
+            on = block.on([channel])
+            if packets:
+                block.move("ppkt", [source], [remote], channel_type=self.kind, **shared)
+            else:
+                block.move("put", [source], [remote], **on, **shared)
+            if packets and staged:
+                self.waits.finish((rank, step.name), block_number)  # the sum takes them as they come
+            else:
+                self.waits.signal((rank, step.name), step.peer, number, {**unpacked, **shared} if packets else None)
 
     def _landing(self, rank: int, index: int) -> int:
         """Where chunks of the tensor from ``rank`` lie in the output of others."""
@@ -215,7 +228,9 @@ class _Writer:
             number = (first + part) % len(gpu.blocks)
             self.waits.before(rank, step, number, part if self.share > 1 else None)
             sources, targets = [here("i", index, size), *parts], [here("o", target, size)]
-            gpu.blocks[number].move("re", sources, targets, reduce_op="sum", **self._shared(part))
+            gpu.blocks[number].move(
+                "repkt" if self.collective.packets else "re", sources, targets, reduce_op="sum", **self._shared(part)
+            )
             self.waits.finish((rank, step.name), number)
         if self.share > 1:
             self.waits.shared[rank, step.name] = step.region

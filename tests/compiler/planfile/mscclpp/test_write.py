@@ -37,6 +37,19 @@ SAME_TIME = [
     ("allreduce", 8, "direct(engine=dma(7))", "dma(7)"),
     ("reducescatter", 4, "direct(engine=sm(2))", "sm(2)"),
     ("reducescatter", 8, "direct(chunks=16, engine=sm(14))", "sm(14)"),
+    ("allreduce", 4, "direct(chunks=8, engine=sm(12), protocol=ll)", "sm(12)"),
+]
+SAME_TICKS = [
+    ("allreduce", 8, "ring(engine=dma(7))", "dma(7)"),
+    ("allreduce", 4, "ring(chunks=8, engine=dma(4))", "dma(4)"),
+    ("allreduce", 8, "nvls(engine=sm(16))", "sm(16)"),
+    ("allreduce", 4, "nvls(chunks=8, engine=sm(8))", "sm(8)"),
+    ("allgather", 8, "nvls(engine=sm(16))", "sm(16)"),
+    ("allgather", 8, "direct(engine=sm(14), protocol=ll)", "sm(14)"),
+    ("allgather", 8, "ring(chunks=16, engine=sm(4), protocol=ll)", "sm(4)"),
+    ("allreduce", 8, "direct(engine=sm(14), protocol=ll)", "sm(14)"),
+    ("alltoall", 8, "direct(engine=sm(14), protocol=ll)", "sm(14)"),
+    ("reducescatter", 8, "direct(engine=sm(14), protocol=ll)", "sm(14)"),
 ]
 OTHERS = [
     # Block by block here; a kernel of its own exchanges all blocks at once (simcore/lower/one_kernel.py).
@@ -57,7 +70,7 @@ def written(collective: str, n: int, expression: str) -> tuple[OpCase, OpPlan, d
 
 
 @pytest.mark.quick(5)
-@pytest.mark.parametrize(("collective", "n", "expression", "engine"), [*SAME_TIME, *OTHERS])
+@pytest.mark.parametrize(("collective", "n", "expression", "engine"), [*SAME_TIME, *SAME_TICKS, *OTHERS])
 def test_read_back_it_does_the_same_by_the_same_engines(collective: str, n: int, expression: str, engine: str) -> None:
     scenario, _, document = written(collective, n, expression)
 
@@ -80,18 +93,31 @@ def test_read_back_it_takes_as_long(collective: str, n: int, expression: str, en
     assert ticks[1] == pytest.approx(ticks[0], rel=0.01)
 
 
+@pytest.mark.quick(3)
+@pytest.mark.parametrize(("collective", "n", "expression", "engine"), SAME_TICKS)
+def test_read_back_it_takes_the_same_ticks(collective: str, n: int, expression: str, engine: str) -> None:
+    scenario, schedule, document = written(collective, n, expression)
+
+    again = build_op_plan(scenario, read(scenario, document)[0], "again")
+
+    for unit_bytes in (1024, 8192):
+        results = [simulate_op(scenario, each, unit_bytes=unit_bytes) for each in (schedule, again)]
+        assert results[0].makespan_ticks == results[1].makespan_ticks
+
+
 @pytest.mark.quick(5)
-@pytest.mark.parametrize(("collective", "n", "expression", "engine"), [*SAME_TIME, *OTHERS])
+@pytest.mark.parametrize(("collective", "n", "expression", "engine"), [*SAME_TIME, *SAME_TICKS, *OTHERS])
 def test_the_form_is_what_the_loader_takes(collective: str, n: int, expression: str, engine: str) -> None:
     document = written(collective, n, expression)[2]
 
     assert set(document) >= TOP_LEVEL, "a plan that lacks one ends the loader"
     sent, heard = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
     for gpu in document["gpus"]:
-        (channels,) = gpu["channels"]
+        channels, *switches = gpu["channels"]
+        assert all(each["channel_type"] == "switch" for each in switches)
         for block in gpu["threadblocks"]:
             assert 0 < len(block["ops"]) <= MAX_BLOCK_OPS
-            (own,) = block["channels"]
+            own = block["channels"][0]
             for op in block["ops"]:
                 for channel in op.get("channel_ids", ()):
                     peer = channels["connected_to"][own["channel_ids"][channel]]
@@ -117,11 +143,12 @@ def test_it_says_what_it_was_written_from() -> None:
 @pytest.mark.parametrize(
     ("collective", "expression", "reason"),
     [
-        ("allreduce", "nvls(engine=sm(16))", "is no plain put"),
-        ("allreduce", "ring(engine=sm(8))", "is no plain put"),
-        ("allreduce", "ring(engine=dma(7))", "adds 2 parts"),
-        ("allgather", "direct(engine=sm(16), transfer=get)", "is no plain put"),
-        ("allgather", "direct(engine=sm(16), protocol=ll)", "packets"),
+        ("reducescatter", "nvls(engine=sm(16))", "is a sum for one rank"),
+        ("allgather", "nvls(engine=sm(66))", "threadblocks, more than the 64"),
+        ("allreduce", "ring(engine=sm(8))", "adds where it lands"),
+        ("reducescatter", "ring(engine=dma(7))", "sums a part of the result of another rank"),
+        ("allgather", "direct(engine=sm(16), transfer=get)", "is a get"),
+        ("allgather", "direct(engine=sm(16), protocol=ll128)", "packets of 128 bytes"),
         ("allgather", "direct(engine=dma(3))", "fewer engines than peers"),
         ("allgather", "serial(engine=sm(16, library))", "engines of a plan"),
         ("allgather", "direct(chunks=512, engine=sm(7))", "operations, at most 64"),
