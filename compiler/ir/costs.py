@@ -239,7 +239,9 @@ class AttentionModel:
     """Constants of the fitted form of forward attention, see ``simcore/kernels/attention.py`` for the formula.
 
     Those of ``decode`` are of the kernel for few queries of each sequence. ``queries`` is the most rows of a block.
-    Without ``decode_hbm_fraction`` decode reads at the achieved rate of the profile.
+    Without ``decode_hbm_fraction`` decode reads at the achieved rate of the profile. Up to ``packed`` heads that share
+    keys have their queries in one block. ``token_ticks`` is what a framework takes for each new position beside the
+    kernel, ready for its cache.
     """
 
     start_ticks: int
@@ -252,6 +254,8 @@ class AttentionModel:
     decode_unit_ticks: int
     decode_block_ticks: int
     decode_hbm_fraction: Fraction | None = field(default=None, hash=False)
+    packed: int = 1
+    token_ticks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,7 @@ _ATTENTION = (
     Property("queries", NUMBER, Fraction(1), Fraction(1024), whole=True, required=False),
     *(_time(f"decode_{name}", required=False) for name in ("start", "unit", "block")),
     Property("decode_hbm", NUMBER, _PERCENT, Fraction(1), required=False, alone=True),
+    *(_alone("packed", NUMBER, 1024), _alone("token", TIME, _PERCENT, low=0)),
 )
 PEAK = Property("peak", FLOP_RATE, Fraction(10**9), Fraction(10**18))
 GPU_NUMBERS = (

@@ -11,10 +11,13 @@ before it:
     T       = start + max(makespan of the units, bytes / achieved HBM rate, bytes through L2 / L2 rate)
 
 With ``attention`` in the profile of the GPU (``AttentionModel``) softmax and the products hide each other, and what a
-kernel reads and writes stands in series with its blocks, which have up to ``queries`` rows:
+framework reads and writes stands in series with the blocks, which have up to ``queries`` rows. Those of up to
+``packed`` heads that share keys lie together: FlashAttention-3 always packs sequences of several lengths
+(``should_pack_gqa``), TensorRT-LLM never. New keys and values pass memory three times, since a kernel before this one
+reads them and writes them to the cache; MLA keeps what they are made of, which is small:
 
     t_block = max(t_mma, t_exp / softmax)
-    T       = start + makespan of tile + blocks of keys * t_block + bytes / hbm
+    T       = start + makespan of tile + blocks of keys * t_block + bytes / hbm + new positions * token
 
 Up to 8 queries of a sequence (decode) are packed with those of the heads that share keys, 64 to a unit, and their keys
 are dealt to all SMs (FlashDecoding; FlashAttention-3's PackGQA):
@@ -58,7 +61,7 @@ profile: no backward pass is in the tables that the others were fitted to.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -120,8 +123,10 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
     l2_bytes, read, written = _traffic(gpu, shape, units, sms)
     series_us = 0.0
     if model is not None:  # what is added up in fp32 was not measured, and is hidden as far as memory allows
-        num_bytes = read + (0 if shape.partial else written)
+        num_bytes = read + (0 if shape.partial else written + _cache_bytes(shape))
+        token_ticks = 0 if shape.partial else shape.batch * shape.q_len * model.token_ticks
         series_us = num_bytes / (float(model.hbm_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
+        series_us += token_ticks / TICKS_PER_US
     if shape.partial:
         written = shape.accumulator_bytes
     if accumulate:
@@ -137,6 +142,12 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
 def attention_model(gpu: Gpu, shape: AttentionShape) -> AttentionModel | None:
     """The constants of forward attention of ``shape``, None if the profile has none."""
     return gpu.attention if shape.values is None or gpu.mla is None else gpu.mla
+
+
+def _cache_bytes(shape: AttentionShape) -> int:
+    """What a framework moves to have the new keys and values in its cache, before the kernel reads them there."""
+    new = min(shape.q_len, shape.kv_len) if shape.values is None else 0
+    return 2 * shape.dtype.bytes_of(shape.batch * shape.kv_heads * new * shape.key_cols)
 
 
 def _packed(gpu: Gpu, model: AttentionModel, shape: AttentionShape) -> _Units:
@@ -220,27 +231,49 @@ def _check(gpu: Gpu, shape: AttentionShape, sms: int) -> None:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
 
 
+def _sharing(model: AttentionModel | None, shape: AttentionShape) -> int:
+    """Heads whose queries lie together in blocks."""
+    sharing = shape.heads // shape.kv_heads
+    return 1 if model is None or sharing > model.packed else sharing
+
+
 def _q_rows(model: AttentionModel | None, shape: AttentionShape) -> int:
-    if shape.q_len <= Q_ROWS or model is None:
-        return SMALL_Q_ROWS if shape.q_len <= SMALL_Q_ROWS else Q_ROWS
+    rows = shape.q_len * _sharing(model, shape)
+    if rows <= Q_ROWS or model is None:
+        return SMALL_Q_ROWS if rows <= SMALL_Q_ROWS else Q_ROWS
     return model.queries
 
 
 def _units(gpu: Gpu, model: AttentionModel | None, shape: AttentionShape) -> list[_Units]:
     """The units by block of queries; without a mask all are equal."""
-    q_rows = _q_rows(model, shape)
+    q_rows, sharing = _q_rows(model, shape), _sharing(model, shape)
     each_us = block_us(gpu, shape, q_rows, model)
-    num_heads, num_blocks = shape.batch * shape.heads, -(-shape.q_len // q_rows)
-    if not shape.causal:
-        seen = [(num_heads * num_blocks, shape.kv_len)]
+    num_heads, num_blocks = shape.batch * shape.heads // sharing, -(-shape.q_len * sharing // q_rows)
+    if shape.causal:
+        seen = [(num_heads * blocks, keys) for blocks, keys in seen_by_blocks(shape, q_rows, sharing)]
     else:
-        lasts = [min(q_rows * (block + 1), shape.q_len) + shape.kv_len - shape.q_len for block in range(num_blocks)]
-        most = shape.kv_len if shape.window is None else min(q_rows, shape.q_len) + shape.window - 1
-        seen = [(num_heads, min(most, max(0, last))) for last in lasts]
+        seen = [(num_heads * num_blocks, shape.kv_len)]
     tile_us = (gpu.gemm.tile_ticks if model is None else model.unit_ticks) / TICKS_PER_US
     # No unit ends before its first operands are here.
     latency_us = (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
     return [_Units(count, rows, max(latency_us, tile_us + -(-rows // KV_ROWS) * each_us)) for count, rows in seen]
+
+
+def seen_by_blocks(shape: AttentionShape, q_rows: int, sharing: int) -> Iterator[tuple[int, int]]:
+    """Yield (blocks of queries, keys that the last of them sees) of each group that walks over as many blocks of keys.
+
+    A block has ``q_rows`` rows, ``sharing`` of each query; ``shape`` is causal.
+    """
+    rows, before = shape.q_len * sharing, shape.kv_len - shape.q_len
+    queries = min(-(-q_rows // sharing), shape.q_len)
+    most = shape.kv_len if shape.window is None else queries + shape.window - 1
+    done, keys = 0, max(0, -(-(queries + before) // KV_ROWS)) * KV_ROWS
+    while done * q_rows < rows:
+        until = -(-rows // q_rows) if keys >= shape.kv_len else max(0, sharing * (keys - before) // q_rows)
+        if until > done:
+            last = -(-min(until * q_rows, rows) // sharing) + before
+            yield until - done, min(most, max(0, last))
+        done, keys = max(done, until), keys + KV_ROWS
 
 
 def block_us(gpu: Gpu, shape: AttentionShape, q_rows: int, model: AttentionModel | None = None) -> float:

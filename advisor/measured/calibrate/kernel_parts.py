@@ -27,6 +27,7 @@ ATTENTION: tuple[_Number, ...] = (
     *((f"decode_{each}", f"decode_{each}_ticks", ConstantUnit.TIME, 0.01, 100) for each in ("start", "unit", "block")),
 )
 DECODE_HBM: _Number = ("decode_hbm", "decode_hbm_fraction", ConstantUnit.SHARE, 0.05, 1)
+TOKEN: _Number = ("token", "token_ticks", ConstantUnit.TIME, 1e-6, 0.1)
 GROUPED: tuple[_Number, ...] = (
     ("start", "start_ticks", ConstantUnit.TIME, 0.1, 100),
     ("mma", "mma_fraction", ConstantUnit.SHARE, 0.02, 1),
@@ -104,7 +105,6 @@ def _told(left_out: Counter[tuple[str, str]]) -> Iterator[str]:
 
 def _attention(block: str, gpu: Gpu, found: Sequence[AttentionRow]) -> ProfilePart:
     model = gpu.mla if block == "mla" else gpu.attention
-    decode_hbm = model is not None and model.decode_hbm_fraction is not None
     times: dict[tuple[int | str, ...], Callable[[Gpu], float]] = {}
     rows = []
     for row in found:
@@ -112,7 +112,8 @@ def _attention(block: str, gpu: Gpu, found: Sequence[AttentionRow]) -> ProfilePa
         times[key] = partial(_attention_us, row)
         least_us = row.shape.flops / gpu.peak(row.shape.dtype) * 1e6
         rows.append(FittedRow(f"{block} {row.phase}", key, row.time_us, row.file, least_us=least_us))
-    numbers = (*ATTENTION, *((DECODE_HBM,) if decode_hbm else ()))
+    optional = () if model is None else ((DECODE_HBM, model.decode_hbm_fraction), (TOKEN, model.token_ticks))
+    numbers = (*ATTENTION, *(number for number, stated in optional if stated))
     return _part(block, (block,), numbers, rows, times)
 
 

@@ -315,7 +315,9 @@ def _plain(calibration: Calibration, name: str, block: str) -> Iterator[str]:
         yield from _numbers(calibration, part)
         base = lone_scenario(calibration.base)
         if name in ("attention", "mla") and base is not None and getattr(base.gpu, name) is None:
-            yield f'queries {getattr(calibration.gpu, name).queries} @assumed "that of {calibration.request.start}"'
+            for word in ("queries", "packed"):
+                count = getattr(getattr(calibration.gpu, name), word)
+                yield f'{word} {count} @assumed "that of {calibration.request.start}"'
         yield "}"
 
 

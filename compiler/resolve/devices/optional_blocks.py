@@ -154,6 +154,8 @@ def attention_of(figures: DeviceNumbers, block: str) -> AttentionModel | None:
         decode_unit_ticks=figures.ticks(f"{block}.decode_unit"),
         decode_block_ticks=figures.ticks(f"{block}.decode_block"),
         decode_hbm_fraction=None if decode_hbm is None else decode_hbm.value.amount,
+        packed=figures.whole_if(f"{block}.packed") or 1,
+        token_ticks=figures.ticks_if(f"{block}.token") or 0,
     )
 
 

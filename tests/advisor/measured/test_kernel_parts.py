@@ -151,5 +151,5 @@ def test_rows_in_another_unit_and_above_the_peak_are_refused(tmp_path: Path) -> 
     assert "in 1 us and 0 more: more than 100 times as long or short as predicted, as in another unit" in unit
     assert "in 4000 us and 0 more: faster than the peak of H100" in peak
     write(tmp_path, "attention.csv", ATTENTION, list(attention_lines(h100()))[:6])
-    with pytest.raises(MeasuredError, match=r"attention, 5 rows to fit 8 constants"):
+    with pytest.raises(MeasuredError, match=r"attention, 5 rows to fit 9 constants"):
         calibrate(tmp_path, FitRequest("H100"))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import TICKS_PER_SECOND, AttentionModel, AttentionShape, DType, Gpu
-from magus.simcore.kernels.attention import attention_work, makespan_us
+from magus.simcore.kernels.attention import attention_work, makespan_us, seen_by_blocks
 from magus.simcore.kernels.gemm import ROUNDING_TICKS, ticks_for
 from tests.helpers.scenarios.scenarios import T, h100, mi300x, ticks
 
@@ -50,11 +50,18 @@ def fitted() -> Gpu:
     return replace(h100(), attention=model)
 
 
+def packing() -> Gpu:
+    """The same, whose kernel packs heads that share keys and whose framework takes 1 ns for each position."""
+    model = fitted().attention
+    assert model is not None
+    return replace(fitted(), attention=replace(model, queries=128, packed=128, token_ticks=ticks(0.001)))
+
+
 def square(length: int, batch: int = 1, *, causal: bool = False, head_dim: int = 128) -> AttentionShape:
     return AttentionShape(batch, 16, 16, length, length, head_dim, DT, causal)
 
 
-gpus = st.sampled_from((mi300x(), h100(), fitted()))
+gpus = st.sampled_from((mi300x(), h100(), fitted(), packing()))
 
 
 def tflops(gpu: Gpu, shape: AttentionShape) -> float:
@@ -111,11 +118,36 @@ def test_few_queries_take_small_blocks_that_latency_bounds() -> None:
 def test_a_fitted_unit_by_hand() -> None:
     work = attention_work(fitted(), AttentionShape(1, 1, 1, 256, 256, 128, DT, False), 132)
     math_us, softmax_us = 4 * 256 * 128 * 128 / (989e6 / 132 * 0.8), 256 * 128 / (16 * 1980 * 0.5)
-    memory_us = 2 * 128 * (256 + 3 * 256) / (0.4 * 3.35e6)
+    memory_us = 2 * 128 * 256 * (2 + 3 * 2) / (0.4 * 3.35e6)  # keys and values: read, into the cache, and from it
 
     assert math_us > softmax_us and work.label == "attention 256x128"
     assert (work.num_units, work.start_ticks) == (1, ticks(12))
     assert work.unit_ticks == pytest.approx(ticks(0.5 + 2 * math_us + memory_us), abs=ROUNDING_TICKS)
+
+
+def test_queries_of_heads_that_share_keys_lie_in_one_block() -> None:
+    shape = AttentionShape(1, 8, 1, 32, 32, 128, DT, True)  # 256 rows: two blocks of 16 queries
+    work = attention_work(packing(), shape, 132)
+    math_us, memory_us = 4 * 128**3 / (989e6 / 132 * 0.8), 2 * 128 * 32 * (2 * 8 + 3 * 2) / (0.4 * 3.35e6)
+
+    assert work.num_units == 2
+    assert work.unit_ticks == pytest.approx(ticks(0.5 + math_us + memory_us + 0.032), abs=ROUNDING_TICKS)
+    assert attention_work(fitted(), shape, 132).num_units == 8
+
+
+@given(st.integers(1, 700), st.integers(1, 700), st.integers(1, 12), st.none() | st.integers(1, 900))
+def test_blocks_walk_over_the_keys_that_their_queries_see(
+    queries: int, keys: int, sharing: int, window: int | None
+) -> None:
+    shape = AttentionShape(1, sharing, 1, queries, keys, 64, DT, True, window=window)
+    lasts = [min(-(-(start + 128) // sharing), queries) for start in range(0, queries * sharing, 128)]
+    span = min(-(-128 // sharing), queries)
+    seen = [max(0, last + keys - queries) for last in lasts]
+    expected = [-(-(each if window is None else min(each, span + window - 1)) // 128) for each in seen]
+    groups = list(seen_by_blocks(shape, 128, sharing))
+
+    assert sum(count for count, _ in groups) == len(lasts)
+    assert sum(count * -(-each // 128) for count, each in groups) == sum(expected)
 
 
 def test_few_queries_are_packed_and_their_keys_dealt_to_all_sms() -> None:
