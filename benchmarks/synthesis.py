@@ -6,7 +6,7 @@ Times are simulated by ``magus advise``; the machines are those on which named a
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, product
 
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.candidates.forests import forests, trees_of
@@ -21,6 +21,8 @@ from .harness.report import Figure, main
 SIZES = {"16 MiB": (1 << 24, 1.20), "256 MiB": (1 << 28, 1.04)}
 """Bytes of the whole tensor, and by how much the bound may be exceeded."""
 COLS = 4096
+SMALL = {"64 KiB": 1 << 16, "512 KiB": 1 << 19}
+SMALL_COLS = 128
 Pairs = Sequence[tuple[int, int]]
 
 
@@ -100,6 +102,20 @@ def measure() -> Iterator[Figure]:
         assert summed.bound is not None, "a collective has a bound"
         over = summed.recommended.ticks / summed.bound.ticks
         yield Figure(f"{name}, 256 MiB: all_reduce over the bound", over, "x", "lower", SUM)
+        yield from small(advisor, name)
+
+
+def small(advisor: Advisor, name: str) -> Iterator[Figure]:
+    """Yield the times of small collectives on a machine, and how much longer the fastest named algorithm takes."""
+    for (size, num_bytes), collective in product(SMALL.items(), ("all_gather", "all_reduce", "broadcast")):
+        layout = "shard rows" if collective == "all_gather" else ""
+        scenario = _scenario(name, num_bytes, f"y = {collective}(x)", layout, SMALL_COLS)
+        advice = advisor.recommend(scenario, AdviceOptions())
+        known = [one for one in advice.candidates if one.simulated_us is not None and one.choice is not None]
+        named = min(one.best_us for one in known if one.choice is not None and not one.choice.trees)
+        best = advice.recommended.best_us
+        yield Figure(f"{name}, {size}: {collective}", best, "us", "lower", named)
+        yield Figure(f"{name}, {size}: {collective}, fastest named algorithm over this", named / best, "x", "higher", 1)
 
 
 def _published() -> Iterator[Figure]:
@@ -133,11 +149,13 @@ def _beside_a_kernel(advisor: Advisor) -> Iterator[Figure]:
     )
 
 
-def _scenario(name: str, num_bytes: int, work: str = "y = all_gather(x)", layout: str = "shard rows") -> Scenario:
+def _scenario(
+    name: str, num_bytes: int, work: str = "y = all_gather(x)", layout: str = "shard rows", cols: int = COLS
+) -> Scenario:
     (head, gpu), ranks, fabric = (MACHINES | PUBLISHED)[name]
-    rows = num_bytes // (2 * COLS) // ranks * ranks
+    rows = num_bytes // (2 * cols) // ranks * ranks
     system = f"system s {{ gpus {ranks} x {gpu}; fabric {fabric} }}"
-    text = f"workload w on s {{ x = tensor bf16[{rows}, {COLS}] {layout}; {work} }}"
+    text = f"workload w on s {{ x = tensor bf16[{rows}, {cols}] {layout}; {work} }}"
     return compile_text(f"{head}{system}\n{text}\n").scenario()
 
 

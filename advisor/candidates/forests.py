@@ -2,9 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 
-from ...compiler.ir import EngineChoice, EngineKind, EngineMode, OpCase, OpChoice, Pattern
+from ...compiler.ir import (
+    CopyProtocol,
+    EngineChoice,
+    EngineKind,
+    EngineMode,
+    ExecutionOptions,
+    OpCase,
+    OpChoice,
+    Pattern,
+)
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates import forest
 from ..solver.forest import FEW_RANKS, TreeFlow, packings
@@ -19,7 +29,12 @@ SUMS = 16
 """Streams of sums: one that waits for what a link brings holds up all behind it. 64 are not faster on six GPUs."""
 LEAST_CHUNK_BYTES = 64 << 10
 LEAST_BYTES = 1 << 20
-"""Below this the protocol of copies by SMs decides, and no route."""
+"""By copy engines."""
+SM_BYTES = range(1 << 17, 1 << 22)
+"""By SMs with flags between the data. Below, a second copy takes longer than all bytes by straight routes, but for a
+broadcast; above, the flags cost more than setups."""
+SM_COUNTS, SM_PIECES = (16, 32), (1, 3)
+"""SMs that are tried, and chunks of a shard: of a broadcast both, of the rest a tree is one chunk at first."""
 MOST_STEPS = 25_000
 """Of all ranks together, which each simulation lowers."""
 MOST_RANKS = 64
@@ -29,18 +44,26 @@ Trees = tuple[tuple[int, ...], ...]
 
 
 def forests(scenario: OpCase) -> Iterator[OpChoice]:
-    """Yield the choices of ``forest`` to try: trees of the solver, chunks of several sizes, engines for each link.
+    """Yield the choices of ``forest`` to try: trees of the solver, chunks of several sizes, by copy engines or SMs.
 
-    There are none where the network looks the same from every rank, which the named algorithms load evenly, nor where
-    the file explores other schedules or engines.
+    There are none where the file explores other schedules, nor where the network looks the same from every rank, which
+    the named algorithms load evenly: but for a broadcast, whose root is one rank.
     """
-    shape, explore = scenario.shape, scenario.explore
-    engines = explore.values("engine")
-    fits = shape.pattern in forest.PATTERNS and shape.moved is not None and shape.moved.num_bytes >= LEAST_BYTES
-    excluded = explore.values("schedules") or (engines and all(each.kind is not EngineKind.DMA for each in engines))
-    if not fits or excluded or scenario.network.symmetric or scenario.gpu.dma.engines < 1:
+    shape, explore, one_root = scenario.shape, scenario.explore, scenario.shape.pattern is Pattern.BROADCAST
+    if shape.pattern not in forest.PATTERNS or shape.moved is None or explore.values("schedules"):
         return
-    torus, many = bool(_sides(scenario)), scenario.num_ranks > FEW_RANKS
+    if scenario.network.symmetric and not (one_root and scenario.num_ranks <= FEW_RANKS):
+        return
+    kinds = {each.kind for each in explore.values("engine")} or set(EngineKind)
+    if EngineKind.DMA in kinds and scenario.gpu.dma.engines and shape.moved.num_bytes >= LEAST_BYTES:
+        yield from _by_engines(scenario)
+    least = 0 if one_root else SM_BYTES.start
+    if EngineKind.SM in kinds and shape.is_collective and least <= shape.moved.num_bytes < SM_BYTES.stop:
+        yield from _by_sms(scenario)
+
+
+def _by_engines(scenario: OpCase) -> Iterator[OpChoice]:
+    shape, torus, many = scenario.shape, bool(_sides(scenario)), scenario.num_ranks > FEW_RANKS
     for trees in trees_of(scenario):
         least = len(trees) // scenario.num_ranks  # fewer chunks are the same plan
         alone = PIECES if not many else PIECES[:1] if torus else PIECES[1:3]
@@ -49,14 +72,37 @@ def forests(scenario: OpCase) -> Iterator[OpChoice]:
             yield from _of(scenario, trees, pieces, max(1, pieces // 2) if shape.pattern.overlaps else 1)
 
 
+def _by_sms(scenario: OpCase) -> Iterator[OpChoice]:
+    """Copies with a flag every few bytes, by SMs that any copy takes, or dealt to links."""
+    if scenario.num_ranks > FEW_RANKS:
+        return
+    pattern, explore = scenario.shape.pattern, scenario.explore
+    known = explore.values("protocol") or tuple(CopyProtocol)
+    protocols = [each for each in known if each in scenario.system.fabric.link.protocols]
+    protocols = [each for each in protocols if each is not CopyProtocol.SIMPLE]
+    counts = [each.count for each in explore.values("engine") if each.kind is EngineKind.SM] or SM_COUNTS
+    modes = EngineMode.OWN, EngineMode.CHANNELS
+    pieces_of = SM_PIECES if pattern is Pattern.BROADCAST else SM_PIECES[:1]
+    for trees, protocol, count, mode, pieces in product(trees_of(scenario), protocols, counts, modes, pieces_of):
+        engine, lanes = EngineChoice(EngineKind.SM, count, mode), _most_links(trees, pattern)
+        tactics = ExecutionOptions(protocol=protocol)
+        lanes = lanes if mode is EngineMode.CHANNELS else 0
+        chunks = pieces * scenario.num_ranks
+        choice = OpChoice(forest.TEMPLATE.name, chunks, engine, tactics=tactics, lanes=lanes, trees=trees)
+        if _fits(scenario, choice):
+            yield choice
+
+
 def trees_of(scenario: OpCase) -> Sequence[Trees]:
     """The sets of trees to try: on a torus of equal sides, or of many ranks, its own, else those of the solver."""
     grid, few = _sides(scenario), scenario.num_ranks <= FEW_RANKS
+    pattern = scenario.shape.pattern
+    if pattern is Pattern.BROADCAST:
+        return packings(scenario.system.fabric, scenario.num_ranks, TreeFlow.FIRST)
     if grid and min(grid) > 2 and (len(set(grid)) == 1 or not few):
         return _buckets(grid) if scenario.num_ranks <= MOST_RANKS else ()
     if not few and scenario.system.fabric.node_size:
         return ()  # there are algorithms for nodes that are all alike
-    pattern = scenario.shape.pattern
     flow = TreeFlow.UP if pattern.reduces else TreeFlow.BOTH if pattern.sums else TreeFlow.DOWN
     return packings(scenario.system.fabric, scenario.num_ranks, flow)
 
@@ -101,7 +147,9 @@ def neighbours_of(scenario: OpCase, best: OpChoice) -> Iterator[OpChoice]:
         others = [(pieces // 2, waves // 2), (pieces * 2, waves * 2), (pieces, waves // 2), (pieces, waves * 2)]
     for other in others:
         if min(other):
-            yield from _of(scenario, best.trees, *other)
+            choice = replace(best, chunks=other[0] * scenario.num_ranks, waves=other[1])
+            if _fits(scenario, choice):
+                yield choice
 
 
 def _of(scenario: OpCase, trees: Trees, pieces: int, waves: int) -> Iterator[OpChoice]:
@@ -109,20 +157,24 @@ def _of(scenario: OpCase, trees: Trees, pieces: int, waves: int) -> Iterator[OpC
 
     On six machines lanes of engines of their own take up to 21 % longer, engines that are free first up to 43 %.
     """
-    pattern, moved = scenario.shape.pattern, scenario.shape.moved
-    assert moved is not None, "a collective moves a tensor"
-    n, engines = scenario.num_ranks, scenario.gpu.dma.engines
-    cut = max(pieces, len(trees) // n)
-    if (cut > 1 and moved.num_bytes // n < cut * LEAST_CHUNK_BYTES) or max(len(trees), n * pieces) * (
-        n - 1
-    ) > MOST_STEPS:
-        return
+    pattern, engines = scenario.shape.pattern, scenario.gpu.dma.engines
     lanes = min(_most_links(trees, pattern), engines)
     engine = EngineChoice(EngineKind.DMA, min(2 * lanes, engines), EngineMode.CHANNELS)
-    sums = SUMS if pattern.sums else 1
-    choice = OpChoice(forest.TEMPLATE.name, pieces * n, engine, waves=waves, sums=sums, lanes=lanes, trees=trees)
-    if reject_choice(scenario, choice) is None:
+    sums, chunks = SUMS if pattern.sums else 1, pieces * scenario.num_ranks
+    choice = OpChoice(forest.TEMPLATE.name, chunks, engine, waves=waves, sums=sums, lanes=lanes, trees=trees)
+    if _fits(scenario, choice):
         yield choice
+
+
+def _fits(scenario: OpCase, choice: OpChoice) -> bool:
+    """Whether a choice is legal, of few steps, and its chunks are large enough for copy engines if these copy."""
+    n, moved = scenario.num_ranks, scenario.shape.moved
+    assert moved is not None, "a collective moves a tensor"
+    cut = max(choice.chunks // n, len(choice.trees) // n)
+    least = LEAST_CHUNK_BYTES if choice.engine.kind is EngineKind.DMA else 1
+    if (cut > 1 and moved.num_bytes // n < cut * least) or max(len(choice.trees), choice.chunks) * (n - 1) > MOST_STEPS:
+        return False
+    return reject_choice(scenario, choice) is None
 
 
 def _most_links(trees: Sequence[tuple[int, ...]], pattern: Pattern) -> int:

@@ -46,23 +46,25 @@ Column = tuple[int, Parents]
 
 
 class TreeFlow(Enum):
-    """What goes along the trees: data from the root, to the root, or to the root and down again."""
+    """What goes along the trees: data from the root, to the root, to it and down again, or all data from rank 0."""
 
     DOWN = "all_gather"
     UP = "reduce_scatter"
     BOTH = "all_reduce"
+    FIRST = "broadcast"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Graph:
     """Edges between ranks; ``loads`` [edges, links] is how long a byte on an edge holds each link, in us per MB.
 
-    With ``any_root`` it does not matter which rank is the root of how much. ``place`` has the number of an edge by its
-    ends, ``onward`` the targets and numbers of the edges from each rank.
+    ``roots`` are those of trees. With ``one_pool`` it does not matter which is the root of how much. ``place`` has the
+    number of an edge by its ends, ``onward`` the targets and numbers of the edges from each rank.
     """
 
     num_ranks: int
-    any_root: bool
+    roots: range
+    one_pool: bool
     ends: tuple[tuple[int, int], ...]
     loads: Floats
     place: dict[tuple[int, int], int]
@@ -91,7 +93,9 @@ def _graph(fabric: Fabric, num_ranks: int, flow: TreeFlow) -> _Graph:
         tuple((target, at) for at, (source, target) in enumerate(ends) if source == rank) for rank in range(num_ranks)
     )
     place = {each: at for at, each in enumerate(ends)}
-    return _Graph(num_ranks, flow is TreeFlow.BOTH, tuple(ends), np.array(rows), place, tuple(onward))
+    roots = range(1 if flow is TreeFlow.FIRST else num_ranks)
+    one_pool = flow in (TreeFlow.BOTH, TreeFlow.FIRST)
+    return _Graph(num_ranks, roots, one_pool, tuple(ends), np.array(rows), place, tuple(onward))
 
 
 @lru_cache(maxsize=8)
@@ -124,7 +128,7 @@ class _Packer:
     def __init__(self, graph: _Graph) -> None:
         self.graph, self.random = graph, Random(SEED)
         # Rows of each rank have trees of their own, or all rows any: the pool of a root is its number modulo this.
-        self.pools = 1 if graph.any_root else graph.num_ranks
+        self.pools = 1 if graph.one_pool else graph.num_ranks
         self.columns = dict[Column, Floats]()  # with the load of each link
         self.times = graph.loads.sum(axis=1)
         self.least, self.duals = 0.0, np.ones(graph.loads.shape[1])
@@ -141,7 +145,7 @@ class _Packer:
         from ortools.linear_solver import pywraplp
 
         n, links = self.graph.num_ranks, self.graph.loads.shape[1]
-        for root in range(n):
+        for root in self.graph.roots:
             for _ in range(2):
                 noise = np.array([self.random.uniform(1.0, 1.2) for _ in self.times])
                 self.add(root, _shortest_tree(self.graph, root, self.times * noise))
@@ -169,7 +173,7 @@ class _Packer:
             smooth = duals if smooth is None else (smooth + duals) / 2  # smoothed duals need fewer rounds
             for prices in (smooth, duals):
                 costs = self.graph.loads @ prices
-                trees = [_cheapest_tree(self.graph, root, costs + 1e-9 * self.times) for root in range(n)]
+                trees = [_cheapest_tree(self.graph, root, costs + 1e-9 * self.times) for root in self.graph.roots]
                 total = np.array([costs[self.graph.edges_of(*each)].sum() for each in enumerate(trees)])
                 bound = max(bound, float(total.sum() if self.pools == n else n * total.min()))
                 for root, parents in enumerate(trees):
@@ -185,7 +189,7 @@ class _Packer:
             noise = np.array([self.random.uniform(0.3, 1.7) for _ in range(links)])
             costs = self.graph.loads @ ((self.duals + 0.3 * self.duals.mean()) * noise)
             hop = costs.mean() * (0.02, 0.5, 2.0)[number % 3]
-            for root in range(self.graph.num_ranks):
+            for root in self.graph.roots:
                 if number % 3 == 0:
                     self.add(root, _cheapest_tree(self.graph, root, costs + 1e-9 * self.times))
                 else:
@@ -258,7 +262,7 @@ class _FewLevels:
         graph, packer = self.packer.graph, self.packer
         prices = np.maximum([-row.dual_value() for row in self.rows], 0) / packer.least
         costs, known = graph.loads @ prices + 1e-9 * packer.times, len(packer.columns)
-        for root in range(graph.num_ranks):
+        for root in graph.roots:
             trees = [_level_tree(graph, root, costs), _cheapest_tree(graph, root, costs)]
             trees += [_shortest_tree(graph, root, costs + hop) for hop in (0.1, 1.0)]
             for parents in trees:

@@ -4,7 +4,8 @@ A tree is ``[root, weight, p0, p1, ...]``: the rank whose rows it carries, its s
 rank, at the root the root itself. Rows of a shard are dealt to its trees by weight and cut into chunks that follow each
 other. An all_gather puts chunks down the trees; a reduce_scatter sums them on the way up, in the reverse order; an
 all_reduce does one and then the other, with rows of any shard: all rows are dealt to all trees, and a rank may be the
-root of none. Without trees each shard has one, of the fewest levels.
+root of none. A broadcast deals all rows to all trees too, each from rank 0. Without trees each shard has one, of the
+fewest levels, and a broadcast one for all.
 
 Beside a kernel the order of its rows follows that of the trees. What is gathered: the own block is one kernel, at once;
 of the rest a kernel takes the rows of about ``waves`` chunks, whoever owns them, in the order in which they arrive.
@@ -24,15 +25,20 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from ..codes import Code
 from ..collectives import signal_of
 from ..ir import IndexRange, Pattern, Reduction, Region, Rejection, Step, TileGroup
 from .base import Cut, Template, TemplateInput, dealt, put, reject_lists
 from .bespoke import TILE
 from .collective import collective_in
 
-ALONE = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
+ALONE = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE, Pattern.BROADCAST)
+ONE_POOL = (Pattern.ALL_REDUCE, Pattern.BROADCAST)
+"""Collectives that deal all rows to all trees."""
 PATTERNS = (*ALONE, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 MAX_TREES = 1024
+MAX_COPIES = 1 << 15
+"""Copies to ranks, one way: as many steps as a file of a plan may have. Lists of more take minutes to be ordered."""
 TILES = (TILE, 64, 32)
 """Rows of tiles of usual GEMM kernels: chunks beside a kernel are multiples of the first that a piece holds."""
 HOP = 0.1
@@ -84,10 +90,23 @@ def reject_trees(problem: TemplateInput) -> Rejection | None:
             return reject_lists(f"{shown} names no rank, has no weight, or its root has a parent", example)
         if any(not _reaches(parents, rank, root) for rank in range(n)):
             return reject_lists(f"{shown} does not lead from rank {root} to all ranks", example)
-    any_root = collective_in(problem.pattern) is Pattern.ALL_REDUCE
-    if problem.trees and not any_root and {tree[0] for tree in problem.trees} != set(range(n)):
+    kind, roots = collective_in(problem.pattern), {tree[0] for tree in problem.trees}
+    if kind is Pattern.BROADCAST and roots - {0}:
+        return reject_lists("a broadcast comes from rank 0, and a tree has another root", example)
+    if problem.trees and kind not in ONE_POOL and roots != set(range(n)):
         return reject_lists("each rank needs a tree for its rows", example)
     return None
+
+
+def reject_copies(problem: TemplateInput) -> Rejection | None:
+    """Why the copies of ``problem`` are too many to be put in order, None if they are not."""
+    n = problem.num_ranks
+    chunks = max(problem.pieces * n, len(problem.trees))
+    if chunks * (n - 1) <= MAX_COPIES:
+        return None
+    message = f"{chunks} chunks to {n - 1} ranks each are {chunks * (n - 1)} copies, more than {MAX_COPIES}"
+    most = MAX_COPIES // (n - 1) // n * n
+    return Rejection(Code.MGS512, message, f"at most chunks={most}" if most else "forest is for fewer ranks")
 
 
 def _reaches(parents: Sequence[int], rank: int, root: int) -> bool:
@@ -96,24 +115,25 @@ def _reaches(parents: Sequence[int], rank: int, root: int) -> bool:
     return rank == root
 
 
-def _direct(num_ranks: int) -> tuple[Tree, ...]:
-    return tuple((root, 1, *(root,) * num_ranks) for root in range(num_ranks))
+def _direct(num_ranks: int, kind: Pattern) -> tuple[Tree, ...]:
+    roots = range(1 if kind is Pattern.BROADCAST else num_ranks)
+    return tuple((root, 1, *(root,) * num_ranks) for root in roots)
 
 
 @lru_cache(maxsize=32)
 def _chunks(
-    trees: tuple[Tree, ...], shards: tuple[int, ...], pieces: int, step: int, any_root: bool
+    trees: tuple[Tree, ...], shards: tuple[int, ...], pieces: int, step: int, one_pool: bool
 ) -> tuple[TreeChunk, ...]:
     """All chunks: rows of each shard, of so many, by the weights of its trees, each share in its part of ``pieces``.
 
-    With ``any_root`` rows of all shards are dealt to all trees. Edges of chunks are multiples of ``step``, which does
+    With ``one_pool`` rows of all shards are dealt to all trees. Edges of chunks are multiples of ``step``, which does
     not exceed the rows of a piece.
     """
     weights, found, done = defaultdict[int, int](int), list[TreeChunk](), defaultdict[int, int](int)
     for root, weight, *_ in trees:
-        weights[-1 if any_root else root] += weight
+        weights[-1 if one_pool else root] += weight
     for number, (root, weight, *parents) in enumerate(trees):
-        pool, owners = (-1, range(len(shards))) if any_root else (root, (root,))
+        pool, owners = (-1, range(len(shards))) if one_pool else (root, (root,))
         steps = sum(shards[owner] // step for owner in owners)
         first, done[pool] = _share(steps, done[pool], weights[pool]), done[pool] + weight
         last, index = _share(steps, done[pool], weights[pool]), 0
@@ -165,7 +185,7 @@ def ordered_copies(
     to do behind it goes first. Chunks have multiples of ``step`` rows. A reduce_scatter is an all_gather backwards; in
     an all_reduce chunks go down while others still go up, each tree's in turn.
     """
-    chunks = _chunks(trees, shards, pieces, step, kind is Pattern.ALL_REDUCE)
+    chunks = _chunks(trees, shards, pieces, step, kind in ONE_POOL)
     copies = [TreeCopy(chunk, rank) for chunk in chunks for rank in _below(chunk, chunk.root)]
     if kind is Pattern.ALL_REDUCE:
         copies = [*(copy._replace(up=True) for copy in reversed(copies)), *copies]
@@ -232,7 +252,7 @@ def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
     assert kind is not None, "the patterns of this template move something"
     shards = tuple(problem.loads[each][each] if problem.loads else problem.shard_rows for each in range(n))
     step = _step(shards, problem.pieces) if problem.pattern.overlaps else 1
-    timed = ordered_copies(problem.trees or _direct(n), shards, problem.pieces, step, kind)
+    timed = ordered_copies(problem.trees or _direct(n, kind), shards, problem.pieces, step, kind)
     copies, made = [copy for copy, _ in timed], dict[TreeChunk, str]()
     if problem.pattern.overlaps:
         mine = {copy.chunk: at for copy, at in timed if (copy.rank, copy.up) == (rank, produces)}

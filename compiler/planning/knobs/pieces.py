@@ -7,7 +7,7 @@ from ...codes import Code
 from ...ir import Adds, Kernels, Rejection
 from ...templates.bespoke import reject_parts, shortened
 from ...templates.cuts import reject_cuts, shortened_cuts
-from ...templates.forest import reject_trees
+from ...templates.forest import reject_copies, reject_trees
 from ...text.vocabulary import MAX_STREAMS
 from .base import CountValues, Knob, Rule, ScheduleRequest, SizeValues
 
@@ -139,6 +139,10 @@ def _reject_trees(request: ScheduleRequest) -> Rejection | None:
     return _rejection(f"{request.choice.template} has no trees", "forest has them") if request.choice.trees else None
 
 
+def _reject_copies(request: ScheduleRequest) -> Rejection | None:
+    return reject_copies(request.problem) if request.template.has("trees") else None
+
+
 def _reject_gets(request: ScheduleRequest) -> Rejection | None:
     if not (request.template.has("trees") and request.problem.gets) or request.problem.pattern.produces:
         return None  # no template gets what kernels made
@@ -150,7 +154,11 @@ TREES = Knob(
     "trees",
     SizeValues("a number of a tree", "trees=[[0, 1, 0, 0, 1], [1, 1, 1, 1, 1], [2, 1, 2, 2, 2]]", tuple, empty=False),
     (),
-    rules=(Rule(("schedules", "transfer"), _reject_gets), Rule(("schedules", "trees"), _reject_trees)),
+    rules=(
+        Rule(("schedules", "transfer"), _reject_gets),
+        Rule(("schedules", "trees"), _reject_trees),
+        Rule(("schedules", "chunks", "trees"), _reject_copies),
+    ),
     optional=True,
     explored=False,
 )

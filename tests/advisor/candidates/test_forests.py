@@ -7,13 +7,14 @@ from math import prod
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
-from magus.advisor.candidates.forests import LEAST_BYTES, forests, neighbours_of, trees_of
+from magus.advisor.candidates.forests import LEAST_BYTES, SM_BYTES, forests, neighbours_of, trees_of
 from magus.compiler import compile_text
-from magus.compiler.ir import EngineChoice, EngineKind, OpChoice, Scenario
+from magus.compiler.ir import CopyProtocol, EngineChoice, EngineKind, OpChoice, Scenario
 from magus.compiler.planning.build import build_op_plan
 from magus.runtime import carry_out
 from magus.simcore import simulate_op
 from tests.helpers.plans.alone import alone
+from tests.helpers.some import some
 
 CLIQUES = "[[0, 2], [0, 4], [2, 4], [1, 3], [1, 5], [3, 5], [0, 1]]"
 
@@ -94,12 +95,41 @@ def test_of_many_ranks_fewer_are_tried_and_beat_a_ring() -> None:
 
 def test_they_are_tried_where_they_may_pay() -> None:
     assert list(forests(scenario_of("all_gather").case))
-    small = LEAST_BYTES // 2048 // 6 * 6 - 6
     for other in (
-        scenario_of("all_gather", rows=small),
+        scenario_of("all_gather", rows=SM_BYTES.start // 2048 - 6),
         scenario_of("all_gather", fabric="full_mesh(xgmi)"),
-        scenario_of("broadcast"),
-        scenario_of("all_gather", explore="explore one { engine sm(16) }"),
+        scenario_of("all_gather", rows=SM_BYTES.stop // 2048 + 6, explore="explore one { engine sm(16) }"),
         scenario_of("all_gather", explore="explore one { schedules ring }"),
     ):
         assert not list(forests(other.case))
+
+
+def test_small_ones_are_copied_by_sms_with_flags_between_the_data() -> None:
+    small = scenario_of("all_gather", rows=LEAST_BYTES // 2048 - 6).case
+    assert {one.engine.kind for one in some(list(forests(small)))} == {EngineKind.SM}
+    assert CopyProtocol.SIMPLE not in {one.tactics.protocol for one in forests(small)}
+    explore = "explore one { engine sm(8), dma(4); protocol simple }"
+    assert {one.engine.kind for one in forests(scenario_of("all_gather", explore=explore).case)} == {EngineKind.DMA}
+    named = scenario_of("all_gather", explore="explore one { engine sm(8) }").case
+    assert {one.engine.count for one in some(list(forests(named)))} == {8}
+
+    best = max(forests(small), key=lambda one: one.chunks)
+    assert all(one.engine == best.engine and one.tactics == best.tactics for one in some([*neighbours_of(small, best)]))
+
+
+@pytest.mark.parametrize("fabric", ["full_mesh(xgmi)", f"edges(xgmi={CLIQUES})"])
+def test_a_broadcast_leaves_its_root_once(fabric: str) -> None:
+    """Also where all ranks see the same network: each passes on the rows that the root sends to it."""
+    case = scenario_of("broadcast", rows=96, fabric=fabric).case
+    tried = some(list(forests(case)))
+    assert all(tree[0] == 0 for one in tried for tree in one.trees)
+    assert carry_out(*alone(case, build_op_plan(case, tried[-1])), range(2)).exact
+    case = scenario_of("broadcast", fabric=fabric).case
+    fastest, named = (
+        min(simulate_op(case, build_op_plan(case, one), unit_bytes=4096).total_ticks for one in choices)
+        for choices in (
+            [one for one in forests(case) if one.engine.kind is EngineKind.DMA][:3],
+            [OpChoice(name, 24, EngineChoice(EngineKind.DMA, 8)) for name in ("direct", "ring", "double_tree")],
+        )
+    )
+    assert fastest < 0.8 * named

@@ -38,6 +38,7 @@ COLLECTIVES = {
     "reduce_scatter": "x = tensor bf16[92, 64]; y = reduce_scatter(x)",
     "all_reduce": "x = tensor bf16[92, 64]; y = all_reduce(x)",
     "parts of unequal size": "x = tensor bf16[94, 64]; y = all_reduce(x)",
+    "broadcast": "x = tensor bf16[92, 64]; y = broadcast(x)",
 }
 _GATHERED = "x = tensor bf16[92, 64] shard rows; w = tensor bf16[64, 256] shard cols; p = all_gather(x)"
 _MADE = "x = tensor bf16[92, 256] shard cols; w = tensor bf16[256, 64] shard rows; p = gemm(x, w)"
@@ -57,12 +58,17 @@ def choice_of(*trees: tuple[int, ...], chunks: int = 12, lanes: int = 0) -> OpCh
     return OpChoice("forest", chunks, EngineChoice(EngineKind.DMA, 6), lanes=lanes, trees=trees)
 
 
+def trees_for(collective: str) -> tuple[tuple[int, ...], ...]:
+    """A broadcast has all its trees from rank 0."""
+    return ((0, 2, 0, 0, 1, 0), (0, 1, 0, 0, 0, 2)) if collective == "broadcast" else TREES
+
+
 @pytest.mark.parametrize("lanes", [0, 6])
 @pytest.mark.parametrize("collective", COLLECTIVES | BESIDE)
 def test_every_rank_ends_with_what_it_should(collective: str, lanes: int) -> None:
     """23 rows of a shard divide neither by weights nor by chunks."""
     case = case_of(collective)
-    plan = build_op_plan(case, choice_of(*TREES, lanes=lanes))
+    plan = build_op_plan(case, choice_of(*trees_for(collective), lanes=lanes))
 
     report = carry_out(*alone(case, plan), range(2))
     assert report.exact, report
@@ -169,6 +175,22 @@ def test_what_is_no_tree_is_told(trees: tuple[tuple[int, ...], ...], reason: str
     assert rejection is not None and rejection.code is Code.MGS514 and reason in rejection.message
 
 
+def test_a_tree_of_a_broadcast_begins_at_its_root() -> None:
+    rejection = reject_choice(case_of("broadcast"), choice_of(*TREES))
+
+    assert rejection is not None and rejection.code is Code.MGS514 and "comes from rank 0" in rejection.message
+
+
+def test_too_many_copies_are_refused_before_they_are_put_in_order() -> None:
+    text = f"""{BOX}workload one on box {{ x = tensor bf16[160000, 64] shard rows; y = all_gather(x) }}\n"""
+    case = compile_text(text).scenario().case
+    rejection = reject_choice(case, choice_of(chunks=160000))
+
+    assert rejection is not None and rejection.code is Code.MGS512 and "480000 copies" in rejection.message
+    assert reject_choice(case, choice_of(chunks=10920)) is None and "chunks=10920" in rejection.hint
+    assert reject_choice(case, choice_of(chunks=10924)) is not None
+
+
 def test_other_templates_have_no_trees() -> None:
     choice = OpChoice("direct", 4, EngineChoice(EngineKind.DMA, 6), trees=TREES)
     rejection = reject_choice(case_of("all_gather"), choice)
@@ -180,7 +202,7 @@ def test_other_templates_have_no_trees() -> None:
 def test_all_cores_agree_with_the_oracle(collective: str) -> None:
     case = case_of(collective)
     sums = 4 if case.shape.pattern.sums else 1
-    plan = build_op_plan(case, replace(choice_of(*TREES, lanes=6), sums=sums))
+    plan = build_op_plan(case, replace(choice_of(*trees_for(collective), lanes=6), sums=sums))
     program = lower_op(case, plan, unit_bytes=4096, fold=False).program
 
     oracle = Oracle(program).run()
