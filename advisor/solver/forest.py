@@ -88,25 +88,28 @@ def _graph(fabric: Fabric, num_ranks: int, flow: TreeFlow) -> _Graph:
     if flow is TreeFlow.BOTH:
         one_way = {(a, b): row + one_way[b, a] for (a, b), row in one_way.items() if (b, a) in one_way}
     ends = [(b, a) if flow is TreeFlow.UP else (a, b) for a, b in one_way]
-    rows = list(one_way.values())
+    rows = np.array(list(one_way.values())).reshape(len(ends), len(numbers))
     onward = (
         tuple((target, at) for at, (source, target) in enumerate(ends) if source == rank) for rank in range(num_ranks)
     )
     place = {each: at for at, each in enumerate(ends)}
     roots = range(1 if flow is TreeFlow.FIRST else num_ranks)
     one_pool = flow in (TreeFlow.BOTH, TreeFlow.FIRST)
-    return _Graph(num_ranks, roots, one_pool, tuple(ends), np.array(rows), place, tuple(onward))
+    return _Graph(num_ranks, roots, one_pool, tuple(ends), rows, place, tuple(onward))
 
 
 @lru_cache(maxsize=8)
 def packings(fabric: Fabric, num_ranks: int, flow: TreeFlow = TreeFlow.DOWN) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Return the trees of a few packings, as ``forest`` takes them, the least time first.
 
-    Beyond ``MOST_RANKS`` ranks there are none.
+    There are none beyond ``MOST_RANKS`` ranks, nor for sums at all ranks where links of one way are needed.
     """
     if not 2 < num_ranks <= MOST_RANKS:
         return ()
-    packer = _Packer(_graph(fabric, num_ranks, flow))
+    graph = _graph(fabric, num_ranks, flow)
+    if -1 in _shortest_tree(graph, 0, graph.loads.sum(axis=1)):
+        return ()  # what goes up and down needs links both ways
+    packer = _Packer(graph)
     packer.pack()
     packer.add_shallow_trees()
     found = (packer.of_few_levels(slack) for slack in (SLACKS if num_ranks <= FEW_RANKS else SLACKS[-1:]))

@@ -49,10 +49,16 @@ WIRES = "wires"
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A link between two nodes of a graph, both ways."""
+    """A link between two nodes of a graph, both ways, or from the first to the second alone."""
 
     ends: tuple[int, int]
     link: Link
+    one_way: bool = False
+
+    @property
+    def ways(self) -> tuple[tuple[int, int], ...]:
+        """Source and target of each direction."""
+        return (self.ends,) if self.one_way else (self.ends, self.ends[::-1])
 
 
 def _fits(fabric: "Fabric", num_ranks: int) -> Rejection | None:

@@ -1,4 +1,4 @@
-"""Links one by one, both ways; nodes from the number of GPUs on are switches.
+"""Links one by one, both ways or one; nodes from the number of GPUs on are switches.
 
 Routes are shortest paths, of several the lexicographically first by node numbers; but where that goes on to one of
 several switches over equal links, destinations take these in turn, as routing tables of fat trees do (D-mod-K). Where a
@@ -33,10 +33,12 @@ class EdgeGraph:
 def _connect(fabric: Fabric, n: int) -> Network:
     """Build the given graph; a breadth-first search from each of the first destinations finds the routes to it."""
     graph = layout_of(fabric, EdgeGraph)
-    links = {end: wire.link for wire in graph.wires for end in (wire.ends, wire.ends[::-1])}
+    links = {ends: wire.link for wire in graph.wires for ends in wire.ways}
     neighbours: list[list[int]] = [[] for _ in range(n + graph.switches)]
+    before: list[list[int]] = [[] for _ in range(n + graph.switches)]
     for source, target in sorted(links):
         neighbours[source].append(target)
+        before[target].append(source)
     shifts = find_shifts(n, graph.switches, links)
 
     @cache
@@ -45,7 +47,7 @@ def _connect(fabric: Fabric, n: int) -> Network:
         distance, todo = {destination: 0}, deque([destination])
         while todo:
             node = todo.popleft()
-            for other in neighbours[node]:
+            for other in before[node]:
                 if other not in distance:
                     distance[other] = distance[node] + 1
                     todo.append(other)

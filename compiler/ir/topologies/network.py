@@ -12,7 +12,7 @@ A switch is a crossbar whose output ports serve at its rate: an edge that leaves
 port and link, and has the latencies of both.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -214,19 +214,26 @@ class Network:
         return self._distance(source, destination).latency_ticks
 
     def check_reachable(self) -> None:
-        """Check that all ranks reach each other. Links go both ways, so it is enough that all reach rank 0.
+        """Check that all ranks reach each other: it is enough that rank 0 reaches all, and all reach it.
 
         Raises
         ------
         NoRoute
             If one does not.
         """
+        onward = defaultdict[int, list[int]](list)
+        for edge in self.edges:
+            onward[edge.source].append(edge.target)
+        reached, todo = {0}, [0]
+        while todo:
+            new = set(onward[todo.pop()]) - reached
+            reached |= new
+            todo.extend(new)
         for rank in range(1, self.num_ranks):
             checkpoint()
-            try:
-                self.num_links(rank, 0)
-            except NoRoute:
-                raise NoRoute(0, rank) from None
+            if rank not in reached:
+                raise NoRoute(0, rank)
+            self.num_links(rank, 0)
 
     @cached_property
     def bytes_per_s_into(self) -> tuple[int, ...]:

@@ -133,25 +133,27 @@ class FabricResolver:
         """Read links one by one: each argument that the topology does not define is a link with pairs of nodes."""
         last = (MAX_RANKS if self._num_ranks is None else self._num_ranks) + values.get("switches", 0) - 1
         wires: list[Wire] = []
-        joined: set[frozenset[int]] = set()
+        joined: set[tuple[int, int]] = set()
         for name, pairs in given.items():
             if name in values:
                 continue
             link = self._link(ast.Name(name, span=pairs.span))
             for pair in self._list(pairs, name, "[[0, 1], [1, 2]]"):
                 ends = self._pair(pair, last)
-                if frozenset(ends) in joined:
+                wire = Wire(ends, link, one_way=isinstance(pair, ast.Compare))
+                if not joined.isdisjoint(wire.ways):
                     message = f"{ends[0]} and {ends[1]} are joined twice"
                     raise self._report.fail(Code.MGS206, message, pair.span, "a wider link is a link of its own")
-                joined.add(frozenset(ends))
-                wires.append(Wire(ends, link))
+                joined.update(wire.ways)
+                wires.append(wire)
         if not 1 <= len(wires) <= _MAX_WIRES:
             message = f"{topology.name} has 1 to {_MAX_WIRES:,} links, got {len(wires)}"
             raise self._report.fail(Code.MGS305, message, call.span)
         return tuple(wires)
 
     def _pair(self, pair: ast.Expression, last: int) -> tuple[int, int]:
-        ends = self._list(pair, "a link", "[0, 1]")
+        is_arrow = isinstance(pair, ast.Compare) and pair.operator == "->"
+        ends = (pair.left, pair.right) if is_arrow else self._list(pair, "a link", "[0, 1], or 0 -> 1 for one way")
         if len(ends) != 2:
             raise self._report.fail(Code.MGS116, "a link has two ends", pair.span, "for instance [0, 1]")
         first, second = (self._whole("a node", end, 0, last) for end in ends)

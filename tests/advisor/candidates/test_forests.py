@@ -117,6 +117,21 @@ def test_small_ones_are_copied_by_sms_with_flags_between_the_data() -> None:
     assert all(one.engine == best.engine and one.tactics == best.tactics for one in some([*neighbours_of(small, best)]))
 
 
+def test_links_of_one_way_are_taken_that_way() -> None:
+    """Two pairs that a link each way joins, at other ends: trees for sums at all ranks need links both ways."""
+    fabric = "edges(xgmi=[[0, 1], 1 -> 2, [2, 3], 3 -> 0])"
+    for collective in ("all_gather", "reduce_scatter", "broadcast"):
+        case = scenario_of(collective, rows=1024, fabric=fabric, ranks=4).case
+        best = some(list(forests(case)))[0]
+        passed = {
+            (above, rank) for root, _, *parents in best.trees for rank, above in enumerate(parents) if rank != root
+        }
+        ways = {ends[::-1] for ends in passed} if collective == "reduce_scatter" else passed
+        assert ways <= {(0, 1), (1, 0), (1, 2), (2, 3), (3, 2), (3, 0)}
+        assert carry_out(*alone(case, build_op_plan(case, best)), range(2)).exact
+    assert not list(forests(scenario_of("all_reduce", rows=1024, fabric=fabric, ranks=4).case))
+
+
 @pytest.mark.parametrize("fabric", ["full_mesh(xgmi)", f"edges(xgmi={CLIQUES})"])
 def test_a_broadcast_leaves_its_root_once(fabric: str) -> None:
     """Also where all ranks see the same network: each passes on the rows that the root sends to it."""

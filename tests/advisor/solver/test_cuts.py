@@ -15,13 +15,12 @@ RATES = st.sampled_from([3, 10, 16, 25, 50]).map(lambda number: number * 10**9)
 
 @st.composite
 def networks(draw: st.DrawFn) -> tuple[int, list[Edge]]:
-    """Two to six ranks and up to two switches that all reach each other; rates differ by direction."""
+    """Two to six ranks and up to two switches that all reach each other; rates differ by direction, some have one."""
     ranks, switches = draw(st.integers(2, 6)), draw(st.integers(0, 2))
     nodes = range(ranks + switches)
     joined = [(node, draw(st.integers(0, node - 1))) for node in nodes[1:]]
     more = draw(st.lists(st.tuples(st.sampled_from(nodes), st.sampled_from(nodes)), max_size=8))
-    pairs = {tuple(sorted(pair)) for pair in (*joined, *more) if pair[0] != pair[1]}
-    ends = sorted(chain.from_iterable(((one, other), (other, one)) for one, other in pairs))
+    ends = sorted({*joined, *(pair[::-1] for pair in joined), *(pair for pair in more if pair[0] != pair[1])})
     return ranks, [Edge(*pair, "link", draw(RATES), 0) for pair in ends]
 
 

@@ -92,16 +92,28 @@ def test_routes_of_any_graph_are_shortest_or_there_are_none(data: st.DataObject,
     nodes = range(num_ranks + switches)
     pairs = [(a, b) for a, b in product(nodes, nodes) if a < b]
     ends = data.draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True))
-    network = network_of(graph(*ends, switches=switches), num_ranks)
-    reached = distances(network, 0)
+    turned = [pair[::-1] for pair in pairs if pair not in ends]
+    one_way = data.draw(st.lists(st.sampled_from(turned), unique=True)) if turned else []
+    network = network_of(graph(*ends, switches=switches, one_way=one_way), num_ranks)
 
-    if all(rank in reached for rank in range(num_ranks)):
+    if all(rank in distances(network, source) for source in range(num_ranks) for rank in range(num_ranks)):
         network.check_reachable()
         check_routes(network)
-        assert network_of(graph(*reversed(ends), switches=switches), num_ranks).path(0, 1) == network.path(0, 1)
+        assert network_of(graph(*reversed(ends), switches=switches, one_way=one_way), num_ranks).path(
+            0, 1
+        ) == network.path(0, 1)
     else:
         with pytest.raises(NoRoute):
             network.check_reachable()
+
+
+def test_an_island_that_nothing_leaves_is_found() -> None:
+    network = network_of(graph((0, 1), (2, 3), one_way=[(1, 2)]), 4)
+    with pytest.raises(NoRoute) as caught:
+        network.check_reachable()
+
+    assert (caught.value.source, caught.value.destination) == (2, 0)
+    assert network.path(0, 3) == (0, 1, 2, 3)
 
 
 def test_of_two_ways_as_short_the_one_over_lower_numbers_is_taken() -> None:

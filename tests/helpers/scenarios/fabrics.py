@@ -1,5 +1,7 @@
 """Fabrics of every kind, with the number of GPUs they join."""
 
+from collections.abc import Collection
+
 from magus.compiler.ir import Fabric, Link, Switch, Wire, topologies
 from magus.compiler.ir.topologies.edges import EdgeGraph
 from magus.compiler.ir.topologies.torus import Torus
@@ -32,9 +34,11 @@ def rails(node: int) -> Fabric:
     return Fabric(topologies.two_levels.RAILS, nvlink(), crossbar(), layout=Rails(node, nic()))
 
 
-def graph(*ends: tuple[int, int], switches: int = 0, link: Link | None = None) -> Fabric:
-    """Links one by one."""
-    wires = tuple(Wire(pair, link or xgmi()) for pair in ends)
+def graph(
+    *ends: tuple[int, int], switches: int = 0, link: Link | None = None, one_way: Collection[tuple[int, int]] = ()
+) -> Fabric:
+    """Links one by one, those of ``one_way`` from the first end to the second alone."""
+    wires = tuple(Wire(pair, link or xgmi(), one_way=pair in one_way) for pair in (*ends, *one_way))
     return Fabric(topologies.edges.TOPOLOGY, wires[0].link, layout=EdgeGraph(wires, switches))
 
 
@@ -63,6 +67,11 @@ UNEVEN: dict[str, tuple[int, Fabric]] = {
     "circle with chords": (8, graph(*((i, (i + 1) % 8) for i in range(8)), (0, 4), (2, 6))),
     "star": (4, graph((0, 4), (1, 4), (2, 4), (3, 4), switches=1)),
     "chain": (4, graph((0, 1), (1, 2), (2, 3))),
+    "streets of one way": (
+        6,
+        graph(*((i, (i + 2) % 6) for i in range(6)), one_way=[(i, (i + 1) % 6) for i in range(6)]),
+    ),
+    "one way through a switch": (3, graph((0, 1), (2, 3), switches=1, one_way=[(3, 0), (1, 3)])),
     "group that shares a ring": (4, group_of(ring(), 8, 2, 4)),
     "group of leaves that share spines": (6, group_of(fat_tree(4, 3), 12, 2, 6)),
     "two triangles": (6, graph((0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3), (0, 6), (3, 6), switches=1)),

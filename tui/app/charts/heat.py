@@ -1,5 +1,6 @@
 """How busy links and memories are in a window of time: by link, by node, and by pair of ranks."""
 
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -35,11 +36,12 @@ class NodePlace:
 
 @dataclass(frozen=True, slots=True)
 class DrawnLink:
-    """A link between two places, from a to b; of a link that closes a grid only the stubs at both ends are drawn."""
+    """A link between two places, ``one_way`` from a to b alone; of one that closes a grid only stubs are drawn."""
 
     a: int
     b: int
     wraps: bool = False
+    one_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ def fabric_map(scenario: OpCase | ShownRun) -> FabricMap | None:
     network, num_ranks = scenario.network, scenario.num_ranks
     if num_ranks > MOST_RANKS:
         return None
-    pairs = tuple(dict.fromkeys((min(edge.ends), max(edge.ends)) for edge in network.edges))
+    ways = dict.fromkeys(edge.ends for edge in network.edges)
+    pairs = tuple(dict.fromkeys((min(ends), max(ends)) for ends in ways))
     if len(pairs) > MOST_LINKS:
         return None
     fabric = scenario.system.fabric
@@ -69,7 +72,14 @@ def fabric_map(scenario: OpCase | ShownRun) -> FabricMap | None:
     else:
         places = _on_circle(num_ranks)
     grid = sides if len(sides) > 1 and network.num_nodes == num_ranks else ()
-    return FabricMap(places, tuple(DrawnLink(a, b, bool(grid) and _is_far(a, b, grid)) for a, b in pairs))
+    drawn = (_drawn(pair, ways, wraps=bool(grid) and _is_far(*pair, grid)) for pair in pairs)
+    return FabricMap(places, tuple(drawn))
+
+
+def _drawn(pair: tuple[int, int], ways: Container[tuple[int, int]], *, wraps: bool) -> DrawnLink:
+    """A link from its lower end, unless it goes the other way alone."""
+    here, back = pair in ways, pair[::-1] in ways
+    return DrawnLink(*(pair if here else pair[::-1]), wraps, one_way=not (here and back))
 
 
 def _on_circle(num_ranks: int) -> tuple[NodePlace, ...]:

@@ -1,6 +1,7 @@
 """The pane Fabric: the fabric, and how busy its links are."""
 
 import textwrap
+from math import atan2, pi
 from typing import ClassVar
 
 import numpy as np
@@ -33,6 +34,8 @@ DASHES = (8, 4, 3, 2, 1, 1)
 THICK_LEVEL = 5
 STUB = 0.05
 """Length of the stubs of a link that closes a grid, as a share of the map."""
+ARROWS = "→↘↓↙←↖↑↗"
+"""By eighths of a turn, clockwise."""
 CUT = "✕"
 """The sign on a link that the narrowest cut crosses."""
 BOUNDS = "a bound on every schedule"
@@ -183,11 +186,15 @@ class FabricView(ScrollView, can_focus=True):
                 if levels[idx] >= THICK_LEVEL:
                     canvas.draw(xs + 1, ys, levels[idx])
         cells = self._canvas_cells(canvas)
-        for idx in model.cut_wires:
-            wire = model.map.wires[idx]
+        for idx, wire in enumerate(model.map.wires):
             for x0, y0, x1, y1 in _strokes(spots[wire.a], spots[wire.b], wraps=wire.wraps, size=(width, height)):
-                x, y = int((x0 + x1) / 2 / DOTS_X), int((y0 + y1) / 2 / DOTS_Y)
-                cells[min(max(y, 0), height - 1)][min(max(x, 0), width - 1)] = Segment(CUT, self._style("cut"))
+                if wire.one_way:
+                    x, y = int((x0 + 2 * x1) / 3 / DOTS_X), int((y0 + 2 * y1) / 3 / DOTS_Y)
+                    arrow = _arrow(x1 - x0, y1 - y0)
+                    cells[min(max(y, 0), height - 1)][min(max(x, 0), width - 1)] = Segment(arrow, self._style("node"))
+                if idx in model.cut_wires:
+                    x, y = int((x0 + x1) / 2 / DOTS_X), int((y0 + y1) / 2 / DOTS_Y)
+                    cells[min(max(y, 0), height - 1)][min(max(x, 0), width - 1)] = Segment(CUT, self._style("cut"))
         for place in model.map.places:
             x, y = round(spots[place.node][0] / DOTS_X), round((spots[place.node][1] - DOTS_Y / 2) / DOTS_Y)
             is_rank = place.node < model.scenario.num_ranks
@@ -244,6 +251,11 @@ class FabricView(ScrollView, can_focus=True):
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"fabric--{name}")
+
+
+def _arrow(across: float, down: float) -> str:
+    """The arrow in the direction of a link of one way."""
+    return ARROWS[round(atan2(down, across) / (pi / 4)) % 8]
 
 
 def _strokes(

@@ -55,6 +55,18 @@ def test_edges_name_their_links_and_their_switches() -> None:
     assert {wire.link.name for wire in layout.wires} == {"xgmi"}
 
 
+def test_links_of_one_way_have_an_arrow() -> None:
+    layout = system(3, "fabric edges(xgmi=[[0, 1], 1 -> 2, 2 -> 1, 2 -> 0])").fabric.layout
+
+    assert isinstance(layout, EdgeGraph)
+    assert [(wire.ends, wire.one_way) for wire in layout.wires] == [
+        ((0, 1), False),
+        ((1, 2), True),
+        ((2, 1), True),
+        ((2, 0), True),
+    ]
+
+
 def test_a_fabric_knows_every_kind_of_its_links() -> None:
     slow = "link slow extends xgmi { bandwidth base.bandwidth / 2; achieved base.achieved / 2 }"
     text = (
@@ -79,6 +91,11 @@ def test_a_fabric_knows_every_kind_of_its_links() -> None:
         (2, "fabric edges(xgmi=[])", Code.MGS305),
         (2, "fabric edges(xgmi=[[0, 1, 2]])", Code.MGS116),
         (2, "fabric edges(xgmi=[0, 1])", Code.MGS116),
+        (2, "fabric edges(xgmi=[0 -> 1])", Code.MGS421),
+        (2, "fabric edges(xgmi=[1 -> 0, [0, 1]])", Code.MGS206),
+        (2, "fabric edges(xgmi=[0 -> 0])", Code.MGS307),
+        (2, "fabric edges(xgmi=[[0 -> 1, 1]])", Code.MGS116),
+        (4, "fabric torus(xgmi, shape=[2 -> 2])", Code.MGS116),
         (2, "fabric full_mesh(xgmi); replay 3", Code.MGS116),
         (2, "fabric full_mesh(xgmi); variability", Code.MGS116),
         (2, "fabric full_mesh(xgmi); variability { }; variability { }", Code.MGS206),
