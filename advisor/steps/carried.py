@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import accumulate, pairwise, product
 from math import gcd
 
 from ...compiler.codes import Code
@@ -55,25 +56,23 @@ def job_of(scenario: StepScenario, schedule: StepSchedule) -> StepJob:
         If the pipeline cannot take the layers or the microbatches, or a layer has no such plan.
     """
     part = _only_part(scenario, schedule)
-    found = None
-    for copies, microbatches in _sizes(scenario, schedule, part):
-        found = found or _Small(scenario, schedule, part)
-        job = found.job(copies, microbatches)
+    small = _Small(scenario, schedule, part)
+    for copies, microbatches, layers in _sizes(scenario, schedule, part):
+        job = small.job(copies, microbatches, layers)
         if job.num_steps <= MAX_STEPS:
-            return job
-    assert found is not None, "there is a size"
+            break
     return job
 
 
-def _sizes(scenario: StepScenario, schedule: StepSchedule, part: LayerPart) -> Iterator[tuple[System | None, int]]:
-    """Yield the ranks with the same weights, and microbatches, the most first."""
+def _sizes(scenario: StepScenario, schedule: StepSchedule, part: LayerPart) -> Iterator[tuple[System | None, int, int]]:
+    """Yield the ranks with the same weights, microbatches and layers of a chunk, the most first."""
     microbatches, stages = scenario.step.microbatches, scenario.num_stages
     fewer = [microbatches, 2 * stages, stages]
     pairs = [part.copies] if part.copies is None else [part.copies, replace(part.copies, num_ranks=2)]
-    for copies in pairs:
+    for copies, layers in product(pairs, range(LAYERS, 0, -1)):
         for count in dict.fromkeys(each for each in fewer if each <= microbatches):
             if rejected(schedule.pipeline, stages, count) is None or count == microbatches:
-                yield copies, count
+                yield copies, count, layers
 
 
 def _only_part(scenario: StepScenario, schedule: StepSchedule) -> LayerPart:
@@ -105,7 +104,7 @@ class _Small:
 
     def __init__(self, scenario: StepScenario, schedule: StepSchedule, part: LayerPart) -> None:
         self._scenario, self._schedule, self._part = scenario, schedule, part
-        self._chunks = tuple(min(LAYERS, count) for count in chunks_of(scenario, schedule))
+        self._chunks = chunks_of(scenario, schedule)
         back = part.back(schedule.keep)
         named = dict(schedule.parts)
         passes = [(each, schedule_of(each, named.get(each.name))) for each in (part.forward, back)]
@@ -121,9 +120,11 @@ class _Small:
             hint = f"name it d_{missing[0]}, as derived passes do"
             raise _refused(f"{back.name} makes no gradient of {missing[0]} by its name", hint)
 
-    def job(self, copies: System | None, microbatches: int) -> StepJob:
-        """The job with so many copies of the weights, and microbatches."""
+    def job(self, copies: System | None, microbatches: int, layers: int) -> StepJob:
+        """The job with so many copies of the weights, microbatches, and layers of a chunk at most."""
         scenario, schedule = self._scenario, self._schedule
+        ends = list(accumulate((min(layers, count) for count in self._chunks), initial=0))
+        layers_of = tuple(range(begin, end) for begin, end in pairwise(ends))
         pipelines = 1 if copies is None else copies.num_ranks
         slots = orders_of(schedule.pipeline, scenario.num_stages, microbatches).slots
         backward: tuple[GroupWork, ...] = (self._backward,)
@@ -149,7 +150,7 @@ class _Small:
             backward,
             schedule.keep == KEEP_LEAST,
             tuple(tuple(task for slot in order for task in slot) for order in slots),
-            self._layers,
+            layers_of,
             pipelines,
             microbatches,
             self._strides(pipelines),
@@ -159,17 +160,12 @@ class _Small:
             schedule.zero,
             Overlapped.GRADIENTS in schedule.overlapped,
             Overlapped.WEIGHTS in schedule.overlapped,
-            tuple(self._notes(pipelines, microbatches)),
+            tuple(self._notes(pipelines, microbatches, layers_of[-1].stop)),
         )
 
     @property
     def _weights(self) -> tuple[Tensor, ...]:
         return weights_of(replace(self._part.forward, workload=self._forward.workload))
-
-    @property
-    def _layers(self) -> tuple[range, ...]:
-        ends = [sum(self._chunks[: number + 1]) for number in range(len(self._chunks))]
-        return tuple(range(end - count, end) for end, count in zip(ends, self._chunks, strict=True))
 
     def _send(self) -> GroupWork | None:
         stages = self._scenario.stages
@@ -188,12 +184,12 @@ class _Small:
             return 1, ranks, ranks * pipelines
         return axes.get(group[0], 1) if group else 1, axes[others[0]], axes.get("pp", ranks * pipelines)
 
-    def _notes(self, pipelines: int, microbatches: int) -> Iterator[str]:
+    def _notes(self, pipelines: int, microbatches: int, layers: int) -> Iterator[str]:
         step = self._scenario.step
         if self.divisor > 1:
             yield f"all sizes of its layers are divided by {self.divisor}"
-        if sum(self._chunks) < step.num_layers:
-            yield f"{sum(self._chunks)} of {step.num_layers} layers"
+        if layers < step.num_layers:
+            yield f"{layers} of {step.num_layers} layers"
         if microbatches < step.microbatches:
             yield f"{microbatches} of {step.microbatches} microbatches"
         if self._part.copies is not None and pipelines < self._part.copies.num_ranks:
@@ -300,7 +296,8 @@ def _parts(workload: Workload, ranks: int) -> Iterator[int]:
     for tensor in workload.tensors:
         rows = ranks if tensor.shard in (Shard.ROWS, Shard.FLAT) else 1
         cols = ranks if tensor.shard is Shard.COLS else 1
-        yield 0 if tensor.rows % rows else tensor.rows // rows
+        flat = LEAST if tensor.shard is Shard.FLAT else 1  # a row of it is enough: gathered they are many
+        yield 0 if tensor.rows % rows else tensor.rows // rows * flat
         yield 0 if tensor.cols % cols else tensor.cols // cols
 
 

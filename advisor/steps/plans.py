@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from ...compiler.ir import (
     EngineMode,
+    Made,
     OpCase,
     OpChoice,
     OpPlan,
@@ -56,7 +57,7 @@ def some_ops(workload: Workload, apart: frozenset[str], *, of: bool) -> Workload
     names = {op.name for op in workload.ops if (op.name in apart) is of}
 
     def read(each: Read) -> Read:
-        return each if each.made_by in names else Read(each.tensor, transposed=each.transposed, part=each.part)
+        return each if each.made_by in names else replace(each, made_by="", what=Made.OUTPUT)
 
     ops = tuple(replace(op, reads=tuple(map(read, op.reads))) for op in workload.ops if op.name in names)
     return replace(workload, ops=ops, results=tuple(each for each in workload.results if each[1] in names))

@@ -315,9 +315,7 @@ class StepRun:
         job = self._job
         for pipeline in range(job.pipelines):
             for microbatch in range(job.microbatches):
-                gradients = self.serial.gradients[layer, pipeline, microbatch]
-                whole = {name: gradients[gradient_of(name)] for name in job.weights}
-                wanted = self._flat.whole(whole)[place]
+                wanted = self._flat.whole(self.serial.gradients[layer, pipeline, microbatch])[place]
                 found = self._made.get((job.rank(stage, pipeline, place), layer, pipeline, microbatch))
                 which = f"microbatch {microbatch} of pipeline {pipeline}"
                 if found is None:

@@ -108,7 +108,7 @@ class SerialLayer:
 
 
 class SerialStep:
-    """The whole step: ``inputs`` and ``gradients`` of each layer by pipeline and microbatch, and ``weights`` after it.
+    """The whole step: ``gradients`` of the weights of each layer, pipeline and microbatch, and ``weights`` after it.
 
     The loss is half the sum of the squares of what the last layer hands on, whose gradient is that itself.
     """
@@ -118,7 +118,6 @@ class SerialStep:
         ranks = job.forward.num_ranks
         self._forward = SerialLayer(job.forward.workload, ranks, seed)
         self._backward = [SerialLayer(work.workload, ranks, seed) for work in job.backward]
-        self.inputs: dict[tuple[int, int, int], Array] = {}
         self.gradients: dict[tuple[int, int, int], Tensors] = {}
         sums = [{name: np.zeros_like(self.first(layer, name)) for name in job.weights} for layer in self._layers]
         for pipeline in range(job.pipelines):
@@ -158,7 +157,6 @@ class SerialStep:
         job, known = self._job, list[Tensors]()
         values = self.input(pipeline, microbatch)
         for layer in self._layers:
-            self.inputs[layer, pipeline, microbatch] = values
             weights = {name: self.first(layer, name) for name in job.weights}
             known.append(self._forward.results({job.taken: values, **weights}))
             values = known[-1][job.handed_on]

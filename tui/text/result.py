@@ -145,11 +145,12 @@ REFUSED = "refused"
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A schedule with the report of its run, or with the reason why there is none."""
+    """A schedule with the report of its run, or with the reason why there is none; ``notes`` say what is smaller."""
 
     schedule: str
     report: RunReport | None
     rejection: Rejection | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -172,7 +173,8 @@ class Carried:
 def run_text(carried: Carried, seeds: range) -> str:
     """Return the schedule, and below it what was carried out and what became of it."""
     lines = [*wrapped(carried.schedule), *hanging(_summary(carried, seeds), 4, "  ")]
-    return "\n".join([*lines, *(line for sentence in carried.sentences for line in hanging(sentence, 6, "    "))])
+    sentences = (*carried.notes, *carried.sentences)
+    return "\n".join([*lines, *(line for sentence in sentences for line in hanging(sentence, 6, "    "))])
 
 
 def _summary(carried: Carried, seeds: range) -> str:
@@ -214,5 +216,6 @@ def _one(carried: Carried) -> dict[str, Any]:
         "kernels": None if report is None else report.kernels,
         "sums": None if report is None else report.sums,
         "layers": None if report is None else report.layers,
+        "notes": list(carried.notes),
         "sentences": list(carried.sentences),
     }

@@ -37,7 +37,7 @@ from .sweep import SweepForm, SweepRequest, csv_text
 if TYPE_CHECKING:
     from .advise import AdviseOptions
 
-__all__ = ["advise_step", "advise_step_text", "simulate_step", "sweep_step"]
+__all__ = ["advise_step", "advise_step_text", "named_schedule", "simulate_step", "step_error", "sweep_step"]
 
 
 def advise_step(source: ScenarioInput, step: StepScenario, options: "AdviseOptions") -> Exit:
@@ -104,7 +104,7 @@ def simulate_step(source: ScenarioInput, step: StepScenario, options: SimulateOp
     asked |= {"--record-writes": options.record is not None, "--no-fold": not options.fold}
     asked |= {"--granularity": "--granularity" in options.given}
     _reject_options(source, step, asked, options.pictures)
-    chosen, text = _named(source, step, options.schedule), source_of(source.file)
+    chosen, text = named_schedule(source, step, options.schedule), source_of(source.file)
     check_schedules(text, step, (chosen,))
     with interruptible() as stopped:
         outcome = outcome_of(step, chosen, LayerTimes(stopped), source.settings)
@@ -198,7 +198,14 @@ def step_error(file: Path, message: str, step: StepScenario) -> CompileError:
     return CompileError([Diagnostic(Code.MGS573, message, Span(source_of(file), 0, 0), hint)])
 
 
-def _named(source: ScenarioInput, step: StepScenario, name: str | None) -> StepSchedule:
+def named_schedule(source: ScenarioInput, step: StepScenario, name: str | None) -> StepSchedule:
+    """Return the schedule of a step of that name, None: the first one, else the usual one.
+
+    Raises
+    ------
+    CompileError
+        If there is none.
+    """
     known = {each.name: each for each in step.schedules}
     if name is None:
         return next(iter(known.values()), StepSchedule("usual"))

@@ -1,12 +1,18 @@
 """``magus run``: schedules carried out with real data, and whether every rank ends with what it should."""
 
+from functools import partial
+
+from ....advisor.steps.carried import job_of
 from ....compiler.codes import Code
+from ....compiler.ir.step import StepScenario, StepSchedule
 from ....runtime import RunRefused, carry_out
 from ....runtime.over_torch.launch import RankFailed, carry_out_over_torch
 from ....runtime.run import Job, jobs_of
+from ....runtime.steps.run import carry_out_step
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
 from ...text.result import Carried, run_text, runs_document
+from ..answers.step import named_schedule, step_error
 from ..console import show
 from ..inputs import ScenarioInput
 from ..running import run_command
@@ -16,14 +22,25 @@ def run_file(source: ScenarioInput, *, schedule: str | None, seeds: range, over_
     """Carry out ``schedule``, by default every one that the file declares, and print what became of it."""
 
     def action() -> Exit:
-        scenario = source.scenario()
+        compiled, _ = source.read()
+        step = compiled.step(source.workload)
+        if step is None:
+            scenario = compiled.scenario(source.workload)
+            name, ranks = scenario.name, scenario.num_ranks
+            runs = (partial(_carried, job, seeds, over_torch) for job in jobs_of(scenario, schedule, show))
+        elif over_torch:
+            raise step_error(source.file, f"--on torch is not about a training step, which {step.name} is", step)
+        else:
+            name, ranks = step.name, step.system.num_ranks
+            every = step.schedules if schedule is None and step.schedules else (named_schedule(source, step, schedule),)
+            runs = (partial(_carried_step, step, each, seeds) for each in every)
         carried: list[Carried] = []
-        for job in jobs_of(scenario, schedule, show):
-            carried.append(_carried(job, seeds, over_torch))
+        for run in runs:
+            carried.append(run())
             if not as_json:
                 put(run_text(carried[-1], seeds))
         if as_json:
-            print_json(runs_document(scenario.name, scenario.num_ranks, seeds, carried))
+            print_json(runs_document(name, ranks, seeds, carried))
         return Exit.DONE if all(each.exact for each in carried) else Exit.INPUT
 
     try:
@@ -48,3 +65,12 @@ def _carried(job: Job, seeds: range, over_torch: bool) -> Carried:
         return Carried(plan.expression, report)
     except RunRefused as error:
         return Carried(plan.expression, None, error.rejection)
+
+
+def _carried_step(step: StepScenario, schedule: StepSchedule, seeds: range) -> Carried:
+    expression = f"{schedule.name}: {schedule.pipeline.expression} zero {schedule.zero}"
+    try:
+        job = job_of(step, schedule)
+        return Carried(job.expression, carry_out_step(job, seeds), notes=job.notes)
+    except RunRefused as error:
+        return Carried(expression, None, error.rejection)

@@ -37,7 +37,7 @@ def file(tmp_path: Path) -> Path:
     [
         ("schedules",),
         ("plan",),
-        ("run",),
+        ("run", "--on", "torch"),
         ("export", "--to", "policy"),
         ("advise", "--how"),
         ("advise", "--sensitivity"),
@@ -56,6 +56,24 @@ def test_what_is_not_answered_about_a_step_names_what_is(file: Path, words: tupl
     assert "MGS573" in done.stderr
     assert "--workload layer" in done.stderr
     assert not done.stdout
+
+
+def test_a_step_is_carried_out_and_says_what_is_smaller(file: Path) -> None:
+    done = magus("run", file, "--schedule", "turns", "--seeds", "1", "--set", "PP=1")
+
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith("turns: one_f_one_b zero 1\n  exact on ")
+    assert "all sizes of its layers are divided by" in done.stdout
+
+
+def test_a_step_that_is_not_carried_out_says_why(file: Path) -> None:
+    done = magus("run", file, "--schedule", "both", "--json")
+
+    assert done.exit_code == 1
+    (one,) = document(done)["schedules"]
+    assert one["outcome"] == "refused"
+    assert one["sentences"] == ["MGS540: dual has each layer on two stages, whose gradients no plan sums"]
+    assert "unknown schedule" in magus("run", file, "--schedule", "turn").stderr
 
 
 def test_a_workload_that_is_none_is_not_taken_for_another(file: Path) -> None:

@@ -1,0 +1,171 @@
+"""A step carried out on all ranks of its mesh: its weights are those of the serial step, and faults are found."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.harness.joint_step import step_of
+from magus.advisor.steps.carried import job_of
+from magus.compiler import compile_text
+from magus.compiler.codes import Code
+from magus.compiler.ir.step import (
+    KEEP_LEAST,
+    ChunkPass,
+    Overlapped,
+    PassKind,
+    Pipeline,
+    PipelineKind,
+    StepSchedule,
+)
+from magus.runtime import Outcome, RunRefused
+from magus.runtime.operands import MODULUS
+from magus.runtime.steps.run import StepRun, carry_out_step
+from magus.runtime.steps.serial import SerialStep, updated
+from magus.runtime.steps.work import StepJob
+
+BESIDE = (Overlapped.GRADIENTS, Overlapped.WEIGHTS)
+INTERLEAVED = Pipeline(PipelineKind.INTERLEAVED, 2)
+ZERO_BUBBLE = Pipeline(PipelineKind.ZERO_BUBBLE)
+AXES = (2, 2, 2)
+
+
+def job(schedule: StepSchedule, axes: tuple[int, int, int] = AXES, layers: int = 2, microbatches: int = 2) -> StepJob:
+    return job_of(step_of(*axes, layers=layers, microbatches=microbatches), schedule)
+
+
+def ended(of: StepJob, seed: int = 0) -> tuple[Outcome, str]:
+    """How a run ends, and its first sentence."""
+    (run,) = carry_out_step(of, (seed,)).runs
+    return run.outcome, next(iter(run.sentences), "")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "axes", "layers"),
+    [
+        (StepSchedule("", zero=0), AXES, 2),
+        (StepSchedule("", zero=1), AXES, 2),
+        (StepSchedule("", zero=1, overlapped=BESIDE), AXES, 2),
+        (StepSchedule("", INTERLEAVED, zero=2, keep=KEEP_LEAST), AXES, 4),
+        (StepSchedule("", ZERO_BUBBLE, zero=3, overlapped=BESIDE), AXES, 4),
+        (StepSchedule("", zero=3), (4, 2, 1), 2),
+        (StepSchedule("", zero=1), (1, 4, 2), 2),
+        (StepSchedule("", stages=(1, 3)), (4, 1, 2), 4),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_weights_are_those_of_the_serial_step(
+    schedule: StepSchedule, axes: tuple[int, int, int], layers: int, seed: int
+) -> None:
+    of = job(schedule, axes, layers)
+    assert of.num_ranks == 8
+    assert ended(of, seed) == (Outcome.EXACT, "")
+
+
+def test_the_serial_step_is_what_its_formulas_say() -> None:
+    text = """use "nvidia/h100"
+system pair { gpus 2 x H100; fabric switch(nvswitch, link=nvlink); mesh dp 2 }
+system one { gpus 1 x H100; fabric switch(nvswitch, link=nvlink); mesh tp 1 }
+workload layer on one.tp { x = tensor bf16[64, 32]; w = tensor bf16[32, 32]; y = gemm(x, w); repeat 1 y as x }
+workload train on one { step layer; sequences 3 x 64 }
+"""
+    step = compile_text(text).step()
+    assert step is not None
+    serial = SerialStep(job_of(step, StepSchedule("")), 0)
+    w, inputs = serial.first(0, "w"), [serial.input(0, microbatch) for microbatch in range(3)]
+    gradient = sum(x.T @ (x @ w % MODULUS) for x in inputs) % MODULUS  # of half the sum of the squares of x w
+    assert np.array_equal(serial.gradients[0, 0, 1]["w"], inputs[1].T @ (inputs[1] @ w % MODULUS) % MODULUS)
+    assert np.array_equal(serial.weights[0]["w"], updated(w, np.asarray(gradient), serial.moments(0, "w")))
+
+
+# Faults.
+
+
+def with_order(of: StepJob, stage: int, order: tuple[ChunkPass, ...]) -> StepJob:
+    orders = tuple(order if number == stage else each for number, each in enumerate(of.orders))
+    return replace(of, orders=orders)
+
+
+def swapped(of: StepJob, stage: int, work: PassKind) -> StepJob:
+    """The first two passes of a kind change places."""
+    order = list(of.orders[stage])
+    first, second = (place for place, each in enumerate(order) if each.work is work and each.microbatch < 2)
+    order[first], order[second] = order[second], order[first]
+    return with_order(of, stage, tuple(order))
+
+
+def test_a_gradient_that_is_dropped_is_named() -> None:
+    of = job(StepSchedule("", ZERO_BUBBLE, zero=1))
+    order = tuple(each for each in of.orders[1] if (each.work, each.microbatch) != (PassKind.WEIGHTS, 1))
+    outcome, sentence = ended(with_order(of, 1, order))
+    assert outcome is Outcome.WRONG
+    assert "rank 4 (stage 1)" in sentence
+    assert "of layer 1" in sentence
+    assert "; microbatch 1 of pipeline 0 adds nothing to its gradient" in sentence
+
+
+@pytest.mark.parametrize(("stage", "work"), [(0, PassKind.FORWARD), (1, PassKind.BACKWARD)])
+def test_sends_that_are_swapped_are_found(stage: int, work: PassKind) -> None:
+    of = job(StepSchedule("", zero=0))
+    if work is PassKind.BACKWARD:  # both have what they need
+        order = sorted(of.orders[stage], key=lambda each: each.work is PassKind.BACKWARD)
+        of = with_order(of, stage, tuple(order))
+    outcome, sentence = ended(swapped(of, stage, work))
+    assert outcome is Outcome.WRONG
+    assert "microbatch 0 of pipeline 0 adds another gradient than in the serial step" in sentence
+
+
+@pytest.mark.parametrize(("zero", "seed", "why"), [(1, 0, "nothing has written yet"), (3, 1, "in no order")])
+def test_a_pass_that_does_not_wait_for_its_weights_is_found(zero: int, seed: int, why: str) -> None:
+    run = StepRun(job(StepSchedule("", zero=zero, overlapped=BESIDE)), seed)
+    for task in run.tasks:
+        if not task.moves:
+            task.waits = tuple(mark for mark in task.waits if not mark[1].startswith("gather"))
+    run.work()
+    outcome, (sentence, *_) = run.found()
+    assert outcome is Outcome.FAULT
+    assert "of layer" in sentence
+    assert why in sentence
+
+
+def test_gradients_that_no_pipeline_sums_are_found() -> None:
+    outcome, sentence = ended(replace(job(StepSchedule("", zero=0)), sums=None))
+    assert outcome is Outcome.WRONG
+    assert sentence.startswith("rank 0 (stage 0) has ")
+
+
+def test_orders_that_wait_for_each_other_are_named() -> None:
+    of = job(StepSchedule("", zero=0))
+    forward, backward = ([each for each in of.orders[0] if each.work is work] for work in list(PassKind)[:2])
+    first = tuple(each for pair in zip(forward, backward, strict=True) for each in pair)
+    late = tuple(sorted(of.orders[1], key=lambda each: each.work is PassKind.BACKWARD))
+    outcome, sentence = ended(with_order(with_order(of, 0, first), 1, late))
+    assert outcome is Outcome.DEADLOCK
+    assert " waits for " in sentence
+
+
+def test_a_backward_pass_before_its_forward_one_is_found() -> None:
+    of = job(StepSchedule("", zero=0))
+    order = of.orders[1]
+    outcome, sentence = ended(with_order(of, 1, (order[1], order[0], *order[2:])))
+    assert outcome is Outcome.FAULT
+    assert "stage 1 of pipeline" in sentence
+    assert "microbatch 0" in sentence
+
+
+# What is not carried out.
+
+
+def test_dual_and_what_is_too_large_are_refused() -> None:
+    with pytest.raises(RunRefused) as refused:
+        job(StepSchedule("", Pipeline(PipelineKind.DUAL)), microbatches=4)
+    assert refused.value.rejection.code is Code.MGS540
+    with pytest.raises(RunRefused, match="steps of plans"):
+        carry_out_step(replace(job(StepSchedule("")), layers=(range(4000), range(4000, 8000))))
+
+
+def test_a_step_that_is_too_large_is_made_smaller_and_says_so() -> None:
+    of = job(StepSchedule("", zero=1), layers=40, microbatches=200)
+    assert of.num_layers == 4
+    assert of.microbatches == 4
+    assert {"4 of 40 layers", "4 of 200 microbatches", "all sizes of its layers are divided by 512"} <= set(of.notes)
