@@ -70,7 +70,7 @@ def test_a_step_that_is_not_carried_out_says_why(file: Path) -> None:
     done = magus("run", file, "--schedule", "both", "--json")
 
     assert done.exit_code == 1
-    (one,) = document(done)["schedules"]
+    (one,) = json.loads(done.stdout)["schedules"]
     assert one["outcome"] == "refused"
     assert one["sentences"] == ["MGS540: dual has each layer on two stages, whose gradients no plan sums"]
     assert "unknown schedule" in magus("run", file, "--schedule", "turn").stderr
