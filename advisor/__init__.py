@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .questions.advisor import Advisor
     from .questions.ask import ask
     from .questions.computing import keep_results
+    from .questions.layouts import LayoutQuestion, layout_question
     from .questions.question import ModelQuestion, model_question
     from .solver import NoFeasibleSchedule, enumerate_space
     from .steps.answer import StepAdvice, advise_step
@@ -38,7 +39,9 @@ __all__ = [
     "lower_bound",
     "model_of",
     "ModelQuestion",
+    "LayoutQuestion",
     "ask",
+    "layout_question",
     "model_question",
     "recommend_workload",
     "shipped_model",
@@ -64,6 +67,8 @@ _HOMES = {
     "model_of": "..compiler.from_model.request",
     "ModelQuestion": ".questions.question",
     "ask": ".questions.ask",
+    "LayoutQuestion": ".questions.layouts",
+    "layout_question": ".questions.layouts",
     "model_question": ".questions.question",
     "recommend_workload": ".layers.recommend",
     "shipped_model": "..compiler.from_model.request",

@@ -12,6 +12,7 @@ from ...compiler.from_model.frameworks import Framework, FrameworkSwitch
 from ...compiler.ir import Pattern, Scenario
 from ...compiler.resolve.expect.expectation import Verdict
 from ..candidates.advice import Advice
+from ..implementations.offers import by_library, offers_of
 from ..implementations.predict import Promise
 
 
@@ -134,6 +135,31 @@ def time_today(framework: Framework, advice: Advice) -> tuple[float, float]:
     if default is not None or gathered:
         return baseline if default is None else default.us, baseline
     return offers.fastest_us(framework.all_reduce), offers.library_us
+
+
+@dataclass(frozen=True, slots=True)
+class Today:
+    """All layers as a framework that serves runs them, in us: as called, in a CUDA graph, by the library alone.
+
+    ``exposed_us`` is what collectives take of the time in a graph, None where that is not known.
+    """
+
+    us: float
+    graph_us: float
+    library_us: float
+    exposed_us: float | None
+
+
+def today_of(framework: Framework, scenario: Scenario) -> Today:
+    """Return the time of layers that gather no weights: the library's, or with the framework's own all_reduce."""
+    library, family = by_library(scenario), framework.all_reduce
+    offers = offers_of(scenario, only=[family]) if family else None
+    if offers is None or offers.library_us is None:
+        return Today(library.us, library.graph_us, library.us, library.moving_us)
+    gains = [1.0, *(each.promise.in_graph or each.promise.speedup for each in offers.offers)]
+    graph_us = library.graph_us / max(gains)
+    exposed = None if library.moving_us is None else library.moving_us - (library.graph_us - graph_us)
+    return Today(offers.fastest_us(family), graph_us, library.us, exposed)
 
 
 def switched(

@@ -28,6 +28,7 @@ from ...compiler.resolve.schedules.implementation import shipped_implementations
 from ...compiler.templates import BASELINE
 from ...compiler.text.units import us_text
 from ...simcore import RunTooLarge
+from ...simcore.kernels.gemm import gemm_work
 from .fused_experts import chains_of, fused_us, reject_chain, saved_us
 from .predict import CallTimes, Promise, about_kernels, call_times, library_us, simulated_us
 
@@ -173,6 +174,41 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = (), only: Sequence[s
     name = library.name if len(unfit) < len(moving) else DIRECT
     name += f" with {scenario.exchange}" if scenario.exchange else ""
     return Offers(name, base_us, tuple(sorted(offers, key=lambda each: each.us)), tuple(unknown))
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryTime:
+    """All layers, one op after the other: in us as called, in a CUDA graph, and of the latter what nothing hides.
+
+    ``moving_us`` is how much longer ops take than their kernels alone; None where these are not known.
+    """
+
+    us: float
+    graph_us: float
+    moving_us: float | None
+
+
+def by_library(scenario: Scenario) -> LibraryTime:
+    """Return the time by the library; ops that it does not know go by the direct exchange.
+
+    Raises
+    ------
+    RunTooLarge
+        If an op of these is too large to be simulated.
+    """
+    library = _Library(next(each for each in shipped_implementations(scenario.system) if _is_library(each)))
+    times, layers = [library.times(case) for case in scenario.cases], scenario.num_layers
+    kernels = [_kernel_us(case) for case in scenario.moving]
+    moving = sum(library.times(case).graph_us for case in scenario.moving) - sum(filter(None, kernels))
+    one = _sum(times)
+    return LibraryTime(one.us * layers, one.graph_us * layers, None if None in kernels else moving * layers)
+
+
+def _kernel_us(case: OpCase) -> float | None:
+    """The kernel of an op that moves something, 0 where it has none."""
+    if case.shape.gemm is not None:
+        return gemm_work(case.gpu, case.shape.gemm, case.gpu.sms).alone_ticks / TICKS_PER_US
+    return 0.0 if case.shape.is_collective else None
 
 
 @dataclass(slots=True)

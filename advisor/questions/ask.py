@@ -8,17 +8,19 @@ kernel of one's own could add is told apart.
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 from ...compiler.from_model.frameworks import Framework, FrameworkSwitch
 from ...compiler.ir import TICKS_PER_US, Cancelled, ShouldStop
+from ...compiler.ir.stopping import never
 from ..answer.stages import AdviceOptions
-from ..answer.switches import Switched, best_first, sizes_of, switched, time_today
+from ..answer.switches import Switched, Today, best_first, sizes_of, switched, time_today, today_of
 from ..candidates.advice import Advice
 from ..candidates.candidate import Candidate
 from ..implementations.offers import offers_of
 from ..implementations.predict import Promise
 from .advisor import Advisor
+from .layouts import Compared, LayoutQuestion, compare_layouts
 from .question import ModelQuestion
 
 QUICK = AdviceOptions(verify=False, bespoke=0)
@@ -34,7 +36,7 @@ class ModelAnswer:
 
     ``unknown`` names switches of which nothing is known here, ``interrupted`` is whether it was stopped before all was
     found. ``advice`` is that of each workload, with what a kernel
-    of one's own could add.
+    of one's own could add. ``graph_us`` is ``today_us`` where all is replayed in a CUDA graph.
     """
 
     question: ModelQuestion
@@ -44,6 +46,7 @@ class ModelAnswer:
     unknown: tuple[str, ...]
     advice: tuple[Advice, ...]
     interrupted: bool = False
+    graph_us: float = 0.0
 
     @property
     def framework(self) -> Framework:
@@ -53,7 +56,10 @@ class ModelAnswer:
     @property
     def today(self) -> str:
         """What the framework runs today, in words."""
-        return self.framework.runs(dp=self.question.dp, experts=self.question.model.experts)
+        one = self.question.of_one
+        if one.tp == one.dp == 1:
+            return "no collective, since no GPU shares layers with another"
+        return self.framework.runs(dp=one.dp, experts=one.model.experts)
 
     @property
     def first(self) -> Switched | None:
@@ -98,6 +104,7 @@ class ModelAnswer:
             "tokens": question.tokens,
             "today": self.today,
             "today_us": self.today_us,
+            "graph_us": self.graph_us,
             "switch_on": None if first is None else first.document(),
             "switches": [each.document() for each in self.switches],
             "unknown": list(self.unknown),
@@ -110,18 +117,73 @@ class ModelAnswer:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class LayoutAnswer:
+    """Which layout to serve with: all ``compared``, and what to switch on in a server of the fastest one."""
+
+    question: LayoutQuestion
+    compared: Compared
+    answer: ModelAnswer
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was stopped before all was found."""
+        return self.compared.interrupted or self.answer.interrupted
+
+    def document(self) -> dict[str, Any]:
+        """As JSON of the schema ``magus-layouts/1``."""
+        question, compared, facts = self.question, self.compared, self.answer.framework
+        return {
+            "schema": "magus-layouts/1",
+            "model": question.model.name,
+            "gpu": question.gpu,
+            "gpus": question.gpus,
+            "framework": facts.name,
+            "version": facts.version,
+            "tokens": question.tokens,
+            "sequences": question.sequences,
+            "keys": question.keys,
+            "layouts": compared.num_layouts,
+            "impossible": compared.impossible,
+            "reason": compared.reason,
+            "too_large": compared.too_large,
+            "limit_bytes": compared.limit,
+            "outcomes": [each.document() for each in compared.outcomes],
+            "answer": self.answer.document(),
+            "interrupted": self.interrupted,
+        }
+
+
+@overload
 def ask(
     question: ModelQuestion,
+    advisor: Advisor | None = ...,
+    options: AdviceOptions = ...,
+    should_stop: ShouldStop | None = ...,
+) -> ModelAnswer: ...
+
+
+@overload
+def ask(
+    question: LayoutQuestion,
+    advisor: Advisor | None = ...,
+    options: AdviceOptions = ...,
+    should_stop: ShouldStop | None = ...,
+) -> LayoutAnswer: ...
+
+
+def ask(
+    question: ModelQuestion | LayoutQuestion,
     advisor: Advisor | None = None,
     options: AdviceOptions = QUICK,
     should_stop: ShouldStop | None = None,
-) -> ModelAnswer:
-    """Return what to switch on first, what it gains over today, and what a kernel could add.
+) -> ModelAnswer | LayoutAnswer:
+    """Return what to switch on first, what it gains over today, and what a kernel could add; or which layout is best.
 
     Parameters
     ----------
     question
-        The model, the machine and the framework.
+        The model, the machine and the framework; of a ``LayoutQuestion`` the answer is about its fastest layout.
     advisor
         Answers the layers; a new one by default.
     options
@@ -132,34 +194,67 @@ def ask(
     Raises
     ------
     RequestError
-        If the layer does not divide among the GPUs, or the framework cannot share it so.
+        If the layer does not divide among the GPUs, or the framework cannot share it so, or no layout fits.
     """
-    advisor = advisor or Advisor.load()
-    scenarios = [question.scenario(name) for name in question.workloads]
+    if isinstance(question, LayoutQuestion):
+        compared = compare_layouts(question, should_stop or never)
+        best = _asked(compared.outcomes[0].question, advisor or Advisor.load(), options, should_stop)
+        return LayoutAnswer(question, compared, best)
+    return _asked(question, advisor or Advisor.load(), options, should_stop)
+
+
+def _asked(
+    question: ModelQuestion, advisor: Advisor, options: AdviceOptions, should_stop: ShouldStop | None
+) -> ModelAnswer:
+    """The answer about one way to share a layer."""
+    one = question.of_one
+    scenarios = [one.scenario(name) for name in one.workloads]
     advice = tuple(advisor.recommend_many(scenarios, options, threads=len(scenarios), should_stop=should_stop))
-    today, library = (sum(each) for each in zip(*(time_today(question.facts, each) for each in advice), strict=True))
-    exchanging = any(each.exchange for each in question.switches)
+    times = [_today(one, each) for each in advice]
+    exchanging = any(each.exchange for each in one.switches)
     sent: list[Advice] = []
     with suppress(Cancelled):  # what is known of the layer that runs today is an answer
         if exchanging:
-            sent.append(advisor.recommend(question.scenario(exchange=True), options, should_stop=should_stop))
-    found = {
-        each.what: switched(question.facts, each, sent, today)
-        if each.exchange
-        else _answered(question, each, advice, today)
-        for each in question.switches
-    }
+            sending = one.scenario(one.sending, exchange=True)
+            sent.append(advisor.recommend(sending, options, should_stop=should_stop))
+    today = sum(each.us for each in times)
+    found = {each.what: _answered(one, each, (advice, sent), times) for each in one.switches}
     unknown = tuple(what for what, each in found.items() if each is None)
     switches = best_first(each for each in found.values() if each is not None)
     interrupted = any(each.interrupted for each in (*advice, *sent)) or (exchanging and not sent)
-    return ModelAnswer(question, today, library, switches, unknown, advice, interrupted)
+    library, graph = sum(each.library_us for each in times), sum(each.graph_us for each in times)
+    return ModelAnswer(question, today, library, switches, unknown, advice, interrupted, graph)
+
+
+def _today(question: ModelQuestion, advice: Advice) -> Today:
+    """The times of a workload as it runs today; in training it is the same in a graph, for all that is known."""
+    if not question.train:
+        return today_of(question.facts, advice.scenario)
+    us, library_us = time_today(question.facts, advice)
+    return Today(us, us, library_us, None)
 
 
 def _answered(
-    question: ModelQuestion, switch: FrameworkSwitch, advice: Sequence[Advice], today: float
+    question: ModelQuestion,
+    switch: FrameworkSwitch,
+    advice: tuple[Sequence[Advice], Sequence[Advice]],
+    times: Sequence[Today],
 ) -> Switched | None:
-    """What one switch gains; None where nothing is known of it."""
-    return _by_rows(question, switch, today) if switch.sequence else switched(question.facts, switch, advice)
+    """What one switch gains; None where nothing is known of it.
+
+    ``advice`` is of the workloads as they run today, which take ``times``, and of the one that sends rows.
+    """
+    today = sum(each.us for each in times)
+    if switch.sequence:
+        return _by_rows(question, switch, today)
+    if not switch.exchange:
+        return switched(question.facts, switch, advice[0])
+    part = times[question.workloads.index(question.sending)].us
+    found = switched(question.facts, switch, advice[1], part)
+    if found is None:
+        return None
+    after = today - part + part / found.promise.speedup
+    return replace(found, promise=found.promise.over(today / after / found.promise.speedup))
 
 
 def _by_rows(question: ModelQuestion, switch: FrameworkSwitch, today: float) -> Switched | None:
@@ -167,7 +262,7 @@ def _by_rows(question: ModelQuestion, switch: FrameworkSwitch, today: float) -> 
     now = _gain_by_rows(question, switch, question.tokens, today)
     if now is None:
         return None
-    answer, least = Switched(switch, now, sizes_of(question.scenario())), None
+    answer, least = Switched(switch, now, sizes_of(question.scenario(question.workloads[0]))), None
     for tokens in _sizes(question.tokens) if answer.pays else ():
         gain = now if tokens == question.tokens else _gain_at(question, switch, tokens)
         if gain is None or not gain.pays:
@@ -178,11 +273,8 @@ def _by_rows(question: ModelQuestion, switch: FrameworkSwitch, today: float) -> 
 
 def _gain_at(question: ModelQuestion, switch: FrameworkSwitch, tokens: int) -> Promise | None:
     """The same with other ``tokens``, over what runs there; None where nothing is known of that."""
-    family = question.facts.all_reduce
-    before = offers_of(question.scenario(tokens=tokens), only=[family or switch.offer])
-    if before is None or before.library_us is None:
-        return None
-    return _gain_by_rows(question, switch, tokens, before.fastest_us(family))
+    scenarios = (question.scenario(name, tokens) for name in question.workloads)
+    return _gain_by_rows(question, switch, tokens, sum(today_of(question.facts, each).us for each in scenarios))
 
 
 def _sizes(tokens: int) -> Iterator[int]:
@@ -194,6 +286,11 @@ def _sizes(tokens: int) -> Iterator[int]:
 
 
 def _gain_by_rows(question: ModelQuestion, switch: FrameworkSwitch, tokens: int, today: float) -> Promise | None:
-    offers = offers_of(question.scenario(tokens=tokens, sequence=True), only=[switch.offer])
-    offer = None if offers is None else offers.named(switch.offer)
-    return None if offer is None else offer.promise.over(today / offer.us / offer.promise.speedup)
+    """The gain in all workloads, of which those run as today in which nothing is known of it."""
+    known, us = list[Promise](), 0.0
+    for name in question.workloads:
+        offers = offers_of(question.scenario(name, tokens, sequence=True), only=[switch.offer])
+        offer = None if offers is None else offers.named(switch.offer)
+        us += today_of(question.facts, question.scenario(name, tokens)).us if offer is None else offer.us
+        known += [] if offer is None else [offer.promise]
+    return known[0].over(today / us / known[0].speedup) if known else None

@@ -7,8 +7,9 @@ from ...compiler.codes import Code
 from ...compiler.from_model.config import ModelConfig
 from ...compiler.from_model.frameworks import Framework, FrameworkSwitch, Need, framework_named, frameworks
 from ...compiler.from_model.layer import compiled, unchecked_layer_text
+from ...compiler.from_model.parallelism import Experts, Parallelism, parallelism_for
 from ...compiler.from_model.request import model_of, shipped_model
-from ...compiler.from_model.whole_layer import BACK, LAYER, Experts, Parallelism, parallelism_for
+from ...compiler.from_model.whole_layer import ATTENTION, BACK, DENSE, EXPERTS, LAYER
 from ...compiler.ir import Scenario
 from ...compiler.request.request import RequestError, shipped_gpu
 
@@ -41,6 +42,8 @@ class ModelQuestion:
         Whether a forward and a backward pass are asked about.
     node
         GPUs of one node.
+    sequences
+        Equally long ones of which the tokens of a prefill are; None is one, or one of each group with its own tokens.
     """
 
     model: ModelConfig
@@ -53,6 +56,7 @@ class ModelQuestion:
     keys: int | None = None
     train: bool = False
     node: int = 8
+    sequences: int | None = None
 
     def __post_init__(self) -> None:
         self._check_framework()
@@ -79,8 +83,37 @@ class ModelQuestion:
 
     @property
     def workloads(self) -> tuple[str, ...]:
-        """The workloads that are asked about."""
+        """The workloads that are asked about, of a model with experts those of layers that have them."""
+        if self.of_one.in_groups:
+            return ATTENTION, EXPERTS
         return (LAYER, BACK) if self.train else (LAYER,)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The workloads of the other layers of a model that serves."""
+        both = self.model.dense_layers and self.model.expert_layers
+        return (DENSE,) if both and not self.train else ()
+
+    @property
+    def sending(self) -> str:
+        """The workload in which rows go to their experts."""
+        return EXPERTS if EXPERTS in self.workloads else LAYER
+
+    @property
+    def in_groups(self) -> bool:
+        """Whether several groups of GPUs share attention each, and experts all together."""
+        return self.tp > 1 and self.dp > 1
+
+    @property
+    def of_one(self) -> "ModelQuestion":
+        """The question about one of the groups that share nothing: a model that serves, without experts, by data."""
+        if self.dp == 1 or self.train or self.model.experts:
+            return self
+        for field, number in (("tokens", self.tokens), ("sequences", self.sequences or self.dp)):
+            if number % self.dp:
+                raise _undivided(field, number, self.dp)
+        sequences = None if self.sequences is None else self.sequences // self.dp
+        return replace(self, dp=1, tokens=self.tokens // self.dp, sequences=sequences)
 
     @property
     def can_do(self) -> frozenset[Need]:
@@ -107,18 +140,25 @@ class ModelQuestion:
 
     def parallelism(self) -> Parallelism:
         """How the framework shares a layer today."""
+        if self.tp == self.dp == 1 and not self.train:
+            alone = Parallelism(self.gpu, 1, False, self.node, Experts.SLICED, framework=self.framework)
+            return replace(alone, keys=self.keys, sequences=self.sequences)
         shared = parallelism_for(self.framework, self.gpu, self.tp, self.dp, self.ep, self.node)
-        if shared.groups > 1:
+        if shared.groups > 1 and self.train:
             message = f"a layer of {self.dp} groups of {self.tp} GPUs that share attention is several workloads"
             hint = "write them with magus from-model and advise on that file; nearest here is --tp 1"
             raise RequestError(Code.MGS520, "dp", message, hint)
-        return replace(shared, keys=self.keys)
+        if (self.sequences or self.dp) % self.dp:
+            raise _undivided("sequences", self.sequences or 0, self.dp)
+        return replace(shared, keys=self.keys, sequences=self.sequences)
 
     def text(self, tokens: int | None = None, *, sequence: bool | None = None, exchange: bool = False) -> str:
         """The layer as ``.mgs`` text, as it is shared today.
 
         Else ``sequence`` is whether activations are held by rows; with ``exchange`` rows are sent to their experts.
         """
+        if self.of_one is not self:
+            return self.of_one.text(tokens and tokens // self.dp, sequence=sequence, exchange=exchange)
         shared, model = self.parallelism(), self.model
         shared = shared if sequence is None else replace(shared, sequence=sequence)
         shared = replace(shared, experts=Experts.SENT) if exchange else shared
@@ -162,6 +202,7 @@ def model_question(
     train: bool = False,
     seq_len: int = 4096,
     micro_batch: int = 1,
+    sequences: int | None = None,
 ) -> ModelQuestion:
     """Return the question about one of: a ``prefill`` of so many tokens, a step of ``decode``, a step of training.
 
@@ -178,6 +219,8 @@ def model_question(
     train
         Whether a forward and a backward pass of ``micro_batch`` sequences of ``seq_len`` tokens are asked about, of
         each of the ``dp`` groups.
+    sequences
+        Equally long ones of which the tokens of a prefill are; one by default, or one of each of the ``dp`` groups.
 
     Raises
     ------
@@ -190,12 +233,41 @@ def model_question(
         raise RequestError(Code.MGS206, said[1], message, "leave one of them out")
     for name, value in {"tp": tp, "dp": dp, "ep": ep, "seq_len": seq_len, "micro_batch": micro_batch}.items():
         _check_count(name, value)
-    for name, count in {"prefill": prefill, "decode": decode, "keys": keys}.items():
+    tokens, of_each = asked_tokens(prefill, decode, keys, sequences)
+    if train and sequences is not None:
+        raise RequestError(Code.MGS206, "sequences", "a micro-batch says how many it has", "say micro_batch=N")
+    tokens = seq_len * micro_batch * dp if train else tokens
+    shape = model_named(model)
+    return ModelQuestion(shape, gpu, framework, tokens, tp, dp, ep, of_each, train, sequences=sequences)
+
+
+def asked_tokens(
+    prefill: int | None, decode: int | None, keys: int | None, sequences: int | None
+) -> tuple[int, int | None]:
+    """Return the tokens of a prefill, or of a step of decode and the keys of each of its sequences.
+
+    Raises
+    ------
+    RequestError
+        If a number cannot be, or ``sequences`` are said of a step of decode or do not divide the tokens.
+    """
+    for name, count in {"prefill": prefill, "decode": decode, "keys": keys, "sequences": sequences}.items():
         if count is not None:
             _check_count(name, count)
-    tokens = seq_len * micro_batch * dp if train else decode or prefill or USUAL_PREFILL
-    shape = model_named(model)
-    return ModelQuestion(shape, gpu, framework, tokens, tp, dp, ep, (keys or USUAL_KEYS) if decode else None, train)
+    if decode is not None and sequences is not None:
+        raise RequestError(
+            Code.MGS206, "sequences", "decode says how many sequences there are", "leave one of them out"
+        )
+    tokens = decode or prefill or USUAL_PREFILL
+    if tokens % (sequences or 1):
+        message = f"{tokens} tokens are not {sequences} sequences of equal length"
+        raise RequestError(Code.MGS304, "sequences", message, "sequences that divide the tokens")
+    return tokens, (keys or USUAL_KEYS) if decode else None
+
+
+def _undivided(field: str, number: int, groups: int) -> RequestError:
+    message = f"{number} {field} do not divide among {groups} groups that have their own"
+    return RequestError(Code.MGS304, field, message, f"a multiple of {groups}")
 
 
 def _check_count(name: str, value: object) -> None:

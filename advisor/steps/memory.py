@@ -121,7 +121,7 @@ def _layer(block: LayerBlock, keep: str) -> _Layer:
     for part in block.parts:
         held += held_by(part)
         kept += kept_bytes(part, keep)
-        remade += _made_bytes(part.forward)
+        remade += made_bytes(part.forward)
         gathered += sum(each.num_bytes for each in weights_of(part.forward) if each.shard is Shard.FLAT)
     return _Layer(tuple(held), kept, max(0, remade - kept), gathered)
 
@@ -144,8 +144,8 @@ def kept_bytes(part: LayerPart, keep: str) -> int:
     )
 
 
-def _made_bytes(forward: Scenario) -> int:
-    """Bytes of all that a layer makes on one rank."""
+def made_bytes(forward: Scenario) -> int:
+    """Return the bytes of all that a layer makes on one rank."""
     weights = {each.name for each in weights_of(forward)}
     own = (each for each in forward.workload.tensors if each.name not in weights)
     return sum(each.dtype.bytes_of(elements_of_rank(each, forward.num_ranks)) for each in own)

@@ -106,6 +106,9 @@ class Framework:
         Whether groups of GPUs may share attention, each with tokens of its own, and all of them experts.
     default
         The offer that it runs by default where it can be had, empty for the calls of the library.
+    tp_flag, dp_flag, ep_flag
+        What to write where GPUs share attention, groups have tokens of their own, and GPUs share whole experts.
+        ``TP``, ``DP`` and ``EP`` stand for their numbers, ``GPUS`` for that of all, which ``dp_flag`` says for both.
     """
 
     name: str
@@ -124,6 +127,9 @@ class Framework:
     shares_weights: bool = False
     in_groups: bool = False
     default: str = ""
+    tp_flag: str = ""
+    dp_flag: str = ""
+    ep_flag: str = ""
 
     def runs(self, *, dp: int, experts: int) -> str:
         """The collectives that stand in a layer today."""

@@ -18,8 +18,8 @@ from ..text.diagnostics import CompileError, Severity, printable
 from ..text.rewriting import comment_lines
 from .config import ModelConfig
 from .kinds import LONGEST
-from .whole_layer import Experts, whole_layer
-from .whole_layer import Parallelism as Parallelism
+from .parallelism import Experts, Parallelism
+from .whole_layer import whole_layer
 
 NIC = (
     "link nic {  # of each GPU, 400 Gb/s: say what yours have",
@@ -170,8 +170,10 @@ def _system(gpu: ShippedGpu, parallel: Parallelism) -> Iterator[str]:
             raise RequestError(Code.MGS304, "node", message, "take another --tp or --node")
         fabric = gpu.rails(parallel.node, "nic")
         yield from NIC
-    mesh = f"; mesh tp {parallel.attention_ranks}, dp {parallel.groups}" if parallel.groups > 1 else ""
-    yield f"system node {{ gpus {parallel.ranks} x {gpu.name}; fabric {fabric}{mesh} }}"
+    alone = parallel.ranks == 1  # a node has two GPUs at least
+    groups = 2 if alone else parallel.groups
+    mesh = f"; mesh tp {parallel.attention_ranks}, dp {groups}" if groups > 1 else ""
+    yield f"system node {{ gpus {2 if alone else parallel.ranks} x {gpu.name}; fabric {fabric}{mesh} }}"
 
 
 def _about(model: ModelConfig, parallel: Parallelism) -> str:

@@ -19,8 +19,9 @@ from ..text.diagnostics import CompileError, Report, Source, Span
 from ..text.json_forms import MAX_FILE_BYTES, JsonPlace, read_json
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS
 from .config import ModelConfig, config_of, read_config
-from .layer import Parallelism, compiled, unchecked_layer_text
-from .whole_layer import BACK, LAYER, Experts
+from .layer import compiled, unchecked_layer_text
+from .parallelism import Experts, Parallelism
+from .whole_layer import BACK, LAYER
 
 MAX_KEPT = 256
 _ENGINE = re.compile(r"(dma|sm)(\([a-z0-9_, ]+\))?", re.ASCII)

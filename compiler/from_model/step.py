@@ -12,7 +12,8 @@ from ..request.request import RequestError, shipped_gpu
 from ..text.rewriting import comment_lines
 from .config import ModelConfig
 from .layer import NIC, compiled, number_text
-from .whole_layer import LAYER, Parallelism, whole_layer
+from .parallelism import Parallelism
+from .whole_layer import LAYER, whole_layer
 
 STEP = "train"
 """The name of the workload that is a step."""

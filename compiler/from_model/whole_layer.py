@@ -4,119 +4,20 @@ Weights are sharded as in ``layer.py``. What is kept for the backward pass is wh
 made; norms and activations are made again, and what they feed is gathered again (Korthikanti et al., "Reducing
 Activation Recomputation in Large Transformer Models", 2022). So are queries, keys and values of compressed ones
 (DeepSeek-V3, arXiv 2412.19437, section 3.2.3).
-
-Where collectives of experts are follows the framework: vLLM's ``fused_moe/config.py`` and its page on expert parallel
-deployment (``allgather_reducescatter``), SGLang's page on expert parallelism (no all-to-all backend), Megatron-Core's
-token dispatcher ``alltoall``, and TensorRT-LLM's exchange over NVLink of GB200: ``frameworks.toml`` has it.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
-from ..codes import Code
-from ..request.request import RequestError, shipped_gpu
 from .config import Latent, ModelConfig
-from .frameworks import framework_named
+from .parallelism import Experts, Parallelism
 
 LAYER, BACK = "layer", "layer_back"
-_DENSE, _DENSE_BACK = "dense", "dense_back"
+DENSE, _DENSE_BACK = "dense", "dense_back"
 """Layers without experts of a model that has others with them."""
-
-
-class Experts(Enum):
-    """Which experts a rank has, and how rows get there.
-
-    SENT: experts of its own, by dispatch and combine. OWN: experts of its own, of rows that all ranks hold. SLICED: a
-    part of the columns of every expert, of rows that all ranks hold.
-    """
-
-    SENT = "sent"
-    OWN = "own"
-    SLICED = "sliced"
-
-
-@dataclass(frozen=True, slots=True)
-class Parallelism:
-    """``ranks`` GPUs named ``gpu`` that share each layer, with or without sequence parallelism; ``node`` are in one.
-
-    With ``own_tokens`` each rank attends to sequences of its own, with whole weights, and experts alone are shared.
-    ``framework`` is the one that shares so, empty if none was named. With ``keys`` a token is the next of a sequence
-    with so many, in decode. With ``flat_weights`` ranks with tokens of their own hold equal parts of all weights but
-    those of experts, and gather them. More than one of ``groups`` share attention each, with tokens of their own, and
-    experts all together.
-    """
-
-    gpu: str
-    ranks: int
-    sequence: bool = True
-    node: int = 8
-    experts: Experts = Experts.SENT
-    own_tokens: bool = False
-    framework: str = ""
-    keys: int | None = None
-    flat_weights: bool = False
-    groups: int = 1
-
-    @property
-    def attention_ranks(self) -> int:
-        """The ranks that share attention."""
-        return self.ranks // self.groups
-
-    @property
-    def rows(self) -> str:
-        """The rows of the ranks that share attention, in words of the file."""
-        return "M" if self.groups == 1 else f"M / {self.groups}"
-
-    @property
-    def trains(self) -> bool:
-        """Whether a backward pass is asked about."""
-        return self.keys is None and (not self.framework or framework_named(self.framework).trains)
-
-    @property
-    def nodes(self) -> int:
-        """The number of nodes; GPUs that do not fill one are one."""
-        return max(1, self.ranks // self.node)
-
-    @property
-    def by_rows(self) -> bool:
-        """Whether each rank holds rows of its own between products."""
-        return self.sequence or self.own_tokens
-
-    @property
-    def sharing(self) -> Experts:
-        """How experts are shared: what all ranks hold is not sent."""
-        return Experts.OWN if self.experts is Experts.SENT and not self.by_rows else self.experts
-
-
-def parallelism_for(framework: str, gpu: str, tp: int, dp: int, ep: int, node: int) -> Parallelism:
-    """Return how ``framework`` shares a layer: attention among ``tp`` GPUs or by data among ``dp``, experts by ``ep``.
-
-    Raises
-    ------
-    RequestError
-        If there is no such framework or GPU, or groups of ranks would share differently.
-    """
-    ranks, own, facts = tp * dp, dp > 1, framework_named(framework)
-    if tp > 1 and own and not facts.in_groups:
-        message = f"with {facts.title} {dp} groups of {tp} GPUs that share attention are not written"
-        hint = f"nearest is --tp 1 --dp {ranks}, which has experts on all of them too; else --tp {ranks}"
-        raise RequestError(Code.MGS520, "dp", message, hint)
-    if ranks < 2:
-        raise RequestError(Code.MGS307, "tp", "one GPU shares nothing", "take --tp 8, or --tp 1 --dp 8")
-    if ep not in (1, ranks):
-        message = f"experts in groups of {ep} of {ranks} GPUs are not simulated"
-        raise RequestError(Code.MGS520, "ep", message, f"take --ep 1 or --ep {ranks}")
-    if tp > 1 and own and ep == 1:
-        message = f"experts that {dp} groups of {tp} GPUs share by columns are not written"
-        raise RequestError(Code.MGS520, "ep", message, f"take --ep {ranks}")
-    sends = facts.sends(shipped_gpu(gpu).name, own_tokens=own)
-    experts = Experts.SLICED if ep == 1 else Experts.SENT if sends else Experts.OWN
-    if tp > 1 and own:
-        return Parallelism(gpu, ranks, True, node, experts, framework=framework, groups=dp)
-    flat = own and facts.shares_weights
-    return Parallelism(gpu, ranks, facts.by_rows and not own, node, experts, own, framework, flat_weights=flat)
+ATTENTION, EXPERTS = "attention", "experts"
+"""A layer of groups of GPUs that share attention: what a group does, and what all do together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +69,10 @@ def whole_layer(model: ModelConfig, kv_heads: int, parallel: Parallelism) -> Ite
         attention = _heads(model, kv_heads, words, parallel)
     else:
         attention = (_latent if parallel.keys is None else _absorbed)(model, model.latent, words, parallel)
-    sequences = "Each rank has a sequence of its own." if parallel.own_tokens else "All M tokens are one sequence."
+    several = "" if parallel.own_sequences == 1 else f"{parallel.own_sequences} sequences"
+    sequences = f"All M tokens are {several or 'one sequence'}."
+    if parallel.own_tokens:
+        sequences = f"Each rank has {several or 'a sequence'} of its own."
     sequences = sequences if parallel.keys is None else "The cache holds all keys and values, the new ones too."
     experts = _experts(model, parallel, shared)
     dense = _dense(model, words)
@@ -181,7 +85,7 @@ def whole_layer(model: ModelConfig, kv_heads: int, parallel: Parallelism) -> Ite
         yield from _in_groups(model, parallel, attention, kinds)
         return
     comment = f"# {sequences}\n"
-    for (mlp, count), names in zip(kinds, ((LAYER, BACK), (_DENSE, _DENSE_BACK)), strict=False):
+    for (mlp, count), names in zip(kinds, ((LAYER, BACK), (DENSE, _DENSE_BACK)), strict=False):
         of = "" if count == model.layers else f"{' with experts' if mlp is experts else ''}, of {model.layers} in all"
         yield comment + _workload(
             names[0],
@@ -194,6 +98,7 @@ def whole_layer(model: ModelConfig, kv_heads: int, parallel: Parallelism) -> Ite
             *mlp.statements,
             "",
             f"repeat {count} y as x",
+            place=parallel.place,
         )
         comment = ""
         if not parallel.trains or (mlp is experts and parallel.sharing is not Experts.SENT):
@@ -212,13 +117,13 @@ def _in_groups(
     x = f"x = tensor {dtype}[{parallel.rows}, {hidden}] shard rows"
     taken = (f"{name} = tensor {dtype}[M, {hidden}] shard rows" for name in ("r", "x")[: 1 + model.parallel])
     lines = (x, *attention.weights, "", *attention.statements, "", f"repeat {layers} r as x")
-    yield from _with_back("attention", "node.tp", f"of {layers} layers with experts", lines, attention.kept, parallel)
+    yield from _with_back(ATTENTION, "node.tp", f"of {layers} layers with experts", lines, attention.kept, parallel)
     lines = (*taken, *experts.weights, "", *experts.statements, "", f"repeat {layers} y as r")
-    yield from _with_back("experts", "node", f"of {layers} layers", lines, experts.kept, parallel)
+    yield from _with_back(EXPERTS, "node", f"of {layers} layers", lines, experts.kept, parallel)
     for mlp, count in kinds[1:]:
         lines = (x, *attention.weights, *mlp.weights, "", *attention.statements, *mlp.statements)
         lines, kept = (*lines, "", f"repeat {count} y as x"), (*attention.kept, "r", *mlp.kept)
-        yield from _with_back(_DENSE, "node.tp", f"one of {count} layers without experts", lines, kept, parallel)
+        yield from _with_back(DENSE, "node.tp", f"one of {count} layers without experts", lines, kept, parallel)
 
 
 def _with_back(
@@ -257,7 +162,7 @@ def _heads(model: ModelConfig, kv_heads: int, words: _Words, parallel: Paralleli
         f"wqkv = tensor {dtype}[{hidden}, {packed}]{words.cols}",
         f"wo = tensor {dtype}[{heads}, {hidden}]{words.rows}",
     )
-    taken, batch = "qkv", ""
+    taken, batch = "qkv", _batch(parallel)
     window = "" if model.window is None else f", window={model.window}"
     if parallel.keys is not None:
         cache = f"cache = tensor {dtype}[{parallel.rows} * K, {2 * kv_heads * model.head_dim}]"
@@ -272,6 +177,11 @@ def _heads(model: ModelConfig, kv_heads: int, words: _Words, parallel: Paralleli
         f"r = add(x, {words.down('a', 'wo')})",
     )
     return _Block(weights, statements, ("qkv", "a"))
+
+
+def _batch(parallel: Parallelism) -> str:
+    """The sequences of a prefill, as an argument of attention."""
+    return "" if parallel.own_sequences == 1 else f", batch={parallel.own_sequences}"
 
 
 def _latent(model: ModelConfig, latent: Latent, words: _Words, parallel: Parallelism) -> _Block:
@@ -292,7 +202,7 @@ def _latent(model: ModelConfig, latent: Latent, words: _Words, parallel: Paralle
     )
     statements = (
         *(*queries, "ckv = gemm(norm(x), wdkv)", f"kv = {words.up(f'norm(ckv{rope})', 'wkv')}"),
-        f"a = attention(q, kv, heads={model.heads}, value_dim={latent.value}, causal=yes)",
+        f"a = attention(q, kv, heads={model.heads}{_batch(parallel)}, value_dim={latent.value}, causal=yes)",
         f"r = add(x, {words.down('a', 'wo')})",
     )
     return _Block(weights, statements, ("cq" if latent.query_rank else "q", "ckv", "a"))

@@ -3,6 +3,7 @@
 from ... import __version__
 from ...advisor.answer.export import ADVICE_SCHEMA
 from ...advisor.candidates.advice import Confidence
+from ...advisor.questions.layouts import MOST_GPUS
 from ...advisor.questions.question import MOST_COUNT
 from ...compiler.ir import DType, JsonObject
 from ...compiler.request.request import MAX_BYTES, PATTERNS, TOPOLOGIES
@@ -168,7 +169,8 @@ def openapi_document() -> JsonObject:
         "requestBody": {**body, "content": {"application/json": {"schema": {"$ref": _ref("LayerQuestion")}}}},
         "responses": {"200": layer_answer, **failed},
     }
-    ask_answer = {**answer, "content": {"application/json": {"schema": {"$ref": _ref("AskAnswer")}}}}
+    asked = [{"$ref": _ref("AskAnswer")}, {"$ref": _ref("LayoutsAnswer")}]
+    ask_answer = {**answer, "content": {"application/json": {"schema": {"oneOf": asked}}}}
     ask = {
         "operationId": "ask",
         "summary": "What to switch on for a model with a framework",
@@ -178,6 +180,7 @@ def openapi_document() -> JsonObject:
     schemas = {
         "AskQuestion": _ask_question(),
         "AskAnswer": _ask_answer(),
+        "LayoutsAnswer": _layouts_answer(),
         "Question": _question(),
         "Answer": _answer(),
         "LayerQuestion": layer_question_schema(),
@@ -230,9 +233,18 @@ def _question() -> JsonObject:
 
 def _ask_question() -> JsonObject:
     count = whole_number(1, MOST_COUNT)
-    counts = dict.fromkeys(("tp", "dp", "ep", "prefill", "decode", "keys", "seq_len", "micro_batch"), count)
+    sizes = ("tp", "dp", "ep", "prefill", "decode", "keys", "sequences", "seq_len", "micro_batch")
+    counts = dict.fromkeys(sizes, count)
     model = {"type": ["string", "object"], "description": "a model that ships, or what is in a config.json"}
-    properties: JsonObject = {"model": model, "gpu": _WORD, "for": _WORD, "train": {"type": "boolean"}, **counts}
+    gpus = {"gpus": {**whole_number(1, MOST_GPUS), "description": "which layout of so many GPUs serves best"}}
+    properties: JsonObject = {
+        "model": model,
+        "gpu": _WORD,
+        "for": _WORD,
+        "train": {"type": "boolean"},
+        **counts,
+        **gpus,
+    }
     return object_of(properties, ("model", "gpu", "for"))
 
 
@@ -242,13 +254,28 @@ def _ask_answer() -> JsonObject:
     properties: JsonObject = {
         **dict.fromkeys(words, _WORD),
         "tokens": _COUNT,
-        "today_us": _NUMBER,
+        **dict.fromkeys(("today_us", "graph_us"), _NUMBER),
         "switch_on": gain,
         "switches": list_of({"type": "object"}, 64),
         "unknown": list_of(_WORD, 64),
         "kernel": gain,
         "simulated_gain": _NUMBER,
         "most_gain": {"type": ["number", "null"]},
+        "interrupted": {"type": "boolean"},
+    }
+    return object_of(properties, tuple(properties))
+
+
+def _layouts_answer() -> JsonObject:
+    words = ("schema", "model", "gpu", "framework", "version", "reason")
+    counts = ("gpus", "tokens", "layouts", "impossible", "too_large", "limit_bytes")
+    properties: JsonObject = {
+        **dict.fromkeys(words, _WORD),
+        **dict.fromkeys(counts, _COUNT),
+        "sequences": {"type": ["integer", "null"]},
+        "keys": {"type": ["integer", "null"]},
+        "outcomes": list_of({"type": "object"}, 1024),
+        "answer": {"$ref": _ref("AskAnswer")},
         "interrupted": {"type": "boolean"},
     }
     return object_of(properties, tuple(properties))

@@ -6,7 +6,17 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ...advisor import AdviceOptions, LayerRequest, ModelQuestion, Request, RequestError, model_of, model_question
+from ...advisor import (
+    AdviceOptions,
+    LayerRequest,
+    LayoutQuestion,
+    ModelQuestion,
+    Request,
+    RequestError,
+    layout_question,
+    model_of,
+    model_question,
+)
 from ...compiler.codes import Code
 from ...compiler.ir import JsonObject, Scenario, Settings, ShouldStop
 from ...compiler.ir.step import StepScenario
@@ -205,11 +215,14 @@ def layer_question_of(body: bytes, most_s: float) -> LayerQuestion:
     return LayerQuestion(_request(document), options)
 
 
-ASK_KEYS = ("model", "gpu", "for", "tp", "dp", "ep", "prefill", "decode", "keys", "train", "seq_len", "micro_batch")
+OF_SERVING = ("prefill", "decode", "keys", "sequences")
+ASK_KEYS = ("model", "gpu", "for", "gpus", "tp", "dp", "ep", *OF_SERVING, "train", "seq_len", "micro_batch")
 
 
-def model_question_of(body: bytes) -> ModelQuestion:
+def model_question_of(body: bytes) -> ModelQuestion | LayoutQuestion:
     """Return the question of ``magus ask`` in a JSON ``body``; a model is one that ships, or what is in a config.json.
+
+    With ``gpus`` it is which layout serves best.
 
     Raises
     ------
@@ -227,6 +240,10 @@ def model_question_of(body: bytes) -> ModelQuestion:
         raise RequestError(Code.MGS120, "model", "it asks for a file", hint)
     if not isinstance(document.get("train", False), bool):
         raise RequestError(Code.MGS310, "train", "it is neither true nor false")
+    if "gpus" in document:
+        check_keys(document, ("model", "gpu", "for", "gpus", *OF_SERVING))
+        sizes = {key: document[key] for key in OF_SERVING if key in document}
+        return layout_question(model, document["gpu"], document["for"], document["gpus"], **sizes)
     rest = {key: value for key, value in document.items() if key not in ("model", "gpu", "for")}
     question = model_question(model, document["gpu"], document["for"], **rest)
     if question.tp * question.dp > MOST_RANKS:

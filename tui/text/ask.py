@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 from ...advisor.answer.switches import Switched
 from ...advisor.implementations.predict import Promise
-from ...advisor.questions.ask import ModelAnswer
+from ...advisor.questions.ask import LayoutAnswer, ModelAnswer
+from ...advisor.questions.layouts import TIE, LayoutOutcome, LayoutQuestion
 from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.text.units import us_text
+from ...compiler.text.units import bytes_text, us_text
 from .door import bullet, hanging, wrapped
+from .step import aligned
 
 
 def ask_text(answer: ModelAnswer) -> str:
@@ -18,7 +20,8 @@ def ask_text(answer: ModelAnswer) -> str:
 def _lines(answer: ModelAnswer) -> Iterator[str]:
     yield from wrapped(_asked(answer))
     framework = f"{answer.framework.title} {answer.framework.version}"
-    yield from wrapped(f"{framework} today: {answer.today}. {us_text(answer.today_us)} for {_layers(answer)}.")
+    graph = "" if answer.graph_us == answer.today_us else f" ({us_text(answer.graph_us)} in a CUDA graph)"
+    yield from wrapped(f"{framework} today: {answer.today}. {us_text(answer.today_us)}{graph} for {_layers(answer)}.")
     yield ""
     yield from _switches(answer)
     yield from _kernel(answer)
@@ -46,11 +49,75 @@ def _asked(answer: ModelAnswer) -> str:
 
 def _layers(answer: ModelAnswer) -> str:
     question = answer.question
-    return (
-        "all layers"
-        if question.layers == question.model.layers
-        else f"{question.layers} of {question.model.layers} layers"
-    )
+    if question.layers < question.model.layers:
+        return f"{question.layers} of {question.model.layers} layers"
+    return f"the {question.model.expert_layers} layers with experts" if question.others else "all layers"
+
+
+def layouts_text(answer: LayoutAnswer, *, full: bool = False) -> str:
+    """Return which layout to serve with as text: the fastest ones, what is exposed, flags, what to switch on.
+
+    ``full``: all layouts, and the whole answer about one server of the fastest.
+    """
+    rest = ["", *_lines(answer.answer)] if full else []
+    return "\n".join([*_layouts(answer, None if full else SHOWN), *rest]) + "\n"
+
+
+SHOWN = 4
+"""Layouts that an answer shows."""
+
+
+def _layouts(answer: LayoutAnswer, shown: int | None) -> Iterator[str]:
+    question, compared, facts = answer.question, answer.compared, answer.answer.framework
+    experts = f", {question.model.experts} experts" if question.model.experts else ""
+    model = f"{question.model.name} ({question.model.layers} layers{experts})"
+    gpus = f"{question.gpus} x {answer.answer.advice[0].scenario.gpu.name}"
+    left = f"{compared.num_layouts} layouts: {compared.impossible} cannot be, {compared.too_large} do not fit"
+    yield from wrapped(f"{model} on {gpus}, {facts.title} {facts.version}: {_step_of(question)}; {left}.")
+    rows: list[tuple[str, ...]] = [("", "layout", "a layer", "model", "", "tok/s/GPU", "memory", "exposed")]
+    best = compared.outcomes[0]
+    rows += [_row(each, best) for each in compared.outcomes[:shown]]
+    yield from aligned(rows, 2)
+    yield from hanging(_exposed(answer, best), 9, "Exposed: ")
+    memory = best.memory
+    parts = f"weights {bytes_text(memory.weights)}, keys and values {bytes_text(memory.cache)}"
+    yield from hanging(f"{bytes_text(memory.total)} of {bytes_text(compared.limit)}: {parts}.", 8, "Memory: ")
+    each = "" if best.layout.servers == 1 else f"{best.layout.servers} servers, each "
+    yield f"{facts.title}: {each}{best.layout.flags(facts)}"
+    first = answer.answer.first
+    if first is None:
+        yield from wrapped(f"Switch on: nothing. {_why_nothing(answer.answer)}".rstrip(":"))
+    else:
+        yield from hanging(f"{_gain(first)} over today{_from(first)}.", 11, f"Switch on: {first.switch.what}, ")
+        yield f"    {first.setting}"
+    if answer.interrupted:
+        yield "Stopped early: this is the best of what was found until then."
+
+
+def _step_of(question: LayoutQuestion) -> str:
+    """The tokens of a step, which are the same in all layouts."""
+    if question.keys is not None:
+        return f"decode of {question.tokens} sequences of {question.keys} keys in all layouts"
+    count = question.sequences or 1
+    return f"{question.tokens} tokens of {count} sequence{'s' if count > 1 else ''} in all layouts"
+
+
+def _row(each: LayoutOutcome, best: LayoutOutcome) -> tuple[str, ...]:
+    """A layout in figures: ``=`` ties with the fastest one."""
+    change = each.model_us / best.model_us - 1
+    mark, more = (">", "") if each is best else ("=" if change <= TIE else "", f"{change:+.1%}")
+    times = us_text(each.layer_us), f"{each.model_us / 1e3:,.2f} ms", more
+    exposed = "-" if each.exposed_us is None else f"{each.exposed_us / each.model_us:.0%}"
+    memory = f"{each.memory.total / 2**30:.1f} GiB"
+    return mark, each.layout.words, *times, f"{each.tokens_per_gpu_s:,.0f}", memory, exposed
+
+
+def _exposed(answer: LayoutAnswer, best: LayoutOutcome) -> str:
+    """What nothing hides in the fastest layout, and why."""
+    if best.exposed_us is None:
+        return "not known."
+    took = f"{best.exposed_us / 1e3:,.2f} ms of {best.model_us / 1e3:,.2f} ms"
+    return f"{took}: {answer.answer.today}; nothing runs beside it."
 
 
 def _switches(answer: ModelAnswer) -> Iterator[str]:

@@ -225,9 +225,11 @@ def ask(
         str,
         typer.Option("--for", metavar="NAME", help="vllm, sglang, trtllm; megatron, torchtitan, deepspeed or maxtext."),
     ],
-    tp: Annotated[int, typer.Option("--tp", min=1, metavar="N", help="GPUs that share attention.")] = 8,
-    dp: Annotated[int, typer.Option("--dp", min=1, metavar="N", help="Attention by data.")] = 1,
-    ep: Annotated[int, typer.Option("--ep", min=1, metavar="N", help="GPUs that share experts.")] = 1,
+    tp: Annotated[
+        int | None, typer.Option("--tp", min=1, metavar="N", help="GPUs that share attention; default: 8.")
+    ] = None,
+    dp: Annotated[int | None, typer.Option("--dp", min=1, metavar="N", help="Attention by data.")] = None,
+    ep: Annotated[int | None, typer.Option("--ep", min=1, metavar="N", help="GPUs that share experts.")] = None,
     prefill: Annotated[int | None, typer.Option("--prefill", min=1, metavar="TOKENS", help="A prefill.")] = None,
     decode: Annotated[int | None, typer.Option("--decode", min=1, metavar="N", help="A step of N sequences.")] = None,
     keys: Annotated[int, typer.Option("--keys", min=1, metavar="N", help="Keys of each, in decode.")] = 4096,
@@ -235,9 +237,11 @@ def ask(
     seq_len: Annotated[int, typer.Option("--seq-len", min=1, metavar="N", help="Tokens of a sequence.")] = 4096,
     micro_batch: Annotated[int, typer.Option("--micro-batch", min=1, metavar="N", help="Sequences at a time.")] = 1,
     gpus: Annotated[
-        int | None, typer.Option("--gpus", min=1, metavar="N", help="With --train: which layout of so many GPUs?")
+        int | None, typer.Option("--gpus", min=1, metavar="N", help="Which layout of so many GPUs?")
     ] = None,
-    sequences: Annotated[int, typer.Option("--sequences", min=1, metavar="N", help="With --gpus: the batch.")] = 128,
+    sequences: Annotated[
+        int | None, typer.Option("--sequences", min=1, metavar="N", help="Of a prefill, or the batch with --gpus.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="Then all that advise says.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -247,13 +251,17 @@ def ask(
     """
     from ..commands.answers.ask import answer, answer_step
 
+    asked: dict[str, object] = {"model": model, "gpu": gpu, "framework": framework}
+    asked |= {"prefill": prefill, "decode": decode, "keys": keys, "sequences": sequences}
     if gpus is not None:
-        if not train:
-            say("magus: --gpus asks for the layout of a training step: add --train")
+        if (tp, dp, ep) != (None, None, None):
+            say("magus: --gpus asks which layout: leave --tp, --dp and --ep out")
             raise typer.Exit(Exit.USAGE)
-        raise typer.Exit(answer_step(model, gpu, framework, (gpus, sequences, seq_len), as_json=json))
-    asked = {"model": model, "gpu": gpu, "framework": framework, "tp": tp, "dp": dp, "ep": ep, "prefill": prefill}
-    asked |= {"decode": decode, "keys": keys, "train": train, "seq_len": seq_len, "micro_batch": micro_batch}
+        if train:
+            raise typer.Exit(answer_step(model, gpu, framework, (gpus, sequences or 128, seq_len), as_json=json))
+        raise typer.Exit(answer(asked | {"gpus": gpus}, workers=DEFAULT_WORKERS, full=full, as_json=json))
+    asked |= {"tp": tp or 8, "dp": dp or 1, "ep": ep or 1}
+    asked |= {"train": train, "seq_len": seq_len, "micro_batch": micro_batch}
     raise typer.Exit(answer(asked, workers=DEFAULT_WORKERS, full=full, as_json=json))
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from magus.advisor import Advice, Advisor, ModelQuestion, RequestError, ask, model_question, shipped_model
 from magus.advisor.answer.export import offers_document
-from magus.advisor.answer.switches import sizes_of
+from magus.advisor.answer.switches import sizes_of, today_of
+from magus.advisor.implementations.offers import offers_of
 from magus.advisor.policy.table import SweepPoint, table_of
 from magus.advisor.questions.ask import QUICK, ModelAnswer
 from magus.advisor.targets.settings import TORCHTITAN
@@ -136,6 +137,9 @@ def test_what_is_switched_on_gains_over_today() -> None:
         ({"prefill": 512, "decode": 8}, Code.MGS206, "decode"),
         ({"decode": 0}, Code.MGS307, "decode"),
         ({"model": "mixtral-8x7b", "ep": 16}, Code.MGS307, "ep"),
+        ({"decode": 8, "sequences": 8}, Code.MGS206, "sequences"),
+        ({"prefill": 512, "sequences": 3}, Code.MGS304, "sequences"),
+        ({"prefill": 510, "tp": 1, "dp": 4}, Code.MGS304, "tokens"),
     ],
 )
 def test_what_cannot_be_asked_is_told(question: dict[str, Any], code: Code, field: str) -> None:
@@ -144,6 +148,36 @@ def test_what_cannot_be_asked_is_told(question: dict[str, Any], code: Code, fiel
         ask(model_question(**asked))
 
     assert (caught.value.code, caught.value.field) == (code, field) and caught.value.hint
+
+
+def test_groups_without_experts_are_asked_as_one_of_them() -> None:
+    question = model_question(*SMALL, tp=2, dp=4, prefill=2048, sequences=8)
+    one = model_question(*SMALL, tp=2, prefill=512, sequences=2)
+    times = [today_of(each.facts, each.scenario()) for each in (question, one)]
+
+    assert question.of_one == one and times[0] == times[1]
+    assert ask(replace(one, tp=1)).today.startswith("no collective")
+
+
+def test_a_prefill_of_more_sequences_attends_to_less() -> None:
+    one = model_question(*SMALL, tp=4, prefill=2048)
+    several = replace(one, sequences=8)
+    assert "batch=8, causal" in several.text() and "batch" not in one.text()
+    times = [today_of(each.facts, each.scenario()) for each in (one, several)]
+    assert times[1].graph_us < times[0].graph_us and times[1].exposed_us == times[0].exposed_us
+
+
+def test_groups_with_experts_take_as_long_as_attention_and_experts() -> None:
+    question = ModelQuestion(shipped_model("qwen3-30b-a3b"), "h100", "vllm", 1024, tp=2, dp=2, ep=4)
+    answer = ask(question)
+    parts = [today_of(question.facts, question.scenario(name)) for name in ("attention", "experts")]
+
+    assert answer.today_us == sum(each.us for each in parts) and answer.graph_us == sum(each.graph_us for each in parts)
+    exchange = next(each for each in answer.switches if each.switch.offer == "deepep")
+    sent = offers_of(question.scenario("experts", exchange=True), only=["deepep"])
+    offer = None if sent is None else sent.named("deepep")
+    assert offer is not None
+    assert exchange.promise.speedup == pytest.approx(answer.today_us / (parts[0].us + offer.us))
 
 
 @pytest.mark.parametrize(("tp", "dp", "ep"), [(4, 1, 1), (1, 4, 4)])

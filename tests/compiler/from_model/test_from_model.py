@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from magus.compiler import CompileError, compile_text
 from magus.compiler.from_model.config import ModelConfig, read_config
 from magus.compiler.from_model.layer import layer_text
-from magus.compiler.from_model.whole_layer import Parallelism, parallelism_for
+from magus.compiler.from_model.parallelism import Parallelism, parallelism_for
 from magus.compiler.ir import (
     AttentionBackShape,
     AttentionShape,
@@ -306,10 +306,11 @@ def test_groups_share_attention_and_all_ranks_experts(framework: str, keys: int 
     assert ("attention_back" in found, "experts_back" in found) == (framework == "megatron",) * 2
 
 
-def test_groups_have_no_pairs_and_no_question() -> None:
+def test_groups_have_no_pairs_and_no_question_of_training() -> None:
     options = ("--gpu", "h100", "--for", "sglang", "--tp", "2", "--dp", "4", "--ep", "8")
     done = magus("from-model", GOLDEN / "qwen3_moe.json", *options, "--pairs")
-    asked = magus("ask", "--model", "qwen3-235b", *options)
+    training = ("--gpu", "h100", "--for", "megatron", "--tp", "2", "--dp", "4", "--ep", "8", "--train")
+    asked = magus("ask", "--model", "qwen3-235b", *training)
 
     assert done.exit_code == 1 and "pairs: groups that share attention" in " ".join(done.stderr.split())
     assert asked.exit_code == 1 and "dp: a layer of 4 groups of 2 GPUs" in " ".join(asked.stderr.split())

@@ -7,11 +7,12 @@ from typing import Any
 
 from ....advisor import Advisor, RequestError
 from ....advisor.answer.stages import DEFAULT_TOP
-from ....advisor.questions.ask import QUICK, ModelAnswer, ask
+from ....advisor.questions.ask import QUICK, LayoutAnswer, ModelAnswer, ask
+from ....advisor.questions.layouts import layout_question
 from ....advisor.questions.question import model_question
 from ....compiler.codes import Code
 from ...exit_codes import Exit
-from ...text.ask import ask_text
+from ...text.ask import ask_text, layouts_text
 from ...text.door import put_text
 from ...text.render import advice_text
 from ..console import say_request_error
@@ -19,15 +20,23 @@ from ..running import run_command
 
 
 def answer(asked: Mapping[str, Any], *, workers: int, full: bool, as_json: bool) -> Exit:
-    """Print the answer to ``model_question(**asked)``; ``full``: with all that ``magus advise`` says of the layer."""
+    """Print the answer to ``model_question(**asked)``; ``full``: with all that ``magus advise`` says of the layer.
+
+    With ``gpus`` it is that to ``layout_question(**asked)``.
+    """
 
     def action() -> Exit:
         try:
-            found = ask(model_question(**asked), Advisor.load(), replace(QUICK, workers=workers))
+            options = replace(QUICK, workers=workers)
+            if "gpus" in asked:
+                layouts = ask(layout_question(**asked), Advisor.load(), options)
+                put_text(_json(layouts) if as_json else layouts_text(layouts, full=full))
+                return Exit.DONE
+            found = ask(model_question(**asked), Advisor.load(), options)
         except RequestError as error:
             say_request_error(error)
             return Exit.INPUT
-        put_text(json.dumps(found.document(), indent=2) + "\n" if as_json else _text(found, full=full))
+        put_text(_json(found) if as_json else _text(found, full=full))
         return Exit.DONE
 
     return run_command(action)
@@ -52,6 +61,10 @@ def answer_step(model: str, gpu: str, framework: str, sizes: tuple[int, int, int
         return advise_step_text(text, "<model>", framework=trains.title, as_json=as_json)
 
     return run_command(action)
+
+
+def _json(found: ModelAnswer | LayoutAnswer) -> str:
+    return json.dumps(found.document(), indent=2) + "\n"
 
 
 def _text(found: ModelAnswer, *, full: bool) -> str:

@@ -10,7 +10,7 @@ from ....advisor.measured.traces.workloads import HEAD, byte_pieces, is_trace, t
 from ....compiler.codes import Code
 from ....compiler.from_model.config import ModelConfig, read_config
 from ....compiler.from_model.layer import layer_text, number_text
-from ....compiler.from_model.whole_layer import Parallelism, parallelism_for
+from ....compiler.from_model.parallelism import Parallelism, parallelism_for
 from ....compiler.machine.read import MAX_BYTES, read_machine
 from ....compiler.machine.write_mgs import machine_text, system_name
 from ....compiler.request.request import RequestError
