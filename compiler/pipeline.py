@@ -9,8 +9,10 @@ value or a CompileError with all of them. A later stage goes on with the declara
 (``text/names.py``); consequences of an error are not reported (``text/load.py``).
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -27,6 +29,8 @@ from .text.load import load, read_source
 from .text.names import Scope
 
 MAX_CHECKED_BINDINGS = 32
+NUM_KEPT = 64
+"""Texts whose names are kept, as far as they are compiled with many settings."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,30 @@ def compile_text(
         source = Source(path, text)
         return _compile(source, load(source, report), settings, report, as_written, seed)
     raise CompileError(report.diagnostics)
+
+
+@lru_cache(maxsize=NUM_KEPT)
+def compiler_of(text: str, path: str) -> Callable[[Settings], Compiled]:
+    """Read a text once, and return what compiles it with any settings, as ``compile_text`` does.
+
+    Raises
+    ------
+    CompileError
+        If it cannot be read; what is returned raises it too.
+    """
+    report, source = Report(), Source(path, text)
+    with report.trial():
+        scope = load(source, report)
+    if report.has_errors:
+        raise CompileError(report.diagnostics)
+
+    def compiled(settings: Settings) -> Compiled:
+        report = Report()
+        with report.trial():
+            return _compile(source, scope, settings, report)
+        raise CompileError(report.diagnostics)
+
+    return compiled
 
 
 def written_out(text: str, path: str = "<text>") -> str:

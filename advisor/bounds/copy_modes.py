@@ -5,6 +5,7 @@ SMs that copy are either shared with the kernels or reserved for copies; a sched
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 
 from ...compiler.ir import TICKS_PER_SECOND, CopyProtocol, EngineKind, Gpu, OpCase, Pattern
@@ -104,8 +105,14 @@ def served_ticks(num_bytes: int, bytes_per_s: int, line_bytes: int) -> int:
 
     A unit is a multiple of a line, and its service is rounded to the nearest tick: up to half a tick a line is lost.
     """
-    per_byte = Fraction(TICKS_PER_SECOND, bytes_per_s) - Fraction(1, 2 * line_bytes)
-    return max(0, int(num_bytes * per_byte))
+    ticks, num_served = _per_byte(bytes_per_s, line_bytes)
+    return max(0, num_bytes * ticks // num_served)
+
+
+@lru_cache
+def _per_byte(bytes_per_s: int, line_bytes: int) -> tuple[int, int]:
+    """Return the numerator and the denominator of the ticks of a byte."""
+    return (Fraction(TICKS_PER_SECOND, bytes_per_s) - Fraction(1, 2 * line_bytes)).as_integer_ratio()
 
 
 # Lines for each SM that a block to sum must have to occupy all SMs; pieces of smaller blocks hold fewer SMs.

@@ -9,6 +9,7 @@ and the terms use the lowest time for a byte that this rounding can give.
 The terms hold under ``ASSUMPTIONS``, which are part of the answer.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -99,7 +100,11 @@ def quick_bound_ticks(scenario: OpCase, *, in_memory: bool = True) -> int:
     if scenario.shape.then is not None:
         return max(quick_bound_ticks(stage, in_memory=False) for stage in scenario.stages)
     scenario = _over_fastest_links(scenario)
-    return max(1, min(map(_first_bound, _cases(scenario, tuple(EngineKind), in_memory))))
+    first, *others = _cases(scenario, tuple(EngineKind), in_memory)
+    least = _first_bound(first)
+    for case in others:
+        least = min(least, _first_bound(case, least))
+    return max(1, least)
 
 
 def _over_fastest_links(scenario: OpCase) -> OpCase:
@@ -162,11 +167,14 @@ def _cases(scenario: OpCase, kinds: tuple[EngineKind, ...], in_memory: bool) -> 
                 yield BoundCase(scenario, mode, kernels, moved, division, in_memory=in_memory)
 
 
-def _first_bound(case: BoundCase) -> int:
-    """Return a bound in ticks that needs no search over kernels."""
+def _first_bound(case: BoundCase, enough: float = math.inf) -> int:
+    """Return a bound in ticks that needs no search over kernels: the largest term, or any of ``enough`` ticks."""
     checkpoint()
-    ideal = case.kernels.start + least_sm_ticks(case.scenario) // case.division.most
-    return max((ideal, *(term.ticks for term in (make(case) for make in CHEAP) if term is not None)))
+    ticks = case.kernels.start + least_sm_ticks(case.scenario) // case.division.most
+    for make in reversed(CHEAP):  # links, which take longest, last
+        term = make(case) if ticks < enough else None
+        ticks = ticks if term is None else max(ticks, term.ticks)
+    return ticks
 
 
 def _bound_of(case: BoundCase, rounds: int) -> Bound:

@@ -235,10 +235,10 @@ class Gpu:
     hbm: Hbm
     gemm: GemmModel
     dma: Dma
-    sm_copy: SmCopy
+    sm_copy: SmCopy = field(hash=False)  # slow to hash, as all that is not: kernel times are cached by GPU
     launch: LaunchCost
-    provenance: tuple[Provenance, ...] = field(default=(), hash=False)  # long, and kernel times are cached by GPU
-    collectives: Collectives | None = None
+    provenance: tuple[Provenance, ...] = field(default=(), hash=False)
+    collectives: Collectives | None = field(default=None, hash=False)
     sync: Sync = field(default_factory=Sync)
     mall: Cache | None = None
     noc: Noc | None = None

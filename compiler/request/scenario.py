@@ -1,6 +1,7 @@
 """From a request to its scenario."""
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from itertools import count
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from ..codes import Code
 from ..ir import DType, Pattern, Scenario
-from ..pipeline import compile_text
+from ..pipeline import compile_text, compiler_of
 from ..text.diagnostics import CompileError, Report, did_you_mean, listing
 from ..text.load import load, read_source
 from ..text.names import Kind, Scope
@@ -45,8 +46,17 @@ _SHARDED = (Pattern.ALL_GATHER, Pattern.GEMM_BESIDE_AG)
 _CALLS = {Pattern.GEMM_BESIDE_AG: "all_gather", Pattern.GEMM_BESIDE_A2A: "all_to_all"}
 
 
-def request_text(request: Request, ranks: int, name: str = WORKLOAD, system: str = "node", head: str = "") -> str:
+def request_text(
+    request: Request,
+    ranks: int,
+    name: str = WORKLOAD,
+    system: str = "node",
+    head: str = "",
+    sizes: Mapping[str, object] | None = None,
+) -> str:
     """Return the workload ``name`` of ``request`` on the ``system`` that ``head`` declares, with what to explore.
+
+    ``sizes`` is what stands for m, n and k, and for N and K, those of all ranks; None: the numbers.
 
     Raises
     ------
@@ -54,7 +64,10 @@ def request_text(request: Request, ranks: int, name: str = WORKLOAD, system: str
         If the bytes of a collective do not divide by the ``ranks``.
     """
     uses = "".join(f'use "implementations/{name}"\n' for name in request.implementations)
-    statements = "".join(f"  {line}\n" for line in (*_gemm_lines(request, ranks), *_collective_lines(request, ranks)))
+    statements = "".join(
+        f"  {line}\n"
+        for line in (*_gemm_lines(request, sizes or _sizes(request, ranks)), *_collective_lines(request, ranks))
+    )
     return f"{head}{uses}\nworkload {name} on {system} {{\n{statements}}}\n{_explore(request, name)}"
 
 
@@ -67,12 +80,15 @@ def system_text(request: Request) -> str:
     )
 
 
-def _gemm_lines(request: Request, ranks: int) -> tuple[str, ...]:
+def _sizes(request: Request, ranks: int) -> dict[str, int]:
+    return {"m": request.m, "n": request.n, "k": request.k, "N": request.n * ranks, "K": request.k * ranks}
+
+
+def _gemm_lines(request: Request, sizes: Mapping[str, object]) -> tuple[str, ...]:
     if request.kind in COLLECTIVE_PATTERNS:
         return ()
     lines = _STATEMENTS.get(request.kind, _STATEMENTS[Pattern.GEMM])
-    m, n, k = request.m, request.n, request.k
-    return tuple(line.format(dtype=request.dtype, m=m, n=n, k=k, N=n * ranks, K=k * ranks) for line in lines)
+    return tuple(line.format(dtype=request.dtype, **sizes) for line in lines)
 
 
 def _collective_lines(request: Request, ranks: int) -> tuple[str, ...]:
@@ -154,7 +170,20 @@ def _stamp_of(path: str) -> tuple[str, int, int, int]:
 def _scenario_of(request: Request, read_at: Stamp) -> Scenario:
     if request.system_file:
         return _in_file(request)
-    return _compiled(request_text(request, request.ranks, head=system_text(request)), "<request>", WORKLOAD)
+    head = system_text(request)
+    if request.kind not in COLLECTIVE_PATTERNS:
+        with suppress(CompileError):  # what is wrong is told of the text with its numbers
+            return _of_sizes(request, head)
+    return _compiled(request_text(request, request.ranks, head=head), "<request>", WORKLOAD)
+
+
+def _of_sizes(request: Request, head: str) -> Scenario:
+    """Compile a text with parameters for sizes, which is read once for all requests that differ in these alone."""
+    sizes = {f"size_{key}": number for key, number in _sizes(request, request.ranks).items()}
+    names = {key.removeprefix("size_"): key for key in sizes}
+    text = request_text(request, request.ranks, head=head + "".join(f"param {key} = 8\n" for key in sizes), sizes=names)
+    settings = tuple((key, str(number)) for key, number in sizes.items())
+    return compiler_of(text, "<request>")(settings).scenario(WORKLOAD)
 
 
 def _in_file(request: Request) -> Scenario:

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.bounds.copy_modes import served_ticks
-from magus.advisor.bounds.lower_bound import lower_bound
-from magus.advisor.bounds.terms import TERMS
+from magus.advisor.bounds.copy_modes import BoundCase, copy_modes_of, divisions_of, served_ticks
+from magus.advisor.bounds.kernels import kernel_limits
+from magus.advisor.bounds.link_loads import least_traffic
+from magus.advisor.bounds.lower_bound import lower_bound, quick_bound_ticks
+from magus.advisor.bounds.terms import CHEAP, TERMS
 from magus.advisor.solver import enumerate_space
 from magus.compiler.ir import (
     TICKS_PER_US,
@@ -34,7 +36,9 @@ from magus.compiler.planning.build import build_op_plan, expression_of
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op
 from magus.simcore.cores.engine import run
+from magus.simcore.kernels.dispatch import least_sm_ticks
 from magus.simcore.kernels.gemm import ticks_for
+from magus.simcore.lower.collective import with_fastest_links
 from magus.simcore.program.program import RunOutcome
 from tests.helpers.marks import first, thinned
 from tests.helpers.oracle.lowering import lower_op
@@ -239,6 +243,29 @@ def test_fewer_engine_kinds_never_lower_the_bound() -> None:
         assert both == min(lower_bound(scenario, (kind,)).ticks for kind in EngineKind)
     with pytest.raises(ValueError, match="kind"):
         lower_bound(ag_gemm(512, 512, 512), ())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_quick_bound_is_the_least_of_all_cases(seed: int) -> None:
+    scenario = random_scenario(random.Random(seed))
+    fastest = replace(scenario, system=with_fastest_links(scenario.system))
+    cases = (
+        BoundCase(fastest, mode, kernels, least_traffic(fastest, can_sum=mode.can_sum), division)
+        for kind in EngineKind
+        for mode in copy_modes_of(fastest, kind)
+        for kernels in kernel_limits(fastest)
+        for division in divisions_of(fastest.gpu, mode)
+        if kernels.persistent or not mode.from_tiles
+    )
+    bounds = [
+        max(
+            case.kernels.start + least_sm_ticks(fastest) // case.division.most,
+            *(term.ticks for term in (make(case) for make in CHEAP) if term is not None),
+        )
+        for case in cases
+    ]
+
+    assert quick_bound_ticks(scenario) == max(1, min(bounds))
 
 
 def test_service_is_never_overestimated() -> None:

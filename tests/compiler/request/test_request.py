@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import DType, EngineKind, GemmShape
 from magus.compiler.request.request import (
@@ -17,7 +18,7 @@ from magus.compiler.request.request import (
     RequestError,
     shipped_gpu,
 )
-from magus.compiler.request.scenario import request_text, scenario_of, stamp, system_text
+from magus.compiler.request.scenario import WORKLOAD, request_text, scenario_of, stamp, system_text
 
 AG: dict[str, Any] = {"pattern": "AG+GEMM", "m": 4096, "n": 3584, "k": 8192, "gpu": "H100", "ranks": 8}
 
@@ -216,3 +217,14 @@ def test_a_bad_system_file(tmp_path: Any, text: str | None, system: str, code: C
 
     assert (caught.value.code, caught.value.field) == (code, field)
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize("pattern", (*KERNEL_PATTERNS, *INDEPENDENT_PATTERNS), ids=lambda each: each.value)
+@pytest.mark.parametrize("limits", [{}, {"schedules": ["serial"], "engines": ["dma(7)"], "staging_bytes": 1 << 20}])
+def test_sizes_as_parameters_are_the_text_with_numbers(pattern: Any, limits: dict[str, Any]) -> None:
+    moved = 1 << 20 if pattern in INDEPENDENT_PATTERNS else 0
+    for m, n, k in ((512, 768, 256), (4096, 1024, 8192)):
+        request = Request(pattern.value, m=m, n=n, k=k, num_bytes=moved, gpu="H100", ranks=8, **limits)
+        read = compile_text(request_text(request, 8, head=system_text(request)), "<request>").scenario(WORKLOAD)
+
+        assert scenario_of(request) == read and repr(scenario_of(request)) == repr(read)
