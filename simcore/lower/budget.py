@@ -1,5 +1,6 @@
 """Cost of a run, estimated before anything is built, so that a huge run is refused before it begins."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -126,7 +127,7 @@ def cost_of(scenario: OpCase, schedule: OpPlan, ranks: Iterable[int]) -> Cost:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A transfer over links: its ends as seen from the rank, bytes on each link, and ops that go there."""
+    """Transfers over links: their ends as seen from the rank, bytes on each link, and ops that go there."""
 
     source: int
     target: int
@@ -183,17 +184,15 @@ def _copied(scenario: OpCase, schedule: OpPlan, step: Transfer) -> int:
 
 
 def _ways(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> list[_Way]:
-    """The transfers of ``steps`` from one rank to another."""
+    """The transfers of ``steps`` from one rank to another, those with the same ends together: a ring has many."""
     sent, sharing = sent_per_byte(schedule), num_sharing(steps, schedule.engine)
-    return [
-        _Way(
-            *ends_of(0, step),
-            int(moved_bytes(scenario, step.region) * sent),
-            _copying(scenario, schedule, step, sharing),
-        )
-        for step in steps
-        if isinstance(step, Transfer) and step.reach is not Reach.ALL
-    ]
+    num_bytes, ops = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for step in steps:
+        if isinstance(step, Transfer) and step.reach is not Reach.ALL:
+            ends = ends_of(0, step)
+            num_bytes[ends] += int(moved_bytes(scenario, step.region) * sent)
+            ops[ends] += _copying(scenario, schedule, step, sharing)
+    return [_Way(*ends, num_bytes[ends], ops[ends]) for ends in ops]
 
 
 def _copying(scenario: OpCase, schedule: OpPlan, step: Transfer, sharing: int) -> int:

@@ -5,7 +5,7 @@ from itertools import chain, repeat
 
 import pytest
 
-from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, Fabric, OpChoice, checkpoint, heeding
+from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, Fabric, Network, OpChoice, checkpoint, heeding
 from magus.compiler.ir.topologies.two_levels import FatTree
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore import RunOptions, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate_op
@@ -55,6 +55,23 @@ def test_what_is_said_of_all_is_what_all_cost() -> None:
 
     assert all_of_them == (8 * one.byte_hops, 8 * one.ops, 8 * one.routed, 8 * one.packets)
     assert one.routed == 1 + 2 + 3 + 4 + 3 + 2 + 1
+
+
+def test_copies_with_the_same_ends_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring of many chunks sends all of them to one neighbour: of thousands of ranks that is a square of look-ups."""
+    scenario = lone_gather(96, 64, ranks=6, fabric=UNEVEN["two triangles"][1])
+    seen, num_links = list[tuple[int, int]](), Network.num_links
+
+    def counted(self: Network, source: int, destination: int) -> int:
+        seen.append((source, destination))
+        return num_links(self, source, destination)
+
+    monkeypatch.setattr(Network, "num_links", counted)
+    one, many = (build_op_plan(scenario, OpChoice("ring", chunks, DMA)) for chunks in (6, 48))
+    costs = [cost_of(scenario, plan, range(6)) for plan in (one, many)]
+
+    assert len(seen) == 12 and costs[1].routed == 8 * costs[0].routed > 0
+    assert costs[1].byte_hops == costs[0].byte_hops
 
 
 def test_a_stop_is_heard_before_anything_is_simulated() -> None:
