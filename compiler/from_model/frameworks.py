@@ -109,6 +109,8 @@ class Framework:
     tp_flag, dp_flag, ep_flag
         What to write where GPUs share attention, groups have tokens of their own, and GPUs share whole experts.
         ``TP``, ``DP`` and ``EP`` stand for their numbers, ``GPUS`` for that of all, which ``dp_flag`` says for both.
+    attention
+        GPUs whose profiles have constants of attention by its own kernels.
     """
 
     name: str
@@ -130,6 +132,7 @@ class Framework:
     tp_flag: str = ""
     dp_flag: str = ""
     ep_flag: str = ""
+    attention: tuple[str, ...] = ()
 
     def runs(self, *, dp: int, experts: int) -> str:
         """The collectives that stand in a layer today."""

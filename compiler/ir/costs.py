@@ -241,7 +241,9 @@ class AttentionModel:
     Those of ``decode`` are of the kernel for few queries of each sequence. ``queries`` is the most rows of a block.
     Without ``decode_hbm_fraction`` decode reads at the achieved rate of the profile. Up to ``packed`` heads that share
     keys have their queries in one block. ``token_ticks`` is what a framework takes for each new position beside the
-    kernel, ready for its cache.
+    kernel, ready for its cache. Decode packs up to ``decode_packed`` of them, None for all; one by itself and more than
+    that have ``decode_head_ticks`` for each head, and more read their keys again, at ``decode_again_fraction`` of
+    memory's peak.
     """
 
     start_ticks: int
@@ -256,6 +258,9 @@ class AttentionModel:
     decode_hbm_fraction: Fraction | None = field(default=None, hash=False)
     packed: int = 1
     token_ticks: int = 0
+    decode_packed: int | None = None
+    decode_head_ticks: int | None = None
+    decode_again_fraction: Fraction = field(default=Fraction(1), hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,6 +246,7 @@ class Gpu:
     beside: Beside | None = field(default=None, hash=False)
     attention: AttentionModel | None = None
     mla: AttentionModel | None = None
+    trtllm: AttentionModel | None = None
     grouped: GroupedModel | None = None
     calibrated: Calibrated = field(default_factory=Calibrated, hash=False)
 

@@ -90,6 +90,8 @@ _ATTENTION = (
     *(_time(f"decode_{name}", required=False) for name in ("start", "unit", "block")),
     Property("decode_hbm", NUMBER, _PERCENT, Fraction(1), required=False, alone=True),
     *(_alone("packed", NUMBER, 1024), _alone("token", TIME, _PERCENT, low=0)),
+    *(_alone("decode_packed", NUMBER, 1024), _alone("decode_head", TIME, _PERCENT, low=0)),
+    Property("decode_again", NUMBER, _PERCENT, Fraction(10), required=False, alone=True),
 )
 PEAK = Property("peak", FLOP_RATE, Fraction(10**9), Fraction(10**18))
 GPU_NUMBERS = (
@@ -137,6 +139,7 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
     ),
     "attention": _ATTENTION,
     "mla": _ATTENTION,
+    "trtllm": _ATTENTION,
     "sustained": (_time("after", required=False), *_shares("clock")),
     "beside": tuple(Property(name, NUMBER, Fraction(0), Fraction(10), required=False) for name in ("dma", "sm")),
     "grouped": _GROUPED,

@@ -24,7 +24,13 @@ are dealt to all SMs (FlashDecoding; FlashAttention-3's PackGQA):
 
     T = decode_start + decode_unit * ceil(units / S) + max(blocks of keys / S * decode_block, bytes / HBM rate)
 
-at the achieved rate of the profile or at ``decode_hbm``. Where values have other sizes than keys, ``mla`` of the
+at the achieved rate of the profile or at ``decode_hbm``. TensorRT-LLM (``trtllm`` of the profile, ``by=trtllm`` of a
+call) packs up to ``decode_packed`` heads. More, and heads that share no keys, take another kernel with a unit for each
+head and ``decode_head`` in place of ``decode_unit``, where those that share keys all read them:
+
+    bytes = queries and result / decode_hbm + heads * keys / decode_again
+
+Where values have other sizes than keys, ``mla`` of the
 profile has the constants, if it is there. All were fitted to kernels of frameworks (docs/accuracy.md). The rest of this
 page is about profiles without them.
 
@@ -77,6 +83,7 @@ from ...compiler.ir import (
     tile_cols,
     tile_rows,
 )
+from ...compiler.ir.operations.attention import TRTLLM
 from .gemm import ROUNDING_TICKS, rounded_ticks
 from .gemm_form import l2_bytes_per_s
 from .work import KernelWork, WorkModel
@@ -118,8 +125,8 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
         element type.
     """
     _check(gpu, shape, sms)
-    model, decodes = attention_model(gpu, shape), shape.q_len <= MAX_DECODE_QUERIES
-    units = _units(gpu, model, shape) if model is None or not decodes else [_packed(gpu, model, shape)]
+    model, decodes = attention_model(gpu, shape), _decodes(shape)
+    units = _units(gpu, model, shape) if model is None or not decodes else [_decode_units(gpu, model, shape)]
     l2_bytes, read, written = _traffic(gpu, shape, units, sms)
     series_us = 0.0
     if model is not None:  # what is added up in fp32 was not measured, and is hidden as far as memory allows
@@ -133,15 +140,22 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
         read += shape.accumulator_bytes
     traffic = l2_bytes, read, written
     if model is not None and decodes:
-        return _decode(gpu, model, units[0], sms, traffic)
+        return _decode(gpu, model, shape, units[0], sms, traffic)
     label = f"attention {_q_rows(model, shape)}x{KV_ROWS}" + (" causal" if shape.causal else "")
     work = _equal_units(gpu, [(each.count, each.us) for each in units], sms, traffic, label, series_us)
     return work if model is None else replace(work, start_ticks=model.start_ticks)
 
 
+def _decodes(shape: AttentionShape) -> bool:
+    """Whether few queries take the kernel for them; TensorRT-LLM runs that of contexts where all keys are new."""
+    return shape.q_len <= MAX_DECODE_QUERIES and (shape.by != TRTLLM or shape.kv_len > shape.q_len)
+
+
 def attention_model(gpu: Gpu, shape: AttentionShape) -> AttentionModel | None:
     """The constants of forward attention of ``shape``, None if the profile has none."""
-    return gpu.attention if shape.values is None or gpu.mla is None else gpu.mla
+    if shape.values is not None and gpu.mla is not None:
+        return gpu.mla
+    return (gpu.trtllm if shape.by == TRTLLM else None) or gpu.attention
 
 
 def _cache_bytes(shape: AttentionShape) -> int:
@@ -150,26 +164,48 @@ def _cache_bytes(shape: AttentionShape) -> int:
     return 2 * shape.dtype.bytes_of(shape.batch * shape.kv_heads * new * shape.key_cols)
 
 
-def _packed(gpu: Gpu, model: AttentionModel, shape: AttentionShape) -> _Units:
-    """Few queries: those of all heads that share keys lie together in blocks of 64; ``us`` is without overhead."""
-    blocks_of_keys, rows = -(-shape.keys_seen // KV_ROWS), shape.q_len * shape.heads // shape.kv_heads
-    count = shape.batch * shape.kv_heads * -(-rows // SMALL_Q_ROWS)
+def _decode_units(gpu: Gpu, model: AttentionModel, shape: AttentionShape) -> _Units:
+    """Few queries: those of heads that are packed lie together in blocks of 64; ``us`` is without overhead."""
+    sharing = 1 if _by_head(model, shape) else shape.heads // shape.kv_heads
+    blocks_of_keys, rows = -(-shape.keys_seen // KV_ROWS), shape.q_len * sharing
+    count = shape.batch * shape.heads // sharing * -(-rows // SMALL_Q_ROWS)
     each_us = model.decode_block_ticks / TICKS_PER_US * shape.key_cols / 2 / KV_ROWS
     # No kernel is faster than its products.
     return _Units(count, shape.keys_seen, blocks_of_keys * max(each_us, block_us(gpu, shape, SMALL_Q_ROWS, model)))
 
 
-def _decode(gpu: Gpu, model: AttentionModel, units: _Units, sms: int, traffic: tuple[int, int, int]) -> KernelWork:
-    """The work of packed ``units`` whose blocks of keys are dealt to all SMs."""
-    blocks = units.count * -(-units.kv_rows // KV_ROWS)
+def _by_head(model: AttentionModel, shape: AttentionShape) -> bool:
+    """Whether decode has a unit for each head: it packs no others, or not as many as share keys."""
+    sharing = shape.heads // shape.kv_heads
+    return model.decode_packed is not None and not 1 < sharing <= model.decode_packed
+
+
+def _again_us(gpu: Gpu, model: AttentionModel, shape: AttentionShape, rate: float) -> float:
+    """Time in which each head reads its keys, where heads that share some are not packed."""
+    sharing = shape.heads // shape.kv_heads
+    keys = shape.dtype.bytes_of(shape.batch * shape.kv_heads * shape.keys_seen * shape.key_cols)
+    others = shape.operand_bytes + shape.output_bytes - keys
+    again = float(model.decode_again_fraction) * gpu.hbm.peak_bytes_per_s
+    return (others / rate + sharing * keys / again) * 1e6
+
+
+def _decode(
+    gpu: Gpu, model: AttentionModel, shape: AttentionShape, units: _Units, sms: int, traffic: tuple[int, int, int]
+) -> KernelWork:
+    """The work of ``units`` whose blocks of keys are dealt to all SMs."""
+    blocks, by_head = units.count * -(-units.kv_rows // KV_ROWS), _by_head(model, shape)
     dealt_us = max(1.0, blocks / sms) * units.us * units.count / blocks
     rate = float(model.decode_hbm_fraction or 0) * gpu.hbm.peak_bytes_per_s
+    if by_head and shape.heads > shape.kv_heads:
+        dealt_us = max(dealt_us, _again_us(gpu, model, shape, rate or gpu.hbm.achieved_bytes_per_s))
+    own_ticks = model.decode_unit_ticks if model.decode_head_ticks is None else model.decode_head_ticks
+    each_ticks = own_ticks if by_head else model.decode_unit_ticks
     label = f"attention {SMALL_Q_ROWS}x{KV_ROWS} split"
     work = _equal_units(gpu, [(1, dealt_us)], 1, traffic, label, hbm_bytes_per_s=rate)
     return replace(
         work,
         num_units=min(sms, blocks),
-        unit_ticks=work.unit_ticks + -(-units.count // sms) * model.decode_unit_ticks,
+        unit_ticks=work.unit_ticks + -(-units.count // sms) * each_ticks,
         start_ticks=model.decode_start_ticks,
     )
 
@@ -238,10 +274,8 @@ def _sharing(model: AttentionModel | None, shape: AttentionShape) -> int:
 
 
 def _q_rows(model: AttentionModel | None, shape: AttentionShape) -> int:
-    rows = shape.q_len * _sharing(model, shape)
-    if rows <= Q_ROWS or model is None:
-        return SMALL_Q_ROWS if rows <= SMALL_Q_ROWS else Q_ROWS
-    return model.queries
+    rows, most = shape.q_len * _sharing(model, shape), Q_ROWS if model is None else model.queries
+    return SMALL_Q_ROWS if rows <= SMALL_Q_ROWS else min(most, Q_ROWS) if rows <= Q_ROWS else most
 
 
 def _units(gpu: Gpu, model: AttentionModel | None, shape: AttentionShape) -> list[_Units]:

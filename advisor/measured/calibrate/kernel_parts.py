@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ....compiler.ir import DType, Gpu
+from ....compiler.ir import AttentionModel, DType, Gpu
+from ....compiler.ir.operations.attention import TRTLLM
 from ..tables.attention import FITTED, FITTED_MLA, MAX_HEAD_DIM, AttentionRow, attention_rows, attention_us
 from ..tables.collectives import tables_of
 from ..tables.csv_rows import left_out_lines
@@ -28,6 +29,10 @@ ATTENTION: tuple[_Number, ...] = (
 )
 DECODE_HBM: _Number = ("decode_hbm", "decode_hbm_fraction", ConstantUnit.SHARE, 0.05, 1)
 TOKEN: _Number = ("token", "token_ticks", ConstantUnit.TIME, 1e-6, 0.1)
+BY_HEAD: tuple[_Number, ...] = (
+    ("decode_head", "decode_head_ticks", ConstantUnit.TIME, 0.01, 100),
+    ("decode_again", "decode_again_fraction", ConstantUnit.SHARE, 0.05, 10),
+)
 GROUPED: tuple[_Number, ...] = (
     ("start", "start_ticks", ConstantUnit.TIME, 0.1, 100),
     ("mma", "mma_fraction", ConstantUnit.SHARE, 0.02, 1),
@@ -38,7 +43,8 @@ GROUPED: tuple[_Number, ...] = (
 )
 CHOICE: _Number = ("choice", "choice_ticks", ConstantUnit.TIME, 1e-6, 0.1)
 GROUPED_PARTS = {dtype: "grouped" if dtype is DType.BF16 else f"grouped {dtype.value}" for dtype in DTYPES.values()}
-KERNEL_PARTS = ("attention", "mla", *GROUPED_PARTS.values())
+ATTENTION_PARTS = ("attention", "mla", TRTLLM)
+KERNEL_PARTS = (*ATTENTION_PARTS, *GROUPED_PARTS.values())
 
 Times = Mapping[tuple[int | str, ...], Callable[[Gpu], float]]
 
@@ -52,8 +58,8 @@ def kernel_parts(folder: Path, name: str, gpu: Gpu, left_out: list[str]) -> Iter
         If a table cannot be read.
     """
     attention = [row for row in kept_rows(attention_rows(folder), left_out) if row.gpu == name]
-    for block, fitted in (("attention", FITTED.get(name, "")), ("mla", FITTED_MLA)):
-        of_block = [row for row in attention if (row.shape.values is not None) == (block == "mla")]
+    for block, fitted in zip(ATTENTION_PARTS, (FITTED.get(name, ""), FITTED_MLA, TRTLLM), strict=True):
+        of_block = [row for row in attention if _block(row) == block]
         yield _attention(block, gpu, list(kept_rows(_of_one_kernel(of_block, fitted), left_out)))
     experts = [
         (path.name, row)
@@ -64,6 +70,11 @@ def kernel_parts(folder: Path, name: str, gpu: Gpu, left_out: list[str]) -> Iter
     rows = list(kept_rows(_of_known_experts(experts, gpu), left_out))
     for dtype in GROUPED_PARTS:
         yield _grouped(dtype, gpu, [(file, row) for file, row in rows if row.dtype is dtype])
+
+
+def _block(row: AttentionRow) -> str:
+    """The block of a profile whose constants are of the kernel of ``row``."""
+    return "mla" if row.shape.values is not None else row.shape.by or "attention"
 
 
 def _of_one_kernel(rows: Sequence[AttentionRow], fitted: str) -> Iterator[AttentionRow | str]:
@@ -104,7 +115,7 @@ def _told(left_out: Counter[tuple[str, str]]) -> Iterator[str]:
 
 
 def _attention(block: str, gpu: Gpu, found: Sequence[AttentionRow]) -> ProfilePart:
-    model = gpu.mla if block == "mla" else gpu.attention
+    model: AttentionModel | None = getattr(gpu, block)
     times: dict[tuple[int | str, ...], Callable[[Gpu], float]] = {}
     rows = []
     for row in found:
@@ -112,8 +123,9 @@ def _attention(block: str, gpu: Gpu, found: Sequence[AttentionRow]) -> ProfilePa
         times[key] = partial(_attention_us, row)
         least_us = row.shape.flops / gpu.peak(row.shape.dtype) * 1e6
         rows.append(FittedRow(f"{block} {row.phase}", key, row.time_us, row.file, least_us=least_us))
+    of_heads = None if model is None else model.decode_head_ticks
     optional = () if model is None else ((DECODE_HBM, model.decode_hbm_fraction), (TOKEN, model.token_ticks))
-    numbers = (*ATTENTION, *(number for number, stated in optional if stated))
+    numbers = (*ATTENTION, *(number for number, stated in optional if stated), *(BY_HEAD if of_heads else ()))
     return _part(block, (block,), numbers, rows, times)
 
 

@@ -18,7 +18,7 @@ from ..tables.csv_rows import MeasuredError
 from ..tables.gemm import gemm_tables, lone_scenario
 from ..validate.report import kept_rows
 from .fitting import Fitted, put_all, put_back
-from .kernel_parts import GROUPED_PARTS, KERNEL_PARTS, kernel_parts
+from .kernel_parts import ATTENTION_PARTS, GROUPED_PARTS, KERNEL_PARTS, kernel_parts
 from .parts import (
     GEMM_PARTS,
     LARGE,
@@ -278,7 +278,7 @@ def _blocks(calibration: Calibration) -> Iterator[str]:
         _plain(calibration, "DMA phase share", "dma"),
         _plain(calibration, "SM copy", "sm_copy"),
         _collectives(calibration),
-        *(_plain(calibration, name, name) for name in ("attention", "mla")),
+        *(_plain(calibration, name, name) for name in ATTENTION_PARTS),
         _typed(calibration, "grouped"),
     ):
         lines = list(block)
@@ -314,10 +314,10 @@ def _plain(calibration: Calibration, name: str, block: str) -> Iterator[str]:
         yield f"{block} {{"
         yield from _numbers(calibration, part)
         base = lone_scenario(calibration.base)
-        if name in ("attention", "mla") and base is not None and getattr(base.gpu, name) is None:
-            for word in ("queries", "packed"):
+        if name in ATTENTION_PARTS and base is not None and getattr(base.gpu, name) is None:
+            for word in ("queries", "packed", "decode_packed"):
                 count = getattr(getattr(calibration.gpu, name), word)
-                yield f'{word} {count} @assumed "that of {calibration.request.start}"'
+                yield from (f'{word} {count} @assumed "that of {calibration.request.start}"',) if count else ()
         yield "}"
 
 

@@ -2,7 +2,8 @@
 
 A table is a file ``attention_NAME.csv`` or ``.csv.gz``, or without a NAME, with the columns gpu, op, phase, kernel,
 batch, q_len, kv_len, heads, kv_heads, head_dim, window and latency_us, all in bf16 and causal. A profile has the
-constants of one kernel (``FITTED``), fitted to some of its rows; rows of others say how far those are from it. The op
+constants of one kernel (``FITTED``) and of TensorRT-LLM's own, fitted to some of their rows; rows of others say how far
+the first are from them. The op
 ``mla`` has the sizes of DeepSeek-V3 (arXiv 2412.19437, section 4.2), absorbed where it generates.
 """
 
@@ -12,6 +13,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from ....compiler.ir import TICKS_PER_US, AttentionShape, DType, Gpu
+from ....compiler.ir.operations.attention import TRTLLM
 from ....simcore.kernels.attention import attention_work
 from .collectives import gpu_named, tables_of, whole_number
 from .csv_rows import FIT, HELD_OUT, TableComparison, in_odd_half, is_positive, rows_in
@@ -23,7 +25,7 @@ SIZES = ("batch", "heads", "kv_heads", "q_len", "kv_len", "head_dim")
 PHASES, NO_WINDOW = ("context", "generation"), ("0", "0.0")
 FITTED: Mapping[str, str] = {"H100": "vllm_flash_attn_fa3", "B200": "vllm_flashinfer_trtllm"}
 """How the names of the kernels begin that the constants of a GPU were fitted to."""
-FITTED_MLA, MLA_HEADS = "trtllm", (1, 4, 16, 64)
+FITTED_MLA, MLA_HEADS = TRTLLM, (1, 4, 16, 64)
 """The same of MLA on both, and the heads of the rows that its constants were fitted to."""
 MLA_COLS: Mapping[str, tuple[int, int]] = {"context": (192, 128), "generation": (576, 512)}
 """Columns of a key and of a value by phase."""
@@ -47,16 +49,16 @@ class AttentionRow:
 
     @property
     def by_head(self) -> bool:
-        """Whether so many heads share keys in generation that a kernel that nothing was fitted to may not pack them."""
+        """Whether so many heads share keys in generation that TensorRT-LLM does not pack them."""
         sharing = self.shape.heads > MOST_SHARING * self.shape.kv_heads
-        return sharing and self.phase == PHASES[1] and self.shape.values is None and not self.half
+        return sharing and self.phase == PHASES[1] and self.kernel == TRTLLM and self.shape.values is None
 
     @property
     def half(self) -> str:
         """Whether it may be fitted to: half of the configurations of heads are held out, large heads and windows."""
         shape = self.shape
         fitted = FITTED.get(self.gpu) if shape.values is None else FITTED_MLA
-        if fitted is None or not self.kernel.startswith(fitted):
+        if fitted is None or not (shape.by or self.kernel.startswith(fitted)):
             return ""
         if shape.values is not None:
             return FIT if shape.heads in MLA_HEADS else HELD_OUT
@@ -129,4 +131,6 @@ def _row(file: str, row: Mapping[str, str]) -> AttentionRow | str:
         values = MLA_COLS[row["phase"]][1]
         shape = replace(shape, kv_heads=1 if absorbed else heads, values=values, in_keys=absorbed)
     kernel = row["kernel"][:40]
+    if kernel == TRTLLM and not mla and gpu_name(row["gpu"]) in FITTED:
+        shape = replace(shape, by=TRTLLM)
     return AttentionRow(gpu_name(row["gpu"]), row["phase"], kernel, shape, float(row["latency_us"]), file)

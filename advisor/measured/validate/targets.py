@@ -107,12 +107,12 @@ NOTES = (
     "by way of FlashInfer on B200, fitted to half of the configurations of heads up to 256 wide; the other half is "
     "held out. Times are those of a framework in a graph, with the write to its cache. TensorRT-LLM itself takes 1.23 "
     "(H100) and 1.32 (B200) times as long as that kernel for contexts, and 0.97 and 1.14 times in generation, at the "
-    "median of the same shapes. MLA has constants of TensorRT-LLM, fitted to half of the numbers of heads; windows "
-    "have none of their own, and are held out. fp8 caches and pages have no words in the language. From 50 us on "
-    "generation by TensorRT-LLM takes 1.0 to 1.3 times the predicted time where up to 16 heads share keys, 1.5 to 2.2 "
-    "times with 24 and 32, and 11 to 28 times with 48 and more, with windows and without: it then reads keys again for "
-    "each head, which no constant of a packed kernel can say. FlashAttention-4 has heads of 512 columns alone; its "
-    "times rise and fall with the batch (8 heads, short keys: 16 sequences 42 us, 256 857 us, 1024 176 us).",
+    "median of the same shapes: kernel trtllm has constants of its own, fitted to the same half of its rows. It packs "
+    "heads that share keys in generation, 2 to 32 of them; with 48 and more each reads all keys, from the L2 on H100, "
+    "and takes 11 to 28 times as long. MLA has constants of TensorRT-LLM, fitted to half of the numbers of heads; "
+    "windows have none of their own, and are held out. fp8 caches and pages have no words in the language. "
+    "FlashAttention-4 has heads of 512 columns alone, and nothing was fitted to it; its times rise and fall with the "
+    "batch (8 heads, short keys: 16 sequences 42 us, 256 857 us, 1024 176 us).",
     "Experts of a mixture are two grouped GEMMs and three row-wise kernels as a graph has them, each with its start, "
     "against what TensorRT-LLM times of one rank with even loads: sort, cast, products, activation, where the rows of "
     "all tokens are read and written. Constants of bf16 and of fp8 (cutlass) on H100 are fitted to 300 rows of half of "

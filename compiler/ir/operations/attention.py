@@ -11,7 +11,8 @@ a cache that holds keys and values of all, the new ones too.
 Values of other sizes than keys (DeepSeek-V2, arXiv 2405.04434, section 2.1) need ``value_dim``: in ``attention(q, kv,
 heads=16, value_dim=128)`` a head of kv has its key first. Where kv has columns for keys alone, the first ``value_dim``
 of each key are its value: MLA whose projections are absorbed, as it decodes. With ``window=128`` a query of a causal
-attention sees the last 128 keys up to its own (Mistral 7B, arXiv 2310.06825).
+attention sees the last 128 keys up to its own (Mistral 7B, arXiv 2310.06825). ``by=trtllm`` takes the
+kernels of TensorRT-LLM, where the profile of the GPU has their constants.
 
 ``attention_back(qkv, a, da, heads=32)`` computes the gradients of queries, keys and values; ``a`` is the result of the
 forward pass, and ``da`` its gradient. The kernel computes the scores again (Dao et al., FlashAttention, arXiv
@@ -28,6 +29,8 @@ from .base import CallArgument, CallArgumentKind, CallResult, KernelOperation, O
 from .checks import check_local, check_peak, check_scales, check_types
 from .kernel_shape import Adds, Cutting, KernelShape
 
+TRTLLM = "trtllm"
+
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape(KernelShape):
@@ -36,6 +39,8 @@ class AttentionShape(KernelShape):
     ``kv_heads`` divides ``heads``; each of them serves as many query heads. ``causal`` aligns the last query with the
     last key: query i sees keys up to i + kv_len - q_len, the last ``window`` of them if there is one. ``partial`` is
     over some of the keys only, and leaves what the others are to be added to (``accumulator_bytes``).
+
+    ``by`` names the library whose kernel it is, empty for the one that the profile was fitted to.
 
     ``values`` are columns of a value of one head, None for as many as ``head_dim``, those of a key; values that are
     ``in_keys`` are the first columns of keys, and are not read again.
@@ -56,6 +61,7 @@ class AttentionShape(KernelShape):
     values: int | None = None
     in_keys: bool = False
     window: int | None = None
+    by: str = ""
 
     @property
     def value_dim(self) -> int:
@@ -161,6 +167,7 @@ def _infer(call: OperationCall) -> CallResult:
     shape = replace(
         shape, values=None if values == head_dim else values, in_keys=in_keys, window=window_of(call, causal)
     )
+    shape = replace(shape, by=_library(call))
     return CallResult(Tensor(call.result, first.dtype, first.rows, heads * shape.value_dim, first.shard), shape)
 
 
@@ -170,6 +177,16 @@ def window_of(call: OperationCall, causal: bool) -> int | None:
     if window is not None and not causal:
         raise mismatch("a window of keys ends at the key of the query", "add causal=yes, or leave window out")
     return window
+
+
+def _library(call: OperationCall) -> str:
+    """The library whose kernel a call names, empty if it names none."""
+    by: str = call.arguments.get("by", "")
+    if by not in ("", TRTLLM):
+        raise mismatch(f"'{by[:40]}' is no library whose attention is known", f"write by={TRTLLM}, or leave it out")
+    if by and call.gpu.trtllm is None:
+        raise mismatch(f"{call.gpu.name} has no constants of {by}'s attention", "leave by out")
+    return by
 
 
 def _check_origins(call: OperationCall) -> None:
@@ -244,6 +261,7 @@ OPERATION = KernelOperation(
         CallArgument("causal", CallArgumentKind.TRUTH),
         CallArgument("value_dim", CallArgumentKind.COUNT),
         CallArgument("window", CallArgumentKind.COUNT),
+        CallArgument("by", CallArgumentKind.NAME),
     ),
     after=("all_gather", "all_to_all"),
     before=("all_to_all",),
@@ -319,5 +337,5 @@ BACK = KernelOperation(
     example="attention_back(qkv, a, da, heads=32, kv_heads=8, causal=yes)",
     infer=_infer_back,
     num_tensors=(3, 5),
-    arguments=OPERATION.arguments,
+    arguments=tuple(argument for argument in OPERATION.arguments if argument.name != "by"),
 )

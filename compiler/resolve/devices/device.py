@@ -268,6 +268,7 @@ def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l
         beside=beside_of(figures),
         attention=attention_of(figures, "attention"),
         mla=attention_of(figures, "mla"),
+        trtllm=attention_of(figures, "trtllm"),
         grouped=grouped_of(figures),
     )
 

@@ -1,6 +1,7 @@
 """Optional parts of the profile of a GPU: check that each is complete and consistent, and build its dataclass."""
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 
 from ...codes import Code
 from ...ir import (
@@ -142,7 +143,7 @@ def attention_of(figures: DeviceNumbers, block: str) -> AttentionModel | None:
     if f"{block}.start" not in figures.by_path:
         return None
     mma, softmax, hbm = (figures.by_path[f"{block}.{name}"].value.amount for name in ("mma", "softmax", "hbm"))
-    decode_hbm = figures.by_path.get(f"{block}.decode_hbm")
+    decode_hbm, again = (figures.by_path.get(f"{block}.decode_{name}") for name in ("hbm", "again"))
     return AttentionModel(
         start_ticks=figures.ticks(f"{block}.start"),
         mma_fraction=mma,
@@ -156,6 +157,9 @@ def attention_of(figures: DeviceNumbers, block: str) -> AttentionModel | None:
         decode_hbm_fraction=None if decode_hbm is None else decode_hbm.value.amount,
         packed=figures.whole_if(f"{block}.packed") or 1,
         token_ticks=figures.ticks_if(f"{block}.token") or 0,
+        decode_packed=figures.whole_if(f"{block}.decode_packed"),
+        decode_head_ticks=figures.ticks_if(f"{block}.decode_head"),
+        decode_again_fraction=Fraction(1) if again is None else again.value.amount,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,8 @@ def rows_of(folder: Path) -> tuple[dict[str, int], list[str]]:
 
 
 def test_rows_of_other_kernels_are_refused(tmp_path: Path) -> None:
-    lines = [*attention_lines(h100()), *list(attention_lines(h100(), "trtllm"))[:3]]
+    others = [list(attention_lines(h100(), kernel))[:3] for kernel in ("flashinfer", "trtllm")]
+    lines = [*attention_lines(h100()), *chain(*others)]
     write(tmp_path, "attention.csv", ATTENTION, lines)
     write(
         tmp_path,
@@ -121,9 +123,9 @@ def test_rows_of_other_kernels_are_refused(tmp_path: Path) -> None:
     )
 
     assert rows_of(tmp_path) == (
-        {"attention": 54, "grouped": 1},
+        {"attention": 54, "trtllm": 3, "grouped": 1},
         [
-            "attention.csv: 3 rows: of the kernel trtllm; constants are those of vllm_flash_attn_fa3",
+            "attention.csv: 3 rows: of the kernel flashinfer; constants are those of vllm_flash_attn_fa3",
             "moe_grouped_gemm.csv: 1 row: of the kernel own_kernel, whose constants are not known",
             "moe_grouped_gemm.csv: 1 row: H100 has no peak rate for nvfp4",
         ],

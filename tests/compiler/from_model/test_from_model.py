@@ -10,8 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from magus.advisor.measured.tables.gemm import lone_scenario
 from magus.compiler import CompileError, compile_text
 from magus.compiler.from_model.config import ModelConfig, read_config
+from magus.compiler.from_model.frameworks import framework_named
 from magus.compiler.from_model.layer import layer_text
 from magus.compiler.from_model.parallelism import Parallelism, parallelism_for
 from magus.compiler.ir import (
@@ -26,6 +28,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.request.request import RequestError
 from magus.compiler.text.fmt import format_text
+from magus.compiler.text.load import shipped_libraries
 from tests.helpers.commands import magus
 from tests.helpers.paths import ROOT
 from tests.helpers.scenarios.compiled import cases_in, several_in
@@ -252,6 +255,21 @@ def test_collectives_are_where_a_framework_has_them(
     assert [len(each.rows) for each in kernels] == ([128] * 2 if sliced else [16] * 2)
     backward = framework == "megatron" and moving[-1] is Pattern.ALL_TO_ALL and keys is None
     assert bool(others) is backward
+
+
+def test_trtllm_runs_its_own_attention_where_profiles_have_it() -> None:
+    gpus = [name.partition("/")[2].upper() for name in shipped_libraries() if name.startswith(("amd/", "nvidia/"))]
+    scenarios = map(lone_scenario, gpus)
+    known = {scenario.gpu.name: scenario.gpu.trtllm for scenario in scenarios if scenario is not None}
+    own, other = (
+        layer_text(read_config(GOLDEN / "llama_70b.json"), parallelism_for(name, "b200", 8, 1, 1, 8))
+        for name in ("trtllm", "vllm")
+    )
+
+    assert {name for name, model in known.items() if model is not None} == set(framework_named("trtllm").attention)
+    assert ", by=trtllm)" in own and "by=" not in other
+    kernels = [op.shape.kernel for op in compile_text(own).workloads[0].workload.ops]
+    assert [each.by for each in kernels if isinstance(each, AttentionShape)] == ["trtllm"]
 
 
 def test_shared_experts_and_compressed_heads_are_sharded_where_activations_are_whole() -> None:

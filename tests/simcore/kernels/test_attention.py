@@ -162,6 +162,36 @@ def test_few_queries_are_packed_and_their_keys_dealt_to_all_sms() -> None:
     assert "split" not in attention_work(gpu, replace(shape, q_len=9), 132).label
 
 
+def by_trtllm() -> Gpu:
+    """An H100 with constants of TensorRT-LLM: it packs up to 32 heads, and more read their keys at twice the rate."""
+    model = fitted().attention
+    assert model is not None
+    again = replace(
+        model, queries=64, decode_packed=32, decode_head_ticks=ticks(0.5), decode_again_fraction=Fraction(2)
+    )
+    return replace(fitted(), trtllm=again)
+
+
+@pytest.mark.parametrize(("heads", "units"), [(32, 1), (1, 1), (48, 48)])
+def test_trtllm_packs_no_more_heads_than_it_can(heads: int, units: int) -> None:
+    gpu, shape = by_trtllm(), AttentionShape(4, heads, 1, 1, 12800, 128, DT, True, by="trtllm")
+    work = attention_work(gpu, shape, 100)
+    blocks, keys = 4 * units * 100 / 100, 2 * 4 * 12800 * 256
+    again_us = 2 * 2 * 4 * heads * 128 / 3e6 + heads * keys / 6.7e6 if heads > 32 else 0
+    own_us = 2 if heads == 32 else 0.5 * -(-4 * units // 100)
+
+    assert work.unit_ticks == pytest.approx(ticks(own_us + max(blocks * 1.5, keys / 3e6, again_us)), rel=0.01)
+    assert work.hbm_read_bytes == 2 * 4 * heads * 128 + keys
+
+
+def test_trtllm_takes_its_kernel_for_contexts_where_all_keys_are_new() -> None:
+    shape = AttentionShape(4, 8, 1, 1, 1, 128, DT, True, by="trtllm")
+
+    assert attention_work(by_trtllm(), shape, 132).start_ticks == ticks(12)
+    assert attention_work(by_trtllm(), replace(shape, kv_len=2), 132).start_ticks == ticks(8)
+    assert attention_work(by_trtllm(), replace(shape, by=""), 132).start_ticks == ticks(8)
+
+
 def test_a_causal_mask_halves_long_sequences_and_the_longest_unit_decides_short_ones() -> None:
     long = [attention_work(h100(), square(16384, 4, causal=mask), 132).body_ticks for mask in (True, False)]
     short = [attention_work(h100(), square(1024, causal=mask), 132).body_ticks for mask in (True, False)]

@@ -198,6 +198,7 @@ def test_values_may_have_other_sizes_than_keys(tensors: str, call: str, kernel: 
         ("c = tensor bf16[64, 96]", "attention(q, c, heads=8, kv_heads=1, value_dim=128)", "96 columns, and values in"),
         ("c = tensor bf16[64, 100]", "attention(q, c, heads=8, kv_heads=1, value_dim=64)", "need [64, 160]"),
         ("c = tensor bf16[64, 192]", "attention(q, c, heads=8, kv_heads=1, window=64)", "ends at the key of the query"),
+        ("c = tensor bf16[64, 192]", "attention(q, c, heads=8, kv_heads=1, by=deepep)", "'deepep' is no library whose"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(tensors: str, call: str, message: str) -> None:
