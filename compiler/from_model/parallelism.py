@@ -75,6 +75,12 @@ class Parallelism:
         return self.keys is None and (not self.framework or framework_named(self.framework).trains)
 
     @property
+    def attention_by(self) -> str:
+        """The framework whose own kernels of attention run; empty where those of the profile do."""
+        known = framework_named(self.framework).attention if self.framework else ()
+        return self.framework if shipped_gpu(self.gpu).name in known else ""
+
+    @property
     def nodes(self) -> int:
         """The number of nodes; GPUs that do not fill one are one."""
         return max(1, self.ranks // self.node)

@@ -171,8 +171,7 @@ def _heads(model: ModelConfig, kv_heads: int, words: _Words, parallel: Paralleli
             "qkv, cache",
             f", batch=M / {parallel.ranks}" if parallel.own_tokens else f", batch={parallel.rows}",
         )
-    known = framework_named(parallel.framework).attention if parallel.framework else ()
-    by = f", by={parallel.framework}" if shipped_gpu(parallel.gpu).name in known else ""
+    by = f", by={parallel.attention_by}" if parallel.attention_by else ""
     statements = (
         f"qkv = {words.up('norm(x)', 'wqkv')}",
         f"a = attention({taken}, heads={model.heads}, kv_heads={kv_heads}{batch}, causal=yes{window}{by})",

@@ -1,6 +1,6 @@
 """Systems: the GPU, the number of GPUs, and the fabric, a topology with its links and sizes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -152,8 +152,10 @@ class FabricResolver:
         return tuple(wires)
 
     def _pair(self, pair: ast.Expression, last: int) -> tuple[int, int]:
-        is_arrow = isinstance(pair, ast.Compare) and pair.operator == "->"
-        ends = (pair.left, pair.right) if is_arrow else self._list(pair, "a link", "[0, 1], or 0 -> 1 for one way")
+        if isinstance(pair, ast.Compare) and pair.operator == "->":
+            ends: Sequence[ast.Expression] = (pair.left, pair.right)
+        else:
+            ends = self._list(pair, "a link", "[0, 1], or 0 -> 1 for one way")
         if len(ends) != 2:
             raise self._report.fail(Code.MGS116, "a link has two ends", pair.span, "for instance [0, 1]")
         first, second = (self._whole("a node", end, 0, last) for end in ends)
