@@ -29,7 +29,7 @@ from ...compiler.ir.operations.kernel_shape import KernelShape
 from ...compiler.ir.step import KEEP_LEAST, LayerPart, Overlapped, PipelineKind, StepScenario, StepSchedule
 from ...compiler.planning.build import ScheduleError
 from ...runtime.report import MAX_STEPS, RunRefused
-from ...runtime.steps.work import GroupWork, StepJob
+from ...runtime.steps.work import GroupWork, StepJob, declared
 from ...simcore.steps.orders import orders_of, rejected
 from ..layers.beside import SharedTraffic, traffic_plan
 from .layer_times import of_weights, schedule_of
@@ -119,6 +119,10 @@ class _Small:
         if missing:
             hint = f"name it d_{missing[0]}, as derived passes do"
             raise _refused(f"{back.name} makes no gradient of {missing[0]} by its name", hint)
+        there = {each.name for each in self._part.forward.workload.tensors} | {handed_on(back).name}
+        unknown = [read.tensor for read in declared(back.workload) if read.tensor not in there]
+        if unknown:
+            raise _refused(f"{back.name} takes {unknown[0]}, which {self._part.forward.name} has not")
 
     def job(self, copies: System | None, microbatches: int, layers: int) -> StepJob:
         """The job with so many copies of the weights, microbatches, and layers of a chunk at most."""
