@@ -177,7 +177,7 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = (), only: Sequence[s
 
 
 @dataclass(frozen=True, slots=True)
-class LibraryTime:
+class ByLibrary:
     """All layers, one op after the other: in us as called, in a CUDA graph, and of the latter what nothing hides.
 
     ``moving_us`` is how much longer ops take than their kernels alone; None where these are not known.
@@ -188,7 +188,7 @@ class LibraryTime:
     moving_us: float | None
 
 
-def by_library(scenario: Scenario) -> LibraryTime:
+def by_library(scenario: Scenario) -> ByLibrary:
     """Return the time by the library; ops that it does not know go by the direct exchange.
 
     Raises
@@ -201,7 +201,7 @@ def by_library(scenario: Scenario) -> LibraryTime:
     kernels = [_kernel_us(case) for case in scenario.moving]
     moving = sum(library.times(case).graph_us for case in scenario.moving) - sum(filter(None, kernels))
     one = _sum(times)
-    return LibraryTime(one.us * layers, one.graph_us * layers, None if None in kernels else moving * layers)
+    return ByLibrary(one.us * layers, one.graph_us * layers, None if None in kernels else moving * layers)
 
 
 def _kernel_us(case: OpCase) -> float | None:

@@ -20,7 +20,7 @@ from ..candidates.candidate import Candidate
 from ..implementations.offers import offers_of
 from ..implementations.predict import Promise
 from .advisor import Advisor
-from .layouts import Compared, LayoutQuestion, compare_layouts
+from .layouts import ComparedLayouts, LayoutQuestion, compare_layouts
 from .question import ModelQuestion
 
 QUICK = AdviceOptions(verify=False, bespoke=0)
@@ -122,7 +122,7 @@ class LayoutAnswer:
     """Which layout to serve with: all ``compared``, and what to switch on in a server of the fastest one."""
 
     question: LayoutQuestion
-    compared: Compared
+    compared: ComparedLayouts
     answer: ModelAnswer
 
     @property

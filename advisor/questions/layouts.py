@@ -32,7 +32,7 @@ _NO_WEIGHTS = ("x", "r", "cache")
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ServingLayout:
     """So many ``servers``, each with ``dp`` groups of ``tp`` GPUs that share attention, and ``ep`` that share experts.
 
     With ``ep`` 1 the GPUs of a server share each expert by its columns.
@@ -98,22 +98,22 @@ class LayoutQuestion:
         if self.gpus > self.node and self.gpus % self.node:
             message = f"{self.gpus} GPUs do not fill nodes of {self.node}"
             raise RequestError(Code.MGS304, "gpus", message, "take whole nodes")
-        self.of(Layout(1, self.gpus, 1, 1))
+        self.of(ServingLayout(1, self.gpus, 1, 1))
         shipped_gpu(self.gpu)
 
     @property
-    def layouts(self) -> tuple[Layout, ...]:
+    def layouts(self) -> tuple[ServingLayout, ...]:
         """All layouts, the ones of most GPUs of a server first."""
         return tuple(self._layouts())
 
-    def _layouts(self) -> Iterator[Layout]:
+    def _layouts(self) -> Iterator[ServingLayout]:
         has_experts = self.model.experts > 0
         for ranks in _divisors(self.gpus):
             for tp in _divisors(ranks) if has_experts else (ranks,):
                 for ep in (ranks, 1) if has_experts and ranks > 1 else (1,):
-                    yield Layout(self.gpus // ranks, tp, ranks // tp, ep)
+                    yield ServingLayout(self.gpus // ranks, tp, ranks // tp, ep)
 
-    def of(self, layout: Layout) -> ModelQuestion:
+    def of(self, layout: ServingLayout) -> ModelQuestion:
         """Return the question about one server of a layout.
 
         Raises
@@ -160,8 +160,9 @@ def layout_question(
     if prefill is not None and decode is not None:
         raise RequestError(Code.MGS206, "decode", "prefill and decode are two questions", "leave one of them out")
     usual = gpus if decode is None and type(gpus) is int and 1 <= gpus <= MOST_COUNT else None
-    tokens, of_each = asked_tokens(prefill, decode, keys, sequences or usual)
-    return LayoutQuestion(model_named(model), gpu, framework, gpus, tokens, of_each, sequences or usual)
+    count = usual if sequences is None else sequences
+    tokens, of_each = asked_tokens(prefill, decode, keys, count)
+    return LayoutQuestion(model_named(model), gpu, framework, gpus, tokens, of_each, count)
 
 
 def _divisors(number: int) -> Iterator[int]:
@@ -219,7 +220,7 @@ class LayoutOutcome:
     collectives take of that, None if it is not known.
     """
 
-    layout: Layout
+    layout: ServingLayout
     question: ModelQuestion
     memory: ServingMemory
     layer_us: float
@@ -252,7 +253,7 @@ class LayoutOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedLayouts:
     """What became of all layouts: ``outcomes`` fit and were timed, the fastest first.
 
     ``impossible`` the framework cannot do or do not divide, for ``reason`` of the first of them; ``too_large`` do not
@@ -273,7 +274,7 @@ class Compared:
         return tuple(each for each in self.outcomes if each.model_us <= self.outcomes[0].model_us * (1 + TIE))
 
 
-def compare_layouts(question: LayoutQuestion, should_stop: ShouldStop = never) -> Compared:
+def compare_layouts(question: LayoutQuestion, should_stop: ShouldStop = never) -> ComparedLayouts:
     """Return all layouts compared. A layer that several have is timed once.
 
     Raises
@@ -304,14 +305,14 @@ def compare_layouts(question: LayoutQuestion, should_stop: ShouldStop = never) -
         raise Cancelled
     outcomes.sort(key=lambda each: (each.model_us, each.memory.total))
     counts = len(question.layouts), impossible, too_large, fitting[0].limit, reason
-    return Compared(tuple(outcomes), *counts, len(outcomes) < len(fitting))
+    return ComparedLayouts(tuple(outcomes), *counts, len(outcomes) < len(fitting))
 
 
 @dataclass(frozen=True, slots=True)
 class _Fitting:
     """A layout that can be, with the scenarios of its layers: first those that are asked about."""
 
-    layout: Layout
+    layout: ServingLayout
     question: ModelQuestion
     scenarios: tuple[Scenario, ...]
     memory: ServingMemory
@@ -335,7 +336,7 @@ class _Fitting:
         return LayoutOutcome(self.layout, self.question, self.memory, layer_us, us, exposed)
 
 
-def _fitting(question: LayoutQuestion, layout: Layout) -> _Fitting:
+def _fitting(question: LayoutQuestion, layout: ServingLayout) -> _Fitting:
     of = question.of(layout)
     scenarios = tuple(of.scenario(name) for name in (*of.workloads, *of.others))
     return _Fitting(layout, of, scenarios, serving_memory(of, scenarios))

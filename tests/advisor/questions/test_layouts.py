@@ -9,7 +9,7 @@ import pytest
 
 from magus.advisor import Advisor, RequestError, ask, layout_question
 from magus.advisor.questions.ask import LayoutAnswer
-from magus.advisor.questions.layouts import Layout, compare_layouts, serving_memory
+from magus.advisor.questions.layouts import ServingLayout, compare_layouts, serving_memory
 from magus.compiler.codes import Code
 from magus.compiler.from_model.frameworks import framework_named
 from magus.compiler.from_model.request import stated_parameters
@@ -85,7 +85,7 @@ def test_the_text_is_a_dozen_lines(answer: LayoutAnswer) -> None:
 @pytest.mark.parametrize("name", ["qwen3-30b-a3b", "llama-3.2-1b", "mixtral-8x7b"])
 def test_one_gpu_holds_all_weights(name: str) -> None:
     question = layout_question(name, "h200", "vllm", 2, prefill=512)
-    of = question.of(Layout(2, 1, 1, 1))
+    of = question.of(ServingLayout(2, 1, 1, 1))
     held = serving_memory(of, [of.scenario()]).weights / 2
     tied = of.model.vocabulary * of.model.hidden if name == "llama-3.2-1b" else 0  # counted twice
     assert held - tied == pytest.approx(stated_parameters(name), rel=0.02)
@@ -93,7 +93,7 @@ def test_one_gpu_holds_all_weights(name: str) -> None:
 
 def test_keys_and_values_are_those_of_the_cache_that_decode_reads() -> None:
     for tp, dp, ep in some([(1, 4, 4), (2, 2, 4), (4, 1, 4), (4, 1, 1)]):
-        of = layout_question(*MOE, decode=64, keys=2048).of(Layout(1, tp, dp, ep))
+        of = layout_question(*MOE, decode=64, keys=2048).of(ServingLayout(1, tp, dp, ep))
         scenario = of.scenario(of.workloads[0])
         cache = next(each for each in scenario.workload.tensors if each.name == "cache")
         one = cache.dtype.bytes_of(cache.rows * cache.cols) // scenario.num_ranks
@@ -109,7 +109,7 @@ def test_a_layout_fits_up_to_the_memory_of_a_gpu_and_no_further() -> None:
     limit, low, high = 80 << 30, 1, 1 << 20
     while high - low > 1:
         middle = (low + high) // 2
-        one = replace(of, keys=middle).of(Layout(1, 1, 1, 1))
+        one = replace(of, keys=middle).of(ServingLayout(1, 1, 1, 1))
         low, high = (middle, high) if serving_memory(one, [one.scenario()]).total <= limit else (low, middle)
     assert fits(low)
     with pytest.raises(RequestError) as caught:
@@ -137,8 +137,8 @@ def test_what_cannot_be_is_told(asked: dict[str, Any], code: Code, field: str) -
 
 
 def test_flags_are_those_of_the_framework() -> None:
-    layout = Layout(1, 2, 4, 8)
+    layout = ServingLayout(1, 2, 4, 8)
     flags = {name: layout.flags(framework_named(name)) for name in ("vllm", "sglang")}
     assert flags["vllm"] == "--tensor-parallel-size 2 --data-parallel-size 4 --enable-expert-parallel"
     assert flags["sglang"] == "--tp-size 8 --dp-size 4 --enable-dp-attention --ep-size 8"
-    assert Layout(1, 8, 1, 1).flags(framework_named("trtllm")) == "--tp_size 8"
+    assert ServingLayout(1, 8, 1, 1).flags(framework_named("trtllm")) == "--tp_size 8"
