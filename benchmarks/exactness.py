@@ -12,7 +12,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from unittest.mock import patch
 
-from magus.compiler.ir import EngineChoice, EngineKind, OpChoice
+from magus.compiler.ir import (
+    Arbitration,
+    Arrived,
+    Direction,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    GroupEngine,
+    GroupKernel,
+    OpChoice,
+    WaveLoop,
+)
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore.cores import windows
 from magus.simcore.cores.engine import Core, run
@@ -34,7 +45,16 @@ from tests.helpers.oracle.mutants import (
 from tests.helpers.oracle.oracle import Oracle, OracleRun
 from tests.helpers.oracle.spmd_programs import PERTURBATIONS, random_spmd
 from tests.helpers.oracle.strategies import ALL, PLAIN, Feature, random_program
-from tests.helpers.scenarios.scenarios import ag_gemm, full_mesh, gemm_rs, ring, switch
+from tests.helpers.scenarios.scenarios import (
+    ag_gemm,
+    full_mesh,
+    gemm_rs,
+    h100,
+    lone_gather,
+    lone_scatter,
+    ring,
+    switch,
+)
 from tests.helpers.scenarios.workloads import SYSTEMS, TEXTS, choices_of, workload_of
 
 from .harness.report import Figure, main
@@ -88,6 +108,7 @@ def measure(cases: int, seed: int) -> Iterator[Figure]:
     yield from every_core("collectives", collectives(cases // 4, seed))
     yield from every_core("lowered scenarios, 2 to 8 KiB", lowered())
     yield from every_core("attention and experts, 4 KiB", other_kernels())
+    yield from every_core("work-groups, in lines", work_groups(cases // 4, seed))
     yield from one_for_all(cases // 4, seed)
     yield from folds(cases, seed)
     yield from wrong_on_purpose(min(cases, 200), seed)
@@ -152,6 +173,23 @@ def other_kernels() -> Iterator[Case]:
             plan = plan_of(scenario, build_op_plan(scenario, choice))
             program = lower(scenario.system, plan, unit_bytes=4096).program
             yield f"{name}, {SYSTEMS[system]}, {choice.template}, {choice.engine}", program
+
+
+def work_groups(count: int, seed: int) -> Iterator[Case]:
+    """Lone collectives by drawn kernels of work-groups, on three fabrics, unfolded and folded in turn."""
+    rng = random.Random(seed)
+    made = itertools.cycle(itertools.product((lone_gather, lone_scatter), Direction, (full_mesh, ring, switch)))
+    for number, (make, direction, fabric) in enumerate(itertools.islice(made, count)):
+        turn, turns, then = rng.choice((1, 2, 4, 16)), rng.choice((1, 2, 3)), rng.choice(list(Arrived))
+        get = WaveLoop(turn * turns, turn * (turns - 1), then if make is lone_scatter else Arrived.STORE)
+        drawn = rng.randint(1, 4), rng.choice((0, 1, 16, 100)), rng.choice(list(Arbitration))
+        kernel = GroupKernel("drawn", rng.randint(1, 9), WaveLoop(turn), get, *drawn)
+        scenario = make(64, 8 * rng.randint(1, 16), ranks=4, gpu=h100(), fabric=fabric())
+        tactics = ExecutionOptions(direction=direction)
+        engine = GroupEngine(EngineKind.SM, kernel.groups, program=kernel)
+        schedule = build_op_plan(scenario, OpChoice("direct", 4, engine, tactics=tactics))
+        program = lower(scenario.system, plan_of(scenario, schedule), unit_bytes=128, fold=number % 2 == 0).program
+        yield f"{make.__name__}, {fabric.__name__}, {direction.value}, {kernel}, folded: {number % 2 == 0}", program
 
 
 def every_core(suite: str, cases: Iterable[Case]) -> Iterator[Figure]:

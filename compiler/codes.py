@@ -85,6 +85,7 @@ class Code(Enum):
     MGS408 = "a protocol that the engine or the link does not have"
     MGS409 = "a switch that cannot copy or sum"
     MGS410 = "a GPU without monitors"
+    MGS411 = "a kernel of work-groups that cannot do what a schedule asks of it"
     MGS420 = "a fabric that does not fit the number of GPUs"
     MGS421 = "a GPU that another cannot reach"
     MGS430 = "a store of the wrong form"

@@ -65,6 +65,7 @@ PAPERS = (
     "papers/gemm_ar_mi355x",
     "papers/layers",
     "papers/syncopate",
+    "papers/work_groups",
 )
 
 

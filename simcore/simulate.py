@@ -29,7 +29,7 @@ from .figures.result import Result, Waterfall
 from .fold.run import DEFAULT_OPTIONS, PERIODIC_LAYERS, Finished, RunOptions, period_ticks, run_folded
 from .lower.budget import check_budget
 from .lower.machine import Idealization
-from .lower.plan import Lowered, lower, plan_of, plan_period
+from .lower.plan import Lowered, lower, plan_of, plan_period, unit_of
 from .lower.traffic import without_later_traffic, writes_until
 from .lower.variability import TARGET, Perturbation, lower_replayed, perturbation_of, perturbed, recorded_writes
 from .memo.memo import memo_of, memoized
@@ -238,6 +238,9 @@ def simulate_op(
 
 
 def _simulate(case: Case, name: str, unit_bytes: int, what_if: WhatIf | None, options: RunOptions) -> Result:
+    unit_bytes = unit_of(case.system, case.plan, unit_bytes)
+    if what_if is not None:
+        what_if = replace(what_if, unit_bytes=unit_of(case.system, case.plan, what_if.unit_bytes))
     with heeding(options.should_stop):
         several = case.plan.num_layers >= PERIODIC_LAYERS
         lowered, finished = case.simulated(unit_bytes, replace(options, observe=options.observe or several))

@@ -19,7 +19,7 @@ from tests.helpers.figures import (
 )
 
 pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
-SLOW = ("papers/astra_sim", "papers/eidola", "papers/ficco", "papers/syncopate", *MOE)
+SLOW = ("papers/astra_sim", "papers/eidola", "papers/ficco", "papers/syncopate", "papers/work_groups", *MOE)
 
 
 @pytest.mark.quick(2)

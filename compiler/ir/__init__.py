@@ -97,12 +97,16 @@ from .scenario import Scenario as Scenario
 from .scenario import System as System
 from .scenario import adjacent as adjacent
 from .schedule import PLAN_MODES as PLAN_MODES
+from .schedule import Arbitration as Arbitration
+from .schedule import Arrived as Arrived
 from .schedule import CopyProtocol as CopyProtocol
 from .schedule import Direction as Direction
 from .schedule import EngineChoice as EngineChoice
 from .schedule import EngineKind as EngineKind
 from .schedule import EngineMode as EngineMode
 from .schedule import ExecutionOptions as ExecutionOptions
+from .schedule import GroupEngine as GroupEngine
+from .schedule import GroupKernel as GroupKernel
 from .schedule import IndexRange as IndexRange
 from .schedule import Kernels as Kernels
 from .schedule import LaunchMode as LaunchMode
@@ -119,6 +123,7 @@ from .schedule import TileGroup as TileGroup
 from .schedule import Transfer as Transfer
 from .schedule import Wait as Wait
 from .schedule import WaitPer as WaitPer
+from .schedule import WaveLoop as WaveLoop
 from .schedule import WrittenPlan as WrittenPlan
 from .stopping import Cancelled as Cancelled
 from .stopping import Counted as Counted

@@ -5,7 +5,7 @@ shard of one owner, given relative too, so the same text serves every rank; exce
 All waits are local to a rank: a step waits for signals that arrived here and for steps issued here.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -41,6 +41,78 @@ PLAN_MODES = tuple(mode for mode in EngineMode if mode is not EngineMode.LIBRARY
 """Modes of plans written out: they say what is moved when, where the library moves everything in one call."""
 
 
+class Arbitration(Enum):
+    """Who goes first on a link; the value is the word in the language.
+
+    FIFO: requests queue behind the data that was there before them. FAIR: requests and data take turns, so that a
+    request waits for other requests alone; its bytes take their time of the link all the same.
+    """
+
+    FIFO = "fifo"
+    FAIR = "fair"
+
+
+class Arrived(Enum):
+    """What a wavefront does with lines of a peer that it has loaded; the value is the word in the language."""
+
+    STORE = "store"
+    REDUCE = "reduce"
+
+
+@dataclass(frozen=True, slots=True)
+class WaveLoop:
+    """What a wavefront of a copy repeats: it loads ``load`` lines, waits until ``waitcnt`` are under way, and goes on.
+
+    ``then`` is what becomes of them: a put stores them at the peer, a get in its own memory, or adds them up in
+    registers.
+    """
+
+    load: int
+    waitcnt: int = 0
+    then: Arrived = Arrived.STORE
+
+    @property
+    def turn(self) -> int:
+        """Lines that are asked for at a time, once as many as may be are under way."""
+        return self.load - self.waitcnt
+
+    @property
+    def turns(self) -> int:
+        """How many such turns a wavefront has under way."""
+        return self.load // self.turn
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKernel:
+    """A kernel by what its work-groups do: ``groups`` at each rank, one on an SM, each of ``waves`` wavefronts.
+
+    A wavefront that waits leaves its SM to the others. ``request_bytes`` is what asking a peer for a line puts on the
+    links, where ``arbitration`` says what it queues behind.
+    """
+
+    name: str
+    groups: int
+    put: WaveLoop | None
+    get: WaveLoop | None
+    waves: int = 1
+    request_bytes: int = 0
+    arbitration: Arbitration = Arbitration.FIFO
+
+    def loop(self, direction: "Direction") -> WaveLoop | None:
+        """What a wavefront repeats for copies of that direction; None where the kernel makes none."""
+        return self.get if direction is Direction.GET else self.put
+
+    @property
+    def chains(self) -> int:
+        """How many turns all wavefronts of a rank have under way at once."""
+        return self.groups * self.waves * max(loop.turns for loop in (self.put, self.get) if loop is not None)
+
+    @property
+    def sums(self) -> bool:
+        """Whether gets are added up in registers."""
+        return self.get is not None and self.get.then is Arrived.REDUCE
+
+
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
     """``dma(count)`` copy engines or ``sm(count)`` SMs, had in the way of ``mode``; all SMs if tiles move data."""
@@ -48,6 +120,11 @@ class EngineChoice:
     kind: EngineKind
     count: int
     mode: EngineMode = EngineMode.OWN
+
+    @property
+    def kernel(self) -> GroupKernel | None:
+        """The kernel whose work-groups copy; None where SMs copy at the rate of the profile, or engines do."""
+        return None
 
     @property
     def by_library(self) -> bool:
@@ -89,6 +166,24 @@ class EngineChoice:
             return f"{self.kind.value}({self.mode.value})"
         mode = f", {self.mode.value}" if self.mode.value else ""
         return f"{self.kind.value}({self.count}{mode})"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEngine(EngineChoice):
+    """``sm(NAME)``, SMs that run the kernel ``program``, which says what its work-groups do; ``count`` are these.
+
+    A kind of its own, so that what is kept of other engines stays as it is.
+    """
+
+    program: GroupKernel = field(kw_only=True)
+
+    @property
+    def kernel(self) -> GroupKernel | None:
+        """The kernel whose work-groups copy."""
+        return self.program
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}({self.program.name})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,16 @@ class _Resolver:
             for entry in self._scope.of_kind(kind):
                 with self._report.attempt():
                     resolve_one(entry)
+        self._check_kernels()
         self._check_implementations()
+
+    def _check_kernels(self) -> None:
+        """Read the kernels of the file that no schedule names too."""
+        for entry in self._scope.of_kind(Kind.KERNEL):
+            from .schedules.group_kernel import GroupKernelReader  # few files have one
+
+            with self._report.attempt():
+                GroupKernelReader(self._evaluator, self._report).read(entry)
 
     def _check_implementations(self) -> None:
         """Read the implementations of the file for its first system, or for a usual one if it has none."""

@@ -88,6 +88,7 @@ _FOLLOWS: Mapping[tuple[str, str], ExpectedWords] = {
     ("switch", "reduces"): _words("choice"),
     ("implementation", "gpus"): _names(Kind.GPU),
     ("implementation", "dtypes"): _words("dtype"),
+    ("kernel", "arbitration"): _words("kernel.arbitration"),
     ("method", "schedule"): _TEMPLATES,
     ("method", "path"): _words("path"),
     ("method", "gpus"): _names(Kind.GPU),
@@ -244,7 +245,7 @@ def _in_call(place: Context) -> ExpectedWords:
     if is_index:
         return _NUMBER
     if callee in _ENGINES and outer in ("schedule", "explore", "implementation"):
-        return _words("engine.mode") | _NUMBER
+        return _words("engine.mode") | _names(Kind.KERNEL) | _NUMBER
     if outer == "workload" and argument == "type":
         return _words("dtype")
     if outer == "workload":

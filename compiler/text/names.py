@@ -21,6 +21,7 @@ class Kind(Enum):
     LINK = "link"
     SWITCH = "switch"
     IMPLEMENTATION = "implementation"
+    KERNEL = "kernel"
     SYSTEM = "system"
     WORKLOAD = "workload"
     SCHEDULE = "schedule"
@@ -142,6 +143,8 @@ class Scope:
             if not hint and kinds[0] in _DEVICES:
                 library = "implementations/flux" if kinds[0] is Kind.IMPLEMENTATION else "amd/mi300x"
                 hint = f'declare it, or add a library, for instance: use "{library}"'
+            if not hint and kinds == (Kind.KERNEL,):
+                hint = f"declare it: kernel {written[:64]} {{ groups 32; get {{ load 16; store }} }}"
             word = "name" if kinds == _VALUES else wanted
             raise report.fail(Code.MGS203, f"unknown {word} '{written[:64]}'", span, hint)
         if entry.kind not in kinds:

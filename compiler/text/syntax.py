@@ -263,7 +263,7 @@ class Param(Node):
 
 @dataclass(frozen=True, slots=True)
 class Device(Node):
-    """``gpu``, ``link``, ``switch`` or ``implementation``; ``kind`` is the word."""
+    """``gpu``, ``link``, ``switch``, ``implementation`` or ``kernel``; ``kind`` is the word."""
 
     kind: str
     name: str

@@ -164,7 +164,9 @@ def server_loads(program: Program, run: Run) -> tuple[ServerLoad, ...]:
 def utilization_of(lowered: LoweredPart, run: Run) -> Utilization:
     """Busy share of each kind of resource, of the busiest instance or rank."""
     schedule = lowered.schedule
+    kernel = schedule.engine.kernel
     engines = schedule.compute_sms if schedule.engine.mode is EngineMode.SHARED else schedule.engine.count
+    engines = engines if kernel is None else kernel.chains
     return utilization(lowered.program, run, lowered.machine.link_servers, schedule.compute_sms, engines)
 
 

@@ -7,7 +7,7 @@ from enum import Flag, auto
 from fractions import Fraction
 from types import MappingProxyType
 
-from ...compiler.ir import CopyProtocol, EngineKind, Network, Noc, OpCase, OpPlan
+from ...compiler.ir import Arbitration, CopyProtocol, EngineKind, Network, Noc, OpCase, OpPlan
 from ..kernels.gemm import ticks_for
 from ..program.builder import ProgramBuilder
 from ..program.program import TrafficClass
@@ -47,11 +47,25 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class Groups:
+    """Work-groups of a kernel: the pool of their wavefronts' turns, and the server that is the SM of the first of them.
+
+    ``requests`` carry requests where these take turns with data on the links, else there are none: each holds such a
+    server as long as its bytes would hold the link.
+    """
+
+    waves: int
+    first_sm: int
+    requests: tuple[Hop, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """Server and pool ids of one rank; every rank has the same, addressed as (id, rank).
 
     ``links`` has the server of each edge in ``network.own``; that of a shifted edge is so many ranks further. ``issue``
-    is the pool of the one queue from which commands go to copy engines, None where issuing costs nothing.
+    is the pool of the one queue from which commands go to copy engines, None where issuing costs nothing. ``groups``
+    are the work-groups of a kernel that is written so, None without one.
     """
 
     network: Network
@@ -60,10 +74,11 @@ class Machine:
     sms: int
     engines: int
     issue: int | None = None
+    groups: Groups | None = None
 
-    def route(self, source: int, destination: int) -> tuple[Hop, ...]:
-        """Servers between two absolute ranks."""
-        n, links = self.network.num_ranks, self.links
+    def route(self, source: int, destination: int, links: tuple[Hop, ...] = ()) -> tuple[Hop, ...]:
+        """Servers between two absolute ranks, on ``links`` of the same network if they are given."""
+        n, links = self.network.num_ranks, links or self.links
         way = self.network.way(source % n, destination % n)
         return tuple((links[number][0], links[number][1] + ranks) for number, ranks in way)
 
@@ -105,7 +120,10 @@ def build_machine(
     """
     if shared_with is not None:
         return replace(
-            shared_with, engines=_engines(builder, schedule, shared_with.sms), issue=_issue(builder, scenario, schedule)
+            shared_with,
+            engines=_engines(builder, schedule, shared_with.sms),
+            issue=_issue(builder, scenario, schedule),
+            groups=_groups(builder, scenario, schedule, unit_bytes),
         )
     private = Idealization.PRIVATE_SERVERS in ideal
     shared = _memory(builder, scenario, unit_bytes, "", noc=not private)
@@ -118,6 +136,7 @@ def build_machine(
         sms=sms,
         engines=_engines(builder, schedule, sms),
         issue=_issue(builder, scenario, schedule),
+        groups=_groups(builder, scenario, schedule, unit_bytes),
     )
 
 
@@ -143,6 +162,17 @@ def _engines(builder: ProgramBuilder, schedule: OpPlan, sms: int) -> int:
     if schedule.engine.on_kernels_sms:
         return sms
     return builder.pool("dma" if schedule.engine.kind is EngineKind.DMA else "copy_sms", schedule.engine.count)
+
+
+def _groups(builder: ProgramBuilder, scenario: OpCase, schedule: OpPlan, unit: int) -> Groups | None:
+    kernel = schedule.engine.kernel
+    if kernel is None:
+        return None
+    service = max(1, ticks_for(unit, scenario.gpu.sm_copy.bytes_per_s))
+    first, *_ = [builder.server(f"{kernel.name} {group}", service, 0) for group in range(kernel.groups)]
+    fair = kernel.arbitration is Arbitration.FAIR and kernel.request_bytes
+    requests = _links(builder, scenario.network, kernel.request_bytes, prefix="requests ") if fair else ()
+    return Groups(builder.pool("waves", kernel.chains), first, requests)
 
 
 def noc_of(scenario: OpCase) -> Noc | None:
@@ -194,11 +224,15 @@ def with_network(
 
 
 def _links(
-    builder: ProgramBuilder, network: Network, unit: int, shared: Mapping[tuple[str, int], int] = MappingProxyType({})
+    builder: ProgramBuilder,
+    network: Network,
+    unit: int,
+    shared: Mapping[tuple[str, int], int] = MappingProxyType({}),
+    prefix: str = "",
 ) -> tuple[Hop, ...]:
     """Declare the servers of ``network.own``: the number of each, and the rank at which it stands for that edge.
 
-    A declared server stands on every rank, so it serves an edge of the same name for each.
+    A declared server stands on every rank, so it serves an edge of the same name for each; ``prefix`` is part of its.
     """
     slots: Counter[tuple[str, int]] = Counter()
     declared = dict(shared)
@@ -210,7 +244,9 @@ def _links(
         slots[edge.name, home] += 1
         if kind not in declared:
             name = edge.name if plain else f"link {edge.name} {kind[1]}"
-            declared[kind] = builder.server(name, max(1, ticks_for(unit, edge.bytes_per_s)), edge.latency_ticks)
+            declared[kind] = builder.server(
+                prefix + name, max(1, ticks_for(unit, edge.bytes_per_s)), edge.latency_ticks
+            )
         links.append((declared[kind], home))
     return tuple(links)
 

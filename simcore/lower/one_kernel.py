@@ -46,6 +46,7 @@ from .kernels import unit_stages
 from .machine import Idealization, distance_ticks
 from .state import Lowering, StepOps, Waiters, moved_bytes
 from .waits import poll_ticks, tell
+from .work_groups import in_registers
 
 READY = "ready"
 """Label of the flags by which a rank says that its kernel has begun."""
@@ -94,7 +95,9 @@ def lower_sum(state: Lowering, rank: int, step: Reduction) -> None:
     """A sum as a part of the kernel, on the SMs that copy."""
     num_bytes = moved_bytes(state.scenario, step.region)
     hits = int(num_bytes * (step.num_parts - 1) * state.hits.of_sum(rank, step))
-    work = sum_work(state.scenario, state.schedule, num_bytes, step.num_parts, hits)
+    # What the kernel has added up in registers joins the own part, which is all that it still reads.
+    parts, hits = (1, 0) if in_registers(state, rank, step) else (step.num_parts, hits)
+    work = sum_work(state.scenario, state.schedule, num_bytes, parts, hits)
     ops: list[int] = []
     for count, stage in unit_stages(state, rank, work, work.num_units):
         ops += state.builder.op(

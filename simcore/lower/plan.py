@@ -101,6 +101,12 @@ def plan_period(system: System, plan: Plan, *, alike: bool = False) -> int:
     return math.lcm(*(period_of(_scenario(system, part), part.schedule) for part in plan.parts))
 
 
+def unit_of(system: System, plan: Plan, unit_bytes: int) -> int:
+    """Units in which ``plan`` is simulated: ``unit_bytes``, but lines where work-groups ask for lines."""
+    by_groups = any(part.schedule.engine.kernel is not None for part in plan.parts)
+    return system.gpu.line_bytes if by_groups else unit_bytes
+
+
 def lower(
     system: System,
     plan: Plan,
@@ -114,6 +120,7 @@ def lower(
 ) -> Lowered:
     """Lower a checked ``plan``; the memory traffic is cut into units of ``unit_bytes`` (a multiple of a line).
 
+    Units are those of ``unit_of``.
     With ``fold`` only the ranks of one ``plan_period`` are; ``period_if_alike`` says which are taken for ``alike``.
     Transfers that ``writes`` holds, by rank and step of the only part, begin and are as large as it says, part by part.
     The writes of the ``background`` are beside the plan, which then is not folded.
@@ -125,6 +132,7 @@ def lower(
     """
     if unit_bytes < 1 or unit_bytes % system.gpu.line_bytes:
         raise ValueError(f"granularity must be a multiple of {system.gpu.line_bytes} B, got {unit_bytes} B")
+    unit_bytes = unit_of(system, plan, unit_bytes)
     if len(plan.parts) > 1:
         plan = replace(plan, parts=tuple(on_their_sms(system, plan)))
     period = plan_period(system, plan, alike=alike) if fold else system.num_ranks
@@ -202,7 +210,7 @@ def _pool_key(schedule: OpPlan, *, own: bool) -> object:
     engine = schedule.engine
     if engine.on_kernels_sms:
         return "sms"
-    return engine.kind, engine.count if own and engine.kind is EngineKind.DMA else 0
+    return engine.kind, engine.kernel, engine.count if own and engine.kind is EngineKind.DMA else 0
 
 
 @dataclass(slots=True)

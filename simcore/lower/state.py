@@ -132,6 +132,7 @@ class Lowering:
     monitored: dict[int, int] = field(default_factory=dict)  # entries of the monitor that are taken, by rank
     writes: Mapping[tuple[int, str], Sequence[Write]] = field(default_factory=dict)  # transfers taken from a profile
     kernel_names: dict[int, frozenset[str]] = field(default_factory=dict)  # of groups and sums, by rank
+    groups_busy: dict[int, int] = field(default_factory=dict)  # the work-group that takes the next part, by rank
     num_sharing: dict[int, int] = field(default_factory=dict)  # that have SMs side by side, by rank
     issues: dict[tuple[int, frozenset[str]], list[range]] = field(default_factory=dict)  # by rank and waits
     kernels: OneKernel = field(default_factory=OneKernel)

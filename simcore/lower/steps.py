@@ -33,6 +33,7 @@ from .machine import Machine
 from .one_kernel import awaited, begin_kernels, end_kernel, look, lower_sum, wait_for_peers
 from .state import Lowering, StepOps, pairs_of
 from .waits import announce, lower_pulls, lower_stores, tile_by_tile, wait_for_rows, wait_tile_by_tile
+from .work_groups import lower_by_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,8 @@ def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
             lower_stores(state, rank, step, state.stored_by[rank][step.name])
         case Transfer() if step.name in state.pulled_by.get(rank, {}):
             lower_pulls(state, rank, step, state.pulled_by[rank][step.name])
+        case Transfer() if state.schedule.engine.kernel is not None and step.reach is Reach.PEER:
+            lower_by_groups(state, rank, step, state.schedule.engine.kernel)
         case Transfer():
             lower_transfer(state, rank, step)
         case TileGroup():

@@ -31,6 +31,7 @@ _SYMBOL_KINDS = {
     Kind.LINK: types.SymbolKind.Struct,
     Kind.SWITCH: types.SymbolKind.Struct,
     Kind.IMPLEMENTATION: types.SymbolKind.Interface,
+    Kind.KERNEL: types.SymbolKind.Function,
     Kind.SYSTEM: types.SymbolKind.Class,
     Kind.WORKLOAD: types.SymbolKind.Module,
     Kind.SCHEDULE: types.SymbolKind.Function,

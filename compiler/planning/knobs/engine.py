@@ -105,6 +105,35 @@ TILE_STORE_RULES = (
 )
 
 
+def reject_loop(engine: EngineChoice, direction: Direction) -> Rejection | None:
+    """Why work-groups of ``engine`` make no copies of that direction, None if they do."""
+    if engine.kernel is None or engine.kernel.loop(direction) is not None:
+        return None
+    word = direction.value
+    message = f"{engine.kernel.name} does not say what its work-groups do to {word}"
+    return Rejection(Code.MGS411, message, f"in the kernel: {word} {{ load 16; store }}")
+
+
+def reject_groups(engine: EngineChoice, protocol: CopyProtocol, shape: OpShape) -> Rejection | None:
+    """Why work-groups of ``engine`` do not copy for ``shape``, None if they do."""
+    if engine.kernel is None:
+        return None
+    name = engine.kernel.name
+    if protocol is not CopyProtocol.SIMPLE:
+        message = f"work-groups of {name} store data and then a flag, as protocol simple"
+        return Rejection(Code.MGS411, message, "leave protocol out, or copy by sm(16)")
+    if engine.kernel.sums and not shape.pattern.sums:
+        message = f"{name} adds up what it gets, and {shape.label} sums nothing"
+        return Rejection(Code.MGS411, message, "get { load 16; store }")
+    return None
+
+
+def _reject_groups(request: ScheduleRequest) -> Rejection | None:
+    engine, tactics = request.choice.engine, request.choice.tactics
+    unfit = reject_groups(engine, tactics.protocol, request.scenario.shape)
+    return unfit or reject_loop(engine, tactics.direction)
+
+
 MODES: Mapping[EngineKind, tuple[EngineMode, ...]] = {
     EngineKind.DMA: (EngineMode.PRELAUNCHED, EngineMode.BROADCAST, EngineMode.CHANNELS),
     EngineKind.SM: (EngineMode.SHARED, EngineMode.LIBRARY, EngineMode.TILES, EngineMode.CHANNELS),
@@ -170,6 +199,9 @@ def _reject_sms(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
     if engine.kind is EngineKind.SM and engine.by_tiles:
         return _reject_tiles(gpu, engine)
     most = max_copy_sms(gpu)
+    if engine.kernel is not None and engine.count > most:
+        message = f"{engine.kernel.name} has {engine.count} work-groups, at most {most} of {gpu.name}'s {gpu.sms} SMs "
+        return Rejection(Code.MGS401, f"{message}may copy, each for one", f"groups {most}, or fewer")
     if engine.kind is not EngineKind.SM or 1 <= engine.count <= most:
         return None
     message = f"{engine.count} SMs asked for copies, at most {most} of {gpu.name}'s {gpu.sms} may copy"
@@ -217,6 +249,7 @@ ENGINE = Knob(
         Rule(("engine",), lambda request: _reject_dma(request.scenario.gpu, request.choice.engine), _engines),
         Rule(("engine",), lambda request: _reject_sms(request.scenario.gpu, request.choice.engine), _share),
         Rule(("engine",), lambda request: _reject_mode(request.scenario.gpu, request.choice.engine)),
+        Rule(("engine", "protocol", "transfer"), _reject_groups),
         *LIBRARY_RULES,
         *TILE_STORE_RULES,
     ),

@@ -1,11 +1,11 @@
 """Schedules by their text: what ``--schedule`` takes is a declared name, an expression or a file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ...codes import Code
-from ...ir import HandOff, OpCase, OpChoice, OpMode, OpPlan, Plan, Scenario, Schedule, System
+from ...ir import HandOff, OpCase, OpChoice, OpMode, OpPlan, Plan, Scenario, Schedule, System, WrittenPlan
 from ...planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, op_plan_in_file, plan_in_file
 from ...planning.build import build_op_plan, declared
 from ...planning.knobs.engine import usual_engine
@@ -53,16 +53,24 @@ def read_choice(scenario: OpCase, text: str) -> OpChoice:
     CompileError
         If the text is no template expression.
     """
-    return _choice(scenario.system, text, [named.name for named in scenario.schedules])
+    declared_ones = {named.name: (named.body,) for named in scenario.schedules}
+    return _choice(scenario.system, text, declared_ones)
 
 
-def _choice(system: System, text: str, declared_names: Sequence[str]) -> OpChoice:
+_Bodies = Mapping[str, Sequence[OpChoice | WrittenPlan | None]]
+"""What schedules of a file say of each op, by the name of the schedule."""
+
+
+def _choice(system: System, text: str, declared_ones: _Bodies) -> OpChoice:
+    """Read an expression; it may name kernels that the ``declared_ones`` name."""
     report, source = Report(), Source("--schedule", text)
     with report.trial():
         values = parse_value(source, report)
-        reader = ChoiceReader(system, Place(Scope()), ExpressionEvaluator(report, {}), report)
+        bodies = [body for each in declared_ones.values() for body in each if body is not None]
+        kernels = [body.engine.kernel for body in bodies if body.engine.kernel is not None]
+        reader = ChoiceReader(system, Place(Scope()), ExpressionEvaluator(report, {}), report, kernels)
         return reader.choice(ast.Template("schedule", ast.Path(("w",)), values))
-    names = ", ".join(declared_names)
+    names = ", ".join(declared_ones)
     raise CompileError(_explained(found, names) for found in report.diagnostics)
 
 
@@ -128,7 +136,8 @@ def choice_named(scenario: Scenario, text: str | None) -> Schedule:
     if text.strip() in known:
         return known[text.strip()]
     if len(scenario.workload.ops) == 1:
-        choice = _choice(scenario.system, text, [named.name for named in scenario.schedules])
+        declared_ones = {named.name: [mode.body for mode in named.modes] for named in scenario.schedules}
+        choice = _choice(scenario.system, text, declared_ones)
         return Schedule(text.strip(), (OpMode(scenario.workload.ops[0].name, choice),))
     span = Span(Source("--schedule", text), 0, len(text))
     message = f"'{scenario.name}' has {len(scenario.workload.ops)} ops, and no schedule '{text[:64]}'"

@@ -10,6 +10,7 @@ from ...outline.outline import WORDS, Outline
 from ...outline.write import rejections_on, written_out
 from ...planfile.file import import_plan
 from ...planning.build import OPTIONS, options_from
+from ...planning.knobs.engine import reject_groups
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.vocabulary import PLAN_ACTIONS
@@ -43,6 +44,9 @@ class PlanReader:
         """Return the plan; steps are in the order of the text."""
         statements = plan.block.statements
         engine, overlaps, tactics = self._head(statements, plan)
+        unfit = reject_groups(engine, tactics.protocol, self._workload)
+        if unfit is not None:
+            raise self._report.fail(unfit.code, unfit.message, statements[0].span, unfit.hint)
         self._steps = StepReader(self._system, self._workload, engine, self._regions, self._report)
         ranks = [each for each in statements if isinstance(each, ast.Say) and head_word(each) == "rank"]
         if ranks:

@@ -27,6 +27,7 @@ from ...ir import (
     tile_cols,
     tile_rows,
 )
+from ...planning.knobs.engine import reject_loop
 from ...planning.staging import reject_reach
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
@@ -267,6 +268,9 @@ class StepReader:
         region = self._regions.region(where, extent)
         reduce = "reduce" in said.flags
         self._check_switched(statement, direction, said, reduce)
+        unfit = reject_loop(self._engine, direction)
+        if unfit is not None:
+            raise self._report.fail(unfit.code, unfit.message, statement.span, unfit.hint)
         if reduce and self._engine.kind is EngineKind.DMA:
             hint = "use 'plan by sm(8)', or a reduce step at the destination"
             raise self._report.fail(Code.MGS403, "a DMA engine cannot reduce", statement.span, hint)

@@ -1,5 +1,6 @@
 """Schedules of a workload: ``schedule s for w = shard_p2p()`` of one op, ``schedule s for w { ... }`` of any."""
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -8,6 +9,8 @@ from ...ir import (
     EngineChoice,
     EngineKind,
     EngineMode,
+    GroupEngine,
+    GroupKernel,
     OpCase,
     OpChoice,
     OpMode,
@@ -26,6 +29,7 @@ from ...planning.knobs.structure import CHUNKS, STREAMS, TEMPLATE
 from ...templates import BASELINE, BY_NAME, Template
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.names import Kind
 from ...text.units import NUMBER
 from ...text.vocabulary import MAX_EXTENT, SCHEDULE_WORDS, SYNONYMS, Property
 from ..values.device_numbers import FigureReader
@@ -34,11 +38,19 @@ from ..values.sentences import head_word, single
 
 
 class ChoiceReader:
-    """Reads templates and engines for one system."""
+    """Reads templates and engines for one system; ``kernels`` are known beside those of the place."""
 
-    def __init__(self, system: System, place: Place, evaluator: ExpressionEvaluator, report: Report) -> None:
+    def __init__(
+        self,
+        system: System,
+        place: Place,
+        evaluator: ExpressionEvaluator,
+        report: Report,
+        kernels: Iterable[GroupKernel] = (),
+    ) -> None:
         self._system, self._place, self._report = system, place, report
-        self._numbers = FigureReader(report, evaluator)
+        self._kernels = {kernel.name: kernel for kernel in kernels}
+        self._evaluator, self._numbers = evaluator, FigureReader(report, evaluator)
 
     @property
     def num_ranks(self) -> int:
@@ -145,6 +157,10 @@ class ChoiceReader:
             ):
                 return tiles_engine(self._system.gpu)
             case ast.Call(
+                function=ast.Name(text="sm"), arguments=(ast.Argument(name=None, values=(ast.Name() as kernel,)),)
+            ) if self._is_kernel(kernel):
+                return self._of_kernel(kernel)
+            case ast.Call(
                 function=ast.Name(text="dma" | "sm" as word),
                 arguments=(ast.Argument(name=None) as argument, *more),
             ) if len(more) <= 1:
@@ -164,6 +180,25 @@ class ChoiceReader:
                 raise self._report.fail(
                     Code.MGS204, f"unknown engine '{expression.span.text[:40]}'", expression.span, hint
                 )
+
+    def _is_kernel(self, name: ast.Name) -> bool:
+        """Whether ``sm(NAME)`` names a kernel, or what is none: a value is a number of SMs."""
+        entry = self._place.scope.lookup((name.text,))
+        return entry is None or entry.kind not in (Kind.LET, Kind.PARAM)
+
+    def _of_kernel(self, name: ast.Name) -> EngineChoice:
+        """Read ``sm(pull)``, a kernel of the file."""
+        from .group_kernel import GroupKernelReader  # few files have one
+
+        kernel = self._kernels.get(name.text)
+        if kernel is None:
+            entry = self._place.scope.find(name, Kind.KERNEL, self._report)
+            kernel = GroupKernelReader(self._evaluator, self._report).read(entry)
+        engine = GroupEngine(EngineKind.SM, kernel.groups, program=kernel)
+        unfit = reject_engine(self._system.gpu, engine)
+        if unfit is not None:
+            raise self._report.fail(unfit.code, unfit.message, name.span, unfit.hint)
+        return engine
 
     def _mode(self, kind: str, more: list[ast.Argument]) -> EngineMode:
         if not more:

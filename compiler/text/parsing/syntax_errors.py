@@ -20,6 +20,7 @@ HEADS = {
     "link": "link NAME { ... }",
     "switch": "switch NAME { ... }",
     "implementation": "implementation NAME { ... }",
+    "kernel": "kernel NAME { ... }",
     "system": "system NAME { ... }",
     "workload": "workload NAME on SYSTEM { ... }",
     "schedule": "schedule NAME for WORKLOAD = template(chunks=64, engine=dma(7))",

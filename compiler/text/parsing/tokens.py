@@ -76,13 +76,17 @@ DECLARATIONS: Mapping[str, str] = {
     "link": "DEVICE",
     "switch": "DEVICE",
     "implementation": "DEVICE",
+    "kernel": "DEVICE",
     "system": "_SYSTEM",
     "workload": "_WORKLOAD",
     "schedule": "_SCHEDULE",
     "explore": "_EXPLORE",
     "expect": "_EXPECT",
 }
-_HAVE_BLOCKS = ("gpu", "link", "switch", "implementation", "system", "workload", "schedule", "explore", "expect")
+_HAVE_BLOCKS = (
+    *("gpu", "link", "switch", "implementation", "kernel", "system"),
+    *("workload", "schedule", "explore", "expect"),
+)
 HEAD_WORDS: Mapping[str, Mapping[str, str]] = {
     "use": {"as": "_AS"},
     "gpu": {"extends": "_EXTENDS"},

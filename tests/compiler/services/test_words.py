@@ -5,6 +5,7 @@ import pytest
 from magus.compiler.collectives import ALGORITHM_BY_NAME
 from magus.compiler.ir import (
     TYPES_WITH_CONSTANTS,
+    Arbitration,
     DType,
     EngineKind,
     EngineMode,
@@ -41,6 +42,9 @@ SECTIONS: dict[str, set[str]] = {
     "link": {each.name for each in words.LINK_NUMBERS} | {*words.LINK_LISTS, *words.LINK_CHOICES, "source"},
     "switch": {each.name for each in words.SWITCH_NUMBERS} | {*words.SWITCH_CHOICES, "source"},
     "implementation": {"source", "gpus", "dtypes", "experts", "stack", *PATTERN_WORDS},
+    "kernel": set(words.KERNEL_WORDS),
+    "kernel.arbitration": {each.value for each in Arbitration},
+    **{f"kernel.{word}": set(known) for word, known in words.KERNEL_LOOPS.items()},
     "experts": {each.name for each in words.EXPERTS_NUMBERS} | {"source"},
     "stack": {each.name for each in words.STACK_NUMBERS} | {"source"},
     "method": {each.name for each in words.METHOD_NUMBERS}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ....advisor.candidates.shortlist import packet_bytes
 from ....compiler.codes import Code
-from ....compiler.ir import TICKS_PER_US, EngineChoice, JsonObject, OpCase, OpPlan, Plan, Scenario
+from ....compiler.ir import TICKS_PER_US, EngineChoice, JsonObject, OpCase, OpPlan, Plan, Rejection, Scenario
 from ....compiler.planfile.file import plan_in_text
 from ....compiler.planfile.mscclpp.write import mscclpp_document
 from ....compiler.planfile.write import document_text, op_plan_document, plan_document
@@ -78,7 +78,7 @@ def print_plan(
             if as_json:
                 return _deliver_plan(question, schedule, layers, out)
             return _deliver_block(question, schedule, out)
-        chosen = _written_out(scenario, schedule)
+        chosen = _written_out(scenario, schedule, in_language=not as_json)
         for note in counts_read(scenario, chosen):
             say(f"magus: {note}")
         text = document_text(op_plan_document(scenario, chosen)) if as_json else plan_block(scenario, chosen)
@@ -132,15 +132,18 @@ def _deliver_block(scenario: Scenario, schedule: str | None, out: Path | None) -
     return deliver(text, out, chosen.name)
 
 
-def _written_out(scenario: OpCase, text: str | None) -> OpPlan:
+def _written_out(scenario: OpCase, text: str | None, *, in_language: bool = False) -> OpPlan:
     """The schedule that is meant, by default the first that the file declares, else serial."""
     chosen = resolve_schedule(scenario, text, show)
-    _check_written_out(chosen.engine)
+    _check_written_out(chosen.engine, in_language=in_language)
     return chosen
 
 
-def _check_written_out(engine: EngineChoice) -> None:
-    """Refuse what the library moves in one call: it has no steps."""
+def _check_written_out(engine: EngineChoice, *, in_language: bool = False) -> None:
+    """Refuse what the library moves in one call, which has no steps, and kernels, which stand in the file."""
+    if engine.kernel is not None and not in_language:
+        message = f"{engine.kernel.name} is a kernel of the file, and other programs know no work-groups"
+        raise ScheduleError(Rejection(Code.MGS411, message, "leave --format out, or say engine=sm(16)"))
     if engine.by_library:
         raise ScheduleError(reject_library_plan(engine))
 

@@ -1,0 +1,92 @@
+"""Kernels by what their work-groups do: ``kernel pull { groups 32; waves 4; get { load 16; waitcnt 0; reduce } }``."""
+
+from ...codes import Code
+from ...ir import Arbitration, Arrived, GroupKernel, WaveLoop
+from ...text import syntax as ast
+from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.names import Entry
+from ...text.vocabulary import KERNEL_LOOPS, KERNEL_NUMBERS, KERNEL_WORDS, LOOP_NUMBERS
+from ..values.device_numbers import FigureReader
+from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.sentences import Words, known_head
+
+_EXAMPLE = "get { load 16; waitcnt 0; store }"
+_THEN = tuple(each.value for each in Arrived)
+_NUMBERS = {each.name: each for each in (*KERNEL_NUMBERS, *LOOP_NUMBERS)}
+
+
+class GroupKernelReader:
+    """Reads the kernels of a file."""
+
+    def __init__(self, evaluator: ExpressionEvaluator, report: Report) -> None:
+        self._report, self._figures = report, FigureReader(report, evaluator)
+
+    def read(self, entry: Entry) -> GroupKernel:
+        """Return the kernel that ``entry`` declares; report what is wrong with it."""
+        declaration, place = entry.declaration, Place(entry.scope)
+        assert isinstance(declaration, ast.Device)
+        owner = f"kernel {entry.name}"
+        said = self._statements(declaration.block, KERNEL_WORDS, owner)
+        numbers = {word: self._number(said[word], place) for word in said if word in _NUMBERS}
+        loops = {word: self._loop(said[word], word, place) for word in said if word in KERNEL_LOOPS}
+        arbitration = self._arbitration(said["arbitration"]) if "arbitration" in said else Arbitration.FIFO
+        if "groups" not in said or not loops:
+            missing = "groups" if "groups" not in said else " or ".join(KERNEL_LOOPS)
+            hint = "groups 32" if missing == "groups" else _EXAMPLE
+            raise self._report.fail(Code.MGS209, f"{owner} does not say {missing}", declaration.span, hint)
+        put, get = loops.get("put"), loops.get("get")
+        waves, request = numbers.get("waves", 1), numbers.get("request", 0)
+        return GroupKernel(entry.name, numbers["groups"], put, get, waves, request, arbitration)
+
+    def _statements(self, block: ast.Block, known: tuple[str, ...], owner: str) -> dict[str, ast.Say]:
+        """The statements of a block by their first word."""
+        said: dict[str, ast.Say] = {}
+        for statement in block.statements:
+            word = known_head(statement, known, owner, self._report)
+            assert isinstance(statement, ast.Say)
+            if word in said:
+                raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
+            if statement.block is not None and word not in KERNEL_LOOPS:
+                raise self._report.fail(Code.MGS116, f"{word} opens no block", statement.span)
+            said[word] = statement
+        return said
+
+    def _number(self, statement: ast.Say, place: Place) -> int:
+        words = Words(statement.phrase, self._report)
+        wanted = _NUMBERS[words.take_name("a word").text]
+        value = words.take(wanted.name)
+        words.end()
+        return int(self._figures.value(wanted, (value,), place).amount)
+
+    def _arbitration(self, statement: ast.Say) -> Arbitration:
+        words, known = Words(statement.phrase, self._report), tuple(each.value for each in Arbitration)
+        words.take("arbitration")
+        word = words.take_name(f"one of {listing(known)}")
+        words.end()
+        if word.text not in known:
+            hint = did_you_mean(word.text, known) or f"it is {listing(known)}"
+            raise self._report.fail(Code.MGS204, f"unknown arbitration '{word.text[:64]}'", word.span, hint)
+        return Arbitration(word.text)
+
+    def _loop(self, statement: ast.Say, word: str, place: Place) -> WaveLoop:
+        """Read ``get { load 16; waitcnt 0; store }``, in this order."""
+        if statement.block is None:
+            raise self._report.fail(Code.MGS116, f"{word} opens a block", statement.span, _EXAMPLE)
+        Words(statement.phrase, self._report).take(word)
+        said = self._statements(statement.block, KERNEL_LOOPS[word], word)
+        ends = [each for each in said if each in _THEN]
+        if "load" not in said or len(ends) != 1 or list(said) != [each for each in KERNEL_LOOPS[word] if each in said]:
+            message = f"{word} loads lines, waits for them, and ends with {' or '.join(KERNEL_LOOPS[word][-2:])}"
+            if word == "put":
+                message = "put loads lines and stores them"
+            raise self._report.fail(Code.MGS116, message, statement.span, _EXAMPLE.replace("get", word))
+        load = self._number(said["load"], place)
+        left = self._number(said["waitcnt"], place) if "waitcnt" in said else 0
+        if left >= load:
+            message = f"waitcnt {left} waits for none of the {load} lines that were asked for, and {ends[0]} needs them"
+            raise self._report.fail(Code.MGS508, message, said["waitcnt"].span, f"less than {load}")
+        if load % (load - left):
+            message = f"{load} lines under way do not divide into turns of {load - left}, load less waitcnt"
+            raise self._report.fail(Code.MGS304, message, said["waitcnt"].span, "for instance load 16; waitcnt 8")
+        Words(said[ends[0]].phrase, self._report).take(ends[0])
+        return WaveLoop(load, left, Arrived(ends[0]))
