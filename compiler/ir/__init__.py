@@ -54,6 +54,7 @@ from .operations.kernel_shape import Cutting as Cutting
 from .operations.kernel_shape import KernelShape as KernelShape
 from .operations.row_wise import ElementwiseShape as ElementwiseShape
 from .operations.row_wise import RowWiseShape as RowWiseShape
+from .operations.timed import TimedShape as TimedShape
 from .plan import COLLECTIVES_STREAM as COLLECTIVES_STREAM
 from .plan import Awaited as Awaited
 from .plan import HandOff as HandOff

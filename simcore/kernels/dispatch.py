@@ -26,7 +26,7 @@ from ...compiler.ir import (
     tile_cols,
     tile_rows,
 )
-from . import attention, gemm, grouped_gemm
+from . import attention, gemm, grouped_gemm, timed
 from .gemm import gemm_work, group_shape, stream_shape, ticks_for
 from .work import KernelWork, WorkModel, hbm_bytes
 
@@ -148,6 +148,7 @@ MODELS: tuple[WorkModel[Any], ...] = (
     attention.MODEL,
     ROW_WISE_MODEL,  # before elementwise kernels, from whose shape its own derives
     ELEMENTWISE_MODEL,
+    timed.MODEL,
 )
 
 

@@ -39,6 +39,7 @@ class CallArgumentKind(Enum):
     COUNTS = auto()  # a list of whole numbers: a tuple of int
     TYPE = auto()  # an element type: a DType
     ROUTING = auto()  # uniform, power_law(1.2, seed=3), loads([...]) and so on: a RoutingLaw
+    TIME = auto()  # 12 us: ticks, an int
     NAME = auto()  # a name of the file or of the library: a str
     TABLE = auto()  # a list of whole numbers, or such a list for each rank: a tuple of int or of such tuples
 
@@ -214,6 +215,7 @@ class KernelOperation(Operation):
     ``after``: collectives whose result its first tensor or tensors may be. ``before``: collectives that take its
     result. ``beside``: collectives that need nothing of it. ``follows``: kernels whose result an all_to_all may bring.
     ``ends``: kernels whose result it may take before that is written, as the end of the same kernel.
+    ``opaque``: what it computes is not known: operands may be anything, and its result may be terms of a sum.
     ``uneven``: whether that all_to_all may give ranks different numbers of rows; see ``KernelShape.at_rank``.
     """
 
@@ -224,6 +226,7 @@ class KernelOperation(Operation):
     follows: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
     uneven: bool = False
+    opaque: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import gcd
 
 from ..tensors import Pattern, Shard, Tensor
-from .base import CallResult, CollectiveOperation, OperationCall, mismatch, not_simulated
+from .base import CallResult, CollectiveOperation, KernelOperation, OperationCall, mismatch, not_simulated
 from .checks import check_blocks, check_rows, check_scales, check_whole, parts_of
 
 
@@ -56,10 +56,11 @@ def _summed(call: OperationCall) -> Tensor:
     """The tensor of which every rank holds a part of the sum."""
     (operand,), (tensor,) = call.operands, call.tensors
     check_scales(call, tensor.dtype)
-    if operand.made_by is not None and not operand.partial:
+    opaque = isinstance(operand.made_by, KernelOperation) and operand.made_by.opaque
+    if operand.made_by is not None and not operand.partial and not opaque:
         hint = "shard the inner dimension: x by cols and w by rows"
         raise not_simulated(f"{call.operation.name} needs partial sums to add", hint)
-    if operand.made_by is None:
+    if operand.made_by is None or opaque:
         check_whole(tensor, f"{call.operation.name} adds what every rank holds in full")
     return tensor
 

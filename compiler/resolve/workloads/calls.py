@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
-from ...ir import ColumnPart, DType, Gpu, Shard, System, Tensor
+from ...ir import TICKS_PER_SECOND, ColumnPart, DType, Gpu, Shard, System, Tensor
 from ...ir.operations import (
     CallArgumentKind,
     CallResult,
@@ -30,7 +30,7 @@ from ...ir.operations.row_wise import CAST
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.load import path_beside, read_source
-from ...text.units import NUMBER
+from ...text.units import NUMBER, TIME, round_half_up
 from ...text.vocabulary import MAX_EXTENT, MAX_RANKS, TENSOR_WORDS, Property
 from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
@@ -130,7 +130,8 @@ def call_of(
     if operation.name == EXPERTS and seen[0].transposed:
         layout = _TURNED.get(layout, layout)  # the result has the experts of each rank, as the rows have
     split = _split_experts(operation, seen)
-    of_all_ranks = gathered or operation.name == GEMM or isinstance(operation, CollectiveOperation)
+    opaque = isinstance(operation, KernelOperation) and operation.opaque
+    of_all_ranks = gathered or opaque or operation.name == GEMM or isinstance(operation, CollectiveOperation)
     shared = dict(arguments)
     if not of_all_ranks:
         lying = _lying(operation, seen, layout, arguments) if split is None else [one.tensor.shard for one in seen]
@@ -208,7 +209,8 @@ def _operand(operation: Operation, operand: CallOperand, makers: Mapping[str, Wo
     exchanged = takes_blocks and maker.operation.name == EXCHANGE
     if sums or exchanged or (gathered and maker.operation.name == GATHER):
         return Operand(operand.tensor, maker.operation, maker.partial)
-    if maker.partial:
+    opaque = isinstance(operation, KernelOperation) and operation.opaque
+    if maker.partial and not opaque:
         raise mismatch(f"{operand.tensor.name} is a part of a sum on each rank", "add it up: reduce_scatter(...)")
     return Operand(operand.seen)
 
@@ -293,6 +295,8 @@ def _check_sent(arguments: Mapping[str, Any], tensor: Tensor, system: System) ->
 
 
 _LAW = 'power_law(1.2, seed=0), sampled(1.9), uniform, stride, loads([512, 256]) or histogram("counts.csv")'
+MAX_TIME = Fraction(10)
+"""Seconds that a kernel may take."""
 MAX_DRAWS = 4096
 _EXPONENT = Property("an exponent", NUMBER, Fraction(1, 10), Fraction(10))
 _EXAMPLE = "x = tensor bf16[8192, 8192] shard rows"
@@ -310,6 +314,7 @@ class ArgumentReader:
         self._numbers = FigureReader(report, evaluator)
         self._readers: Mapping[CallArgumentKind, Callable[[str, ast.Expression], Any]] = {
             CallArgumentKind.COUNT: lambda name, written: self._whole(name, written, low=1),
+            CallArgumentKind.TIME: self._ticks,
             CallArgumentKind.TRUTH: lambda _, written: truth(written, self._report),
             CallArgumentKind.COUNTS: self._counts,
             CallArgumentKind.TYPE: lambda _, written: dtype_named(written, self._report),
@@ -359,6 +364,10 @@ class ArgumentReader:
     def _whole(self, name: str, written: ast.Expression, low: int = 0) -> int:
         wanted = Property(name, NUMBER, Fraction(low), Fraction(MAX_EXTENT), whole=True)
         return int(self._numbers.value(wanted, (written,), self._place).amount)
+
+    def _ticks(self, name: str, written: ast.Expression) -> int:
+        wanted = Property(name, TIME, Fraction(0), MAX_TIME)
+        return round_half_up(self._numbers.value(wanted, (written,), self._place).amount * TICKS_PER_SECOND)
 
     def _name(self, name: str, written: ast.Expression) -> str:
         if not isinstance(written, ast.Name):
