@@ -1,6 +1,7 @@
 """Traces in the form of torch.profiler on a GPU, as Kineto writes them."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 Event = dict[str, Any]
@@ -48,6 +49,39 @@ def layer(number: int, at: float, ranks: int = 8) -> list[Event]:
     ]
 
 
+def other(name: str, start: float, duration: float, stream: int = 7, blocks: int = 4096) -> Event:
+    """A kernel that is no product and no collective."""
+    args = {"External id": 10**7 + int(start), "stream": stream, "grid": [blocks, 1, 1]}
+    return {"ph": "X", "cat": "kernel", "name": name, "ts": start, "dur": duration, "args": args}
+
+
+def sharded_layer(number: int, at: float) -> list[Event]:
+    """A layer of 4096 tokens on 8 GPUs, 5 us between its kernels, with a small one in a stream beside them."""
+    tokens, hidden, inner = 4096, 8192, 3584
+    whole = tokens * hidden
+    return [
+        other("void norm_kernel<bf16>(float)", at, 12),
+        collective("_allgather_base", (whole // 8, whole), at + 17, 210),
+        *gemm(10 * number, (tokens, inner, hidden), at + 232, 370),
+        other("copy_kernel", at + 240, 40, stream=20, blocks=32),
+        other("act::act_and_mul<silu>", at + 607, 30),
+        other("flash_fwd_kernel", at + 642, 160),
+        *gemm(10 * number + 1, (tokens, hidden, inner), at + 807, 380),
+        collective("_reduce_scatter_base", (whole, whole // 8), at + 1192, 205),
+        other("add_kernel", at + 1402, 7),
+    ]
+
+
+def document(events: Sequence[Event], gpu: str = "NVIDIA H100 80GB HBM3") -> dict[str, Any]:
+    """A trace of rank 3 with these events alone."""
+    return {
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": 0, "name": gpu, "numSms": 132}],
+        "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},
+        "traceEvents": list(events),
+    }
+
+
 def trace(events: list[Event], gpu: str = "NVIDIA H100 80GB HBM3") -> str:
     """A whole trace of rank 3."""
     noise = [
@@ -55,15 +89,7 @@ def trace(events: list[Event], gpu: str = "NVIDIA H100 80GB HBM3") -> str:
         {"ph": "X", "cat": "python_function", "name": "forward", "ts": 1.5, "dur": 10.25},
         {"ph": "X", "cat": "kernel", "name": "vectorized_elementwise", "ts": 9, "dur": 2, "args": {"External id": 7}},
     ]
-    document = {
-        "schemaVersion": 1,
-        "deviceProperties": [{"id": 0, "name": gpu, "numSms": 132}],
-        "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},
-        "displayTimeUnit": "ms",
-        "traceEvents": [*noise, *events],
-        "traceName": "step.json",
-    }
-    return json.dumps(document, indent=1)
+    return json.dumps({**document([*noise, *events], gpu), "traceName": "step.json"}, indent=1)
 
 
 LAYERS = trace([event for number in range(5) for event in layer(number, 1_700_000_000.0 + 1200 * number)])

@@ -278,6 +278,25 @@ def import_file(
     raise typer.Exit(import_file(file, ImportOptions(gpu, collective, out)))
 
 
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace of torch.profiler or Chakra.")],
+    out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write the step as a scenario, too.")] = None,
+    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Take the GPUs for this one of the library.")] = "",
+    step: Annotated[
+        int | None, typer.Option("--step", metavar="N", help="A step that the trace marks; else the last.")
+    ] = None,
+    no_advise: Annotated[bool, typer.Option("--no-advise", help="Do not search how it could be.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Show a step of a trace: as measured, as simulated, and as it could be.
+
+    All kernels of the trace become a workload, with their streams and the times in which none ran.
+    """
+    from ..commands.scenarios.replay import ReplayOptions, replay_trace
+
+    raise typer.Exit(replay_trace(file, ReplayOptions(gpu, step, not no_advise, out, as_json)))
+
+
 def from_model(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The config.json of a model of transformers.")],
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="A GPU of the library, such as h100.")],

@@ -41,6 +41,7 @@ VERBS: Mapping[str, Verb] = {
     "run": Verb("scenarios", "Carry schedules out with real data: is the result right?"),
     "plan": Verb("scenarios", "Write a schedule as a plan, in steps, or for another program."),
     "import": Verb("scenarios", "Read in a machine, a log of nccl-tests or a trace of PyTorch.", "import_file"),
+    "replay": Verb("scenarios", "Show a step of a trace: measured, simulated, as it could be."),
     "from-model": Verb("scenarios", "Write the workloads of a layer of a model as a scenario."),
     "ask": Verb("answers", "Say what to switch on for a model, with a framework."),
     "schedules": Verb("answers", "List the feasible schedules, and the lower bound on all."),

@@ -17,12 +17,15 @@ from ....compiler.ir import DType
 from ....compiler.text.diagnostics import printable
 from .run import (
     DTYPES,
+    ELEMENT_BYTES,
     MAX_KEPT,
     MAX_SIZE,
     Product,
     TracedCollective,
     TracedGemm,
+    TracedKernel,
     TracedRun,
+    TracedStep,
     Unused,
     is_fp8_kernel,
     is_product_kernel,
@@ -34,6 +37,7 @@ from .run import (
 MAX_VALUE = 16 << 20
 MAX_TEXT = 8 << 30
 MAX_EVENTS = 20_000_000
+MAX_STEPS = 10_000
 _EVENTS = "traceEvents"
 
 
@@ -150,6 +154,8 @@ _COLLECTIVES = {
     "alltoall": "all_to_all",
 }
 _OTHERS = ("broadcast", "sendrecv", "send", "recv", "gather", "scatter", "reduce", "barrier")
+_TAKEN = ("kernel", "cpu_op", "gpu_memcpy", "gpu_memset")
+_MARKS, _STEP = ("user_annotation", "gpu_user_annotation"), "ProfilerStep#"
 _OWN_REDUCE = re.compile(r"cross_device_reduce_\dstage<[^,<>]{1,64},\s*(\d{1,3})")
 """vLLM's and SGLang's all_reduce in one kernel, for so many ranks (``csrc/custom_all_reduce.cuh``)."""
 _OTHER_COLLECTIVE = re.compile(
@@ -187,6 +193,8 @@ def read_run(trace: ChromeTrace) -> TracedRun:
         tuple(notes),
         reported(reader.unused),
         reader.has_shapes,
+        reader.kernels(),
+        tuple(step for _, step in sorted(reader.steps.items())),
     )
 
 
@@ -212,21 +220,29 @@ class _Reader:
         self._names: dict[int, str] = {}
         self._reduced: dict[int, tuple[int, DType | None]] = {}
         self._kernels: dict[int, _Kernels] = {}
-        self._own_reduces: list[tuple[int, int, tuple[float, float]]] = []
+        self._own_reduces: list[tuple[int, int, tuple[float, float], int]] = []
         self.gemms: list[TracedGemm] = []
         self.collectives: list[TracedCollective] = []
+        self.steps: dict[int, TracedStep] = {}
+        # (name, stream, begin, end, operation, blocks), and the collectives among them by their place
+        self._ran: list[tuple[str, int, float, float, int, int]] = []
+        self._moving: dict[int, TracedCollective] = {}
+        self._gemms: dict[int, TracedGemm] = {}
         self.num_kernels, self.has_shapes = 0, False
         self.unused: Unused = Counter()
 
     @property
     def full(self) -> bool:
         """Whether nothing more is kept."""
-        return len(self._products) + len(self._kernels) + len(self.collectives) + len(self._own_reduces) >= MAX_KEPT
+        kept = len(self._products) + len(self._kernels) + len(self.collectives) + len(self._own_reduces)
+        return max(kept, len(self._ran)) >= MAX_KEPT
 
     def take(self, event: dict[str, object]) -> None:
         """Take up one event."""
         category, args = event.get("cat"), event.get("args")
-        if category not in ("kernel", "cpu_op") or not isinstance(args, dict):
+        if category in _MARKS:
+            self._mark(event)
+        if category not in _TAKEN or not isinstance(args, dict):
             return
         self.num_kernels += category == "kernel"
         number = args.get("External id")
@@ -238,8 +254,22 @@ class _Reader:
                 self._operation(number, str(event.get("name"))[:256], args)
             return
         span = _span(event)
-        if span is not None:
+        if span is None:
+            return
+        name, stream = sys.intern(str(event.get("name"))[:512]), args.get("stream", event.get("tid"))
+        self._ran.append((name, stream if type(stream) is int else 0, *span, number, _blocks(args)))
+        if category == "kernel":
             self._kernel(number, str(event.get("name"))[:512], args, span)
+
+    def _mark(self, event: dict[str, object]) -> None:
+        """Remember a step that the run marks: when the GPU began and ended it, else when the host did."""
+        name, span = str(event.get("name"))[:64], _span(event)
+        on_gpu = event.get("cat") == "gpu_user_annotation"
+        number = name.removeprefix(_STEP)
+        if name == number or not number.isdecimal() or span is None or len(self.steps) >= MAX_STEPS:
+            return
+        if on_gpu or int(number) not in self.steps:
+            self.steps[int(number)] = TracedStep(int(number), *span)
 
     def _operation(self, number: int, name: str, args: dict[str, object]) -> None:
         dims, types = args.get("Input Dims"), args.get("Input type")
@@ -258,7 +288,7 @@ class _Reader:
         if "Collective name" in args or "nccl" in said:
             self._collective(said, args, span)
         elif own is not None:
-            self._own_reduces.append((number, int(own[1]), span))
+            self._own_reduces.append((number, int(own[1]), span, len(self._ran) - 1))
         elif _OTHER_COLLECTIVE.search(name.lower()) is not None and not is_product_kernel(name):
             self.unused[
                 "collective", "by a kernel that is none of NCCL, whose size and ranks the trace does not say"
@@ -279,19 +309,38 @@ class _Reader:
             if isinstance(product, Product):
                 is_fp8 = product.gathers and kernels.is_fp8  # TransformerEngine quantizes within the operation
                 product = replace(product, dtype=DType.FP8) if is_fp8 else product
-                self.gemms.append(traced(product, kernels.start_us, kernels.end_us))
+                self._gemms[number] = traced(product, kernels.start_us, kernels.end_us)
             elif product is not None:
                 self.unused["GEMM", product] += 1
             elif kernels.is_product and number in self._names:
                 self.unused["GEMM", f"of {printable(self._names[number])[:64]}, which is no known product"] += 1
             elif kernels.is_product:
                 self._no_operation()
-        for number, num_ranks, span in self._own_reduces:
+        self.gemms.extend(self._gemms.values())
+        for number, num_ranks, span, place in self._own_reduces:
             size, dtype = self._reduced.get(number, (0, None))
             if size:
-                self.collectives.append(TracedCollective("all_reduce", size, size, num_ranks, dtype, *span))
+                each = 0 if dtype is None else dtype.bytes_of(1)
+                self._moves(TracedCollective("all_reduce", size, size, num_ranks, dtype, *span, each), place)
             else:
                 self.unused["all_reduce", "of vLLM's own kernel without its size"] += 1
+
+    def _moves(self, collective: TracedCollective, place: int) -> None:
+        self.collectives.append(collective)
+        self._moving[place] = collective
+
+    def kernels(self) -> tuple[TracedKernel, ...]:
+        """All kernels and copies in the order of time; those of one GEMM are one."""
+        found, seen = list[TracedKernel](), set[int]()
+        for place, (name, stream, start, end, number, blocks) in enumerate(self._ran):
+            gemm = self._gemms.get(number)
+            if gemm is not None and self._kernels[number].is_product == is_product_kernel(name):
+                if number not in seen:
+                    found.append(TracedKernel(name, stream, gemm.start_us, gemm.end_us, gemm, blocks))
+                seen.add(number)
+            else:
+                found.append(TracedKernel(name, stream, start, end, self._moving.get(place), blocks))
+        return tuple(sorted(found, key=lambda each: (each.start_us, each.end_us)))
 
     def _no_operation(self) -> None:
         self.unused["GEMM", "whose operation the trace does not have, as in CUDA graphs"] += 1
@@ -304,8 +353,10 @@ class _Reader:
             self.unused["collective", f"that no pair has ({other})"] += 1
         elif all(isinstance(size, int) and 0 < size < 1 << 50 for size in sizes):
             num_in, num_out, num_ranks = (int(size) for size in sizes if isinstance(size, int))
-            dtype = DTYPES.get(str(args.get("dtype")))
-            self.collectives.append(TracedCollective(operation, num_in, num_out, num_ranks, dtype, *span))
+            said = str(args.get("dtype"))
+            sizes_and_type = num_in, num_out, num_ranks, DTYPES.get(said)
+            found = TracedCollective(operation, *sizes_and_type, *span, ELEMENT_BYTES.get(said, 0))
+            self._moves(found, len(self._ran) - 1)
         else:
             self.unused[operation, "without its size and ranks"] += 1
 
@@ -333,6 +384,13 @@ def _span(event: dict[str, object]) -> tuple[float, float] | None:
     if not (math.isfinite(start) and math.isfinite(duration) and 0 < duration < 1e12 and abs(start) < 1e18):
         return None
     return float(start), float(start) + float(duration)
+
+
+def _blocks(args: dict[str, object]) -> int:
+    """Thread blocks of a kernel; 0 where they are not said."""
+    grid = args.get("grid")
+    known = isinstance(grid, list) and len(grid) == 3 and all(type(size) is int and 0 < size < 1 << 31 for size in grid)
+    return math.prod(grid) if known and isinstance(grid, list) else 0
 
 
 def _member(value: object, key: str) -> object:

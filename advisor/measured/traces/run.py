@@ -20,6 +20,13 @@ DTYPES = {
     "Float8_e5m2fnuz": DType.FP8,
 }
 """Element types by their name in PyTorch; operands have ``c10::`` before it."""
+ELEMENT_BYTES = {
+    **{name: dtype.bytes_of(1) for name, dtype in DTYPES.items()},
+    **dict.fromkeys(("Byte", "Char", "Bool"), 1),
+    **dict.fromkeys(("Float", "Int"), 4),
+    **dict.fromkeys(("Double", "Long"), 8),
+}
+"""Bytes of an element of a collective, by its type's name in PyTorch."""
 _OTHER_TYPES = {"float": "float32", "double": "float64", "signed char": "int8", "unsigned char": "uint8"}
 WITHOUT_SHAPES = "without shapes"
 _FOUR_BITS = "with weights of 4 bits, a type that is not simulated"
@@ -168,13 +175,41 @@ class TracedGemm:
 
 @dataclass(frozen=True, slots=True)
 class TracedCollective:
-    """A collective of ``num_ranks``, elements that go in and come out at this rank, and when its kernel ran."""
+    """A collective of ``num_ranks``, elements that go in and come out at this rank, and when its kernel ran.
+
+    ``element_bytes`` is 0 where they are not known.
+    """
 
     operation: str
     num_in: int
     num_out: int
     num_ranks: int
     dtype: DType | None
+    start_us: float
+    end_us: float
+    element_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TracedKernel:
+    """A kernel or a copy on ``stream``, when it ran, in us, and what it does where that is known.
+
+    ``blocks`` are its thread blocks, 0 where they are not known.
+    """
+
+    name: str
+    stream: int
+    start_us: float
+    end_us: float
+    does: TracedGemm | TracedCollective | None = None
+    blocks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TracedStep:
+    """A step that the run marks by its number, and when it ran, in us."""
+
+    number: int
     start_us: float
     end_us: float
 
@@ -184,8 +219,8 @@ class TracedRun:
     """What a trace of ``kind`` says of a run: GPU, rank, kernels in the order of time, and what was left out.
 
     ``unused`` is what was seen and not used, counted by the reason; ``has_shapes`` whether operations have those of
-    their inputs. Without ``has_times`` kernels have durations and an order alone: they begin when the one before them
-    ends.
+    their inputs. ``kernels`` are all of them, ``steps`` those that the run marks. Without ``has_times`` kernels have
+    durations and an order alone: they begin when the one before them ends.
     """
 
     kind: str
@@ -198,6 +233,8 @@ class TracedRun:
     notes: tuple[str, ...]
     unused: tuple[str, ...] = ()
     has_shapes: bool = True
+    kernels: tuple[TracedKernel, ...] = ()
+    steps: tuple[TracedStep, ...] = ()
 
 
 def traced(product: Product, start_us: float, end_us: float) -> TracedGemm:
@@ -265,7 +302,7 @@ def find_pairs(run: TracedRun, unused: Unused | None = None) -> tuple[TracedPair
     Collectives whose size fits a GEMM that they make no pair with are counted in ``unused`` by the reason.
     """
     times: dict[PairShape, list[tuple[float, float, float]]] = defaultdict(list)
-    for shape, collective, gemm in _pairs(run, Unused() if unused is None else unused):
+    for shape, collective, gemm in pairs_of(run, Unused() if unused is None else unused):
         end, start = max(collective.end_us, gemm.end_us), min(collective.start_us, gemm.start_us)
         times[shape].append((collective.end_us - collective.start_us, gemm.end_us - gemm.start_us, end - start))
     found = []
@@ -276,7 +313,7 @@ def find_pairs(run: TracedRun, unused: Unused | None = None) -> tuple[TracedPair
     return tuple(pair for _, pair in sorted(found, key=lambda one: -one[0]))
 
 
-def _pairs(run: TracedRun, unused: Unused) -> Iterator[tuple[PairShape, TracedCollective, TracedGemm]]:
+def pairs_of(run: TracedRun, unused: Unused) -> Iterator[tuple[PairShape, TracedCollective, TracedGemm]]:
     """Yield each collective with its GEMM; no GEMM is in two pairs of one kind."""
     by_operand: dict[int, list[TracedGemm]] = defaultdict(list)
     by_shard: dict[int, list[TracedGemm]] = defaultdict(list)

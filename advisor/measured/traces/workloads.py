@@ -45,17 +45,8 @@ def workloads_text(pairs: Sequence[TracedPair], model: LibraryGpu, origin: Trace
 
     All pairs have as many ranks as a switch of the library has ports, or fewer.
     """
-    rank = "" if origin.rank is None else f", rank {origin.rank}"
-    head = [f"Read from {origin.file[:128]}, a trace of {origin.kind}{rank}."]
-    doubts = ["how the GPUs are joined is not in a trace: they are a node of the library", *origin.doubts]
-    comments = [
-        *comment_lines(head[0]),
-        "#",
-        "# In doubt:",
-        *(line for doubt in doubts for line in comment_lines(doubt, "- ")),
-    ]
-    systems = [_system(model, ranks) for ranks in sorted({pair.shape.num_ranks for pair in pairs})]
-    base = ["mgs 1", "", *comments, "", f'use "{model.library}"', "", *systems]
+    systems = [system_text(model, ranks) for ranks in sorted({pair.shape.num_ranks for pair in pairs})]
+    base = [*head_of(origin, model), *systems]
     named = [(f"{_word(pair.shape)}_{number}", pair) for number, pair in enumerate(pairs, 1)]
     bare = "\n".join([*base, *(_workload(name, pair.shape) for name, pair in named)])
     compiled = compile_text(bare)
@@ -66,7 +57,21 @@ def workloads_text(pairs: Sequence[TracedPair], model: LibraryGpu, origin: Trace
     return format_text("\n".join([*base, *blocks]) + "\n")
 
 
-def _system(model: LibraryGpu, ranks: int) -> str:
+def head_of(origin: TraceOrigin, model: LibraryGpu) -> list[str]:
+    """The lines in front of systems: what a file was read from, what is in doubt, and the library of the GPU."""
+    rank = "" if origin.rank is None else f", rank {origin.rank}"
+    doubts = ["how the GPUs are joined is not in a trace: they are a node of the library", *origin.doubts]
+    comments = [
+        *comment_lines(f"Read from {origin.file[:128]}, a trace of {origin.kind}{rank}."),
+        "#",
+        "# In doubt:",
+        *(line for doubt in doubts for line in comment_lines(doubt, "- ")),
+    ]
+    return ["mgs 1", "", *comments, "", f'use "{model.library}"', ""]
+
+
+def system_text(model: LibraryGpu, ranks: int) -> str:
+    """A node of so many GPUs, as the library has it."""
     fabric = f"switch(nvswitch, link={model.link})" if model.is_nvidia else f"full_mesh({model.link})"
     return f"system node_{ranks} {{ gpus {ranks} x {model.name}; fabric {fabric} }}\n"
 
@@ -78,29 +83,37 @@ def _word(shape: PairShape) -> str:
 
 def _workload(name: str, shape: PairShape) -> str:
     """The tensors of all ranks: a GEMM of one rank has a part of the columns, or of the inner dimension."""
-    dtype, n = shape.dtype.value, shape.num_ranks
-    if shape.operation == "all_to_all":
-        left, right = f"[{shape.m}, {shape.k}]", f"[{shape.groups * shape.k}, {shape.n}]"
-        result = _exchanged(shape)
-    elif shape.is_gathered:
-        left, right = f"[{shape.m}, {shape.k}] shard rows", f"[{shape.k}, {shape.n * n}] shard cols"
-        result = "gemm(all_gather(x), w)"
-    else:
-        left, right = f"[{shape.m}, {shape.k * n}] shard cols", f"[{shape.k * n}, {shape.n}] shard rows"
-        result = f"{shape.operation}(gemm(x, w))"
-    return (
-        f"workload {name} on node_{n} {{\n  x = tensor {dtype}{left}\n  w = tensor {dtype}{right}\n  y = {result}\n}}"
+    left, right = (
+        f"tensor {shape.dtype.value}[{rows}, {cols}]{f' shard {shard}' if shard else ''}"
+        for rows, cols, shard in operands_of(shape)
     )
+    return f"workload {name} on node_{shape.num_ranks} {{\n  x = {left}\n  w = {right}\n  y = {pair_call(shape)}\n}}"
 
 
-def _exchanged(shape: PairShape) -> str:
-    """The product of what a rank gets, or sends; of several experts each has as many rows, or one more."""
-    each, more = divmod(shape.m, shape.groups)
-    rows = ", ".join(str(each + (number < more)) for number in range(shape.groups))
-    product, experts = ("grouped_gemm", f", rows=[{rows}]") if shape.groups > 1 else ("gemm", "")
-    if shape.dispatched:
-        return f"{product}(all_to_all(x), w{experts})"
-    return f"all_to_all({product}(x, w{experts}))"
+def operands_of(shape: PairShape) -> tuple[tuple[int, int, str], tuple[int, int, str]]:
+    """(rows, columns, shard) of both tensors of all ranks."""
+    n = shape.num_ranks
+    if shape.operation == "all_to_all":
+        return (shape.m, shape.k, ""), (shape.groups * shape.k, shape.n, "")
+    if shape.is_gathered:
+        return (shape.m, shape.k, "rows"), (shape.k, shape.n * n, "cols")
+    return (shape.m, shape.k * n, "cols"), (shape.k * n, shape.n, "rows")
+
+
+def pair_call(shape: PairShape, x: str = "x", w: str = "w") -> str:
+    """The product of ``x`` and ``w`` with its collective."""
+    if shape.is_gathered:
+        return product_call(f"{shape.operation}({x})", w, shape.m, shape.groups)
+    return f"{shape.operation}({product_call(x, w, shape.m, shape.groups)})"
+
+
+def product_call(x: str, w: str, m: int, groups: int) -> str:
+    """A product of ``m`` rows; of several experts each has as many, or one more."""
+    if groups == 1:
+        return f"gemm({x}, {w})"
+    each, more = divmod(m, groups)
+    rows = ", ".join(str(each + (number < more)) for number in range(groups))
+    return f"grouped_gemm({x}, {w}, rows=[{rows}])"
 
 
 def _times(pair: TracedPair, scenario: OpCase) -> list[str]:
@@ -135,7 +148,7 @@ def _gemm_ticks(scenario: OpCase) -> int:
 
 
 MAX_WORKLOADS = 32
-_MESH = 8
+MESH = 8
 """GPUs of a full mesh of xGMI links."""
 
 
@@ -165,8 +178,8 @@ def _workloads(read: Callable[[], TracedRun], file: str, gpu: str, report: Repor
     except TraceError as error:
         raise report.fail(Code.MGS630, str(error), span) from None
     _check_run(run, span, report)
-    model = requested or _model(run, span, report)
-    most = model.ports or _MESH
+    model = requested or model_of(run, span, report)
+    most = model.ports or MESH
     unpaired = Unused()
     pairs = find_pairs(run, unpaired)
     run = replace(run, unused=(*reported(unpaired), *run.unused))
@@ -205,7 +218,8 @@ def _also(run: TracedRun) -> str:
     return f"; not used are {'; '.join(run.unused)}" if run.unused else ""
 
 
-def _model(run: TracedRun, span: Span, report: Report) -> LibraryGpu:
+def model_of(run: TracedRun, span: Span, report: Report) -> LibraryGpu:
+    """The GPU of the library that is nearest to that of a run."""
     device = device_named(run.gpu)
     found = library_gpu(device.nearest) if device is not None and device.nearest else None
     if found is None:

@@ -1,0 +1,82 @@
+"""``magus replay``: a step of a trace as measured, as simulated, as it could be, and its scenario."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.commands import document, magus
+from tests.helpers.hostile_text import EVERYTHING, is_safe
+from tests.helpers.traces import document as trace_of
+from tests.helpers.traces import sharded_layer
+
+pytestmark = pytest.mark.usefixtures("compiled_core", "one_model", "kept_results")
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    file = tmp_path / "step.json"
+    file.write_text(json.dumps(trace_of(sharded_layer(1, 1_700_000_000.0))))
+    return file
+
+
+def test_measured_simulated_and_possible(trace: Path) -> None:
+    shown = magus("replay", trace)
+    found = document("replay", trace)
+
+    assert shown.exit_code == 0, shown.output
+    assert [line.split("  ")[0] for line in shown.stdout.splitlines()[2:5]] == [
+        "as measured",
+        "as simulated",
+        "as it could be",
+    ]
+    assert found["schema"] == "magus-replay/1"
+    times = [found[f"{each}_us"] for each in ("possible", "simulated", "measured")]
+    assert all(isinstance(each, float) for each in times)
+    assert times[0] < times[1]  # type: ignore[operator]
+
+
+def test_its_scenario_is_one_like_others(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "step.mgs"
+    done = magus("replay", trace, "--no-advise", "-o", out)
+
+    assert (done.exit_code, done.stderr) == (0, f"{out}: workload step, 7 ops\n")
+    assert "as it could be" not in done.stdout
+    assert magus("fmt", "--check", out).exit_code == 0
+    simulated = document("simulate", out, "--schedule", "as_it_ran", "--granularity", "packet")
+    replayed = document("replay", trace, "--no-advise")
+    assert simulated["makespan_us"] == pytest.approx(replayed["simulated_us"], rel=1e-6)
+    assert (replayed["possible_us"], replayed["schedule"]) == (None, None)
+
+
+def test_of_a_gpu_that_the_trace_does_not_name(trace: Path) -> None:
+    text = json.loads(trace.read_text())
+    trace.write_text(json.dumps({**text, "deviceProperties": []}))
+
+    assert "MGS604" in magus("replay", trace, "--no-advise").stderr
+    assert "8 x H200" in magus("replay", trace, "--no-advise", "--gpu", "h200").stdout
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", "nonsense", "\x00", '{"traceEvents": 3', EVERYTHING])
+def test_what_is_no_trace(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "t.json"
+    file.write_text(content)
+    done = magus("replay", file, "--no-advise")
+
+    assert done.exit_code == 1
+    assert done.stderr.count("error:") == 1 and "MGS630" in done.stderr
+    assert is_safe(done.stderr)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    done = magus("replay", tmp_path / "none.json")
+
+    assert (done.exit_code, done.stderr) == (1, f"magus: {tmp_path / 'none.json'}: No such file or directory\n")
+
+
+def test_a_trace_that_is_cut_off(trace: Path) -> None:
+    trace.write_text(trace.read_text()[:-400])
+    done = magus("replay", trace, "--no-advise")
+
+    assert done.exit_code == 0
+    assert "the trace ends early" in " ".join(done.stdout.split())
