@@ -29,7 +29,7 @@ from ...compiler.ir.operations.kernel_shape import KernelShape
 from ...compiler.ir.step import KEEP_LEAST, LayerPart, Overlapped, PipelineKind, StepScenario, StepSchedule
 from ...compiler.planning.build import ScheduleError
 from ...runtime.report import MAX_STEPS, RunRefused
-from ...runtime.steps.work import GroupWork, StepJob, declared
+from ...runtime.steps.work import GroupWork, StepWork, declared
 from ...simcore.steps.orders import orders_of, rejected
 from ..layers.beside import SharedTraffic, traffic_plan
 from .layer_times import of_weights, schedule_of
@@ -45,7 +45,7 @@ MOST_ELEMENTS = 1 << 20
 """The most elements of a tensor that are carried out: all of them are there."""
 
 
-def job_of(scenario: StepScenario, schedule: StepSchedule) -> StepJob:
+def job_of(scenario: StepScenario, schedule: StepSchedule) -> StepWork:
     """Return what is carried out of a step: if it is too large fewer microbatches, and pipelines, which it says.
 
     Raises
@@ -124,7 +124,7 @@ class _Small:
         if unknown:
             raise _refused(f"{back.name} takes {unknown[0]}, which {self._part.forward.name} has not")
 
-    def job(self, copies: System | None, microbatches: int, layers: int) -> StepJob:
+    def job(self, copies: System | None, microbatches: int, layers: int) -> StepWork:
         """The job with so many copies of the weights, microbatches, and layers of a chunk at most."""
         scenario, schedule = self._scenario, self._schedule
         ends = list(accumulate((min(layers, count) for count in self._chunks), initial=0))
@@ -147,7 +147,7 @@ class _Small:
             if schedule.zero:
                 weight = handed_on(self._part.forward).dtype
                 gathers = _shared(copies, SharedTraffic(Pattern.ALL_GATHER, weight, elements))
-        return StepJob(
+        return StepWork(
             scenario.name,
             f"{schedule.name}: {schedule.pipeline.expression} zero {schedule.zero}",
             self._forward,

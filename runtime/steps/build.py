@@ -6,8 +6,8 @@ from typing import Protocol
 
 from ...compiler.ir.step import ChunkPass, PassKind
 from ..tasks import Mark
-from .tasks import PASSES, TRAFFIC, Channels, LayerTask, StageTask, TaskList, send_name
-from .work import StepJob
+from .tasks import PASSES, TRAFFIC, AllSends, LayerTask, StageTask, TaskList, send_name
+from .work import StepWork
 
 MAKES_GRADIENTS = (PassKind.BACKWARD, PassKind.WEIGHTS)
 
@@ -49,7 +49,7 @@ def gradients_of(layer: int, microbatch: int | None = None) -> str:
 class StageBuilder:
     """Adds the tasks of one stage of all pipelines: they have the same order."""
 
-    def __init__(self, job: StepJob, tasks: TaskList, channels: Channels, stage: int, actions: Actions) -> None:
+    def __init__(self, job: StepWork, tasks: TaskList, channels: AllSends, stage: int, actions: Actions) -> None:
         self._job, self._tasks, self._channels, self._stage, self._actions = job, tasks, channels, stage, actions
         self._gathers = job.is_shared and (job.zero == 3 or job.gathers_beside)
         self._gathered: dict[int, Mark] = {}
@@ -182,9 +182,9 @@ def named(tensor: str, layer: int, microbatch: int) -> str:
     return f"{tensor} of layer {layer}, microbatch {microbatch}"
 
 
-def tasks_of_step(job: StepJob, actions: Actions) -> tuple[StageTask, ...]:
+def tasks_of_step(job: StepWork, actions: Actions) -> tuple[StageTask, ...]:
     """Return all tasks of a step."""
-    tasks, channels = TaskList(job), Channels(job)
+    tasks, channels = TaskList(job), AllSends(job)
     for stage in range(job.num_stages):
         StageBuilder(job, tasks, channels, stage, actions).build()
     for pipeline in range(job.pipelines):
@@ -198,13 +198,13 @@ def tasks_of_step(job: StepJob, actions: Actions) -> tuple[StageTask, ...]:
     return tuple(tasks.all)
 
 
-def _makes(job: StepJob, sent: ChunkPass) -> LayerTask:
+def _makes(job: StepWork, sent: ChunkPass) -> LayerTask:
     """The pass of a layer that makes what a chunk hands on."""
     layers = job.layers[sent.chunk]
     return LayerTask(sent.work, sent.chunk, layers[-1 if sent.work is PassKind.FORWARD else 0], sent.microbatch)
 
 
-def room_of(job: StepJob, stage: int) -> Iterator[LayerTask]:
+def room_of(job: StepWork, stage: int) -> Iterator[LayerTask]:
     """Yield the passes of a stage, layer by layer."""
     for each in job.orders[stage]:
         for layer in job.layers[each.chunk]:

@@ -19,12 +19,12 @@ from .build import MAKES_GRADIENTS, after_step, gradients_of, named, pieces_of, 
 from .serial import SerialStep, check_ops, gradient_of, updated
 from .tasks import LayerTask, StageTask
 from .tensors import Flat, StepMemory, by_rank, first_weights, part_shape
-from .work import GroupWork, StepJob, Values, split
+from .work import GroupWork, StepWork, Values, split
 
 KINDS = (Transfer, TileGroup, Reduction)
 
 
-def carry_out_step(job: StepJob, seeds: Iterable[int] = range(3)) -> RunReport:
+def carry_out_step(job: StepWork, seeds: Iterable[int] = range(3)) -> RunReport:
     """Carry a step out, once for each of ``seeds`` until a run fails, and compare weights with those of a serial step.
 
     All numbers are whole up to the gradients, and the update is the same for each element, so that equal means equal.
@@ -42,7 +42,7 @@ def carry_out_step(job: StepJob, seeds: Iterable[int] = range(3)) -> RunReport:
     done: list[SeedRun] = []
     counts = Counter[type]()
     for seed in seeds:
-        run = StepRun(job, seed)
+        run = CarriedStep(job, seed)
         run.work()
         done.append(SeedRun.of(seed, *run.found()))
         counts = counts or run.counts
@@ -52,10 +52,10 @@ def carry_out_step(job: StepJob, seeds: Iterable[int] = range(3)) -> RunReport:
     return RunReport(job.expression, job.num_ranks, copies, kernels, sums, tuple(done), job.num_layers)
 
 
-class StepRun:
+class CarriedStep:
     """One run of a step: ``tasks`` may be changed before ``work``, and ``counts`` has the steps of plans by kind."""
 
-    def __init__(self, job: StepJob, seed: int) -> None:
+    def __init__(self, job: StepWork, seed: int) -> None:
         self._job, self._seed, self._flat = job, seed, Flat(job)
         self.serial = SerialStep(job, seed)
         self.counts: Counter[type] = Counter()

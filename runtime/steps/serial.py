@@ -15,7 +15,7 @@ from ..memory import Array
 from ..operands import MODULUS, drawn
 from ..problem import mixture
 from ..report import RunRefused
-from .work import StepJob, joined, split
+from .work import StepWork, joined, split
 
 PRODUCTS = (Pattern.GEMM, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 MOVES = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
@@ -113,7 +113,7 @@ class SerialStep:
     The loss is half the sum of the squares of what the last layer hands on, whose gradient is that itself.
     """
 
-    def __init__(self, job: StepJob, seed: int) -> None:
+    def __init__(self, job: StepWork, seed: int) -> None:
         self._job, self._seed = job, seed
         ranks = job.forward.num_ranks
         self._forward = SerialLayer(job.forward.workload, ranks, seed)

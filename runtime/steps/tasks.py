@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ...compiler.ir import IndexRange, TileGroup
 from ...compiler.ir.step import ChunkPass, PassKind
 from ..tasks import Mark, Queue, Task
-from .work import StepJob
+from .work import StepWork
 
 PASSES, TRAFFIC = "passes", "traffic"
 """The queues of a stage: its passes, and what its ranks exchange with those that have the same weights."""
@@ -57,34 +57,34 @@ def send_name(forward: bool, number: int, stage: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class Sends:
     """From stage to stage: what is sent and what is taken, in their orders, each as (chunk, microbatch)."""
 
     sent: list[ChunkPass] = field(default_factory=list)
     taken: list[ChunkPass] = field(default_factory=list)
 
 
-class Channels:
+class AllSends:
     """All channels of a pipeline, by direction and stages: a send meets the one that is taken with its number."""
 
-    def __init__(self, job: StepJob) -> None:
-        self._job, self.all = job, dict[tuple[bool, int, int], Channel]()
+    def __init__(self, job: StepWork) -> None:
+        self._job, self.all = job, dict[tuple[bool, int, int], Sends]()
         self._stage_of = {each.chunk: stage for stage, order in enumerate(job.orders) for each in order}
         for stage, order in enumerate(job.orders):
             for each in order:
                 for channel, sends in self._of(stage, each):
                     (channel.sent if sends else channel.taken).append(each)
 
-    def _of(self, stage: int, each: ChunkPass) -> Iterable[tuple[Channel, bool]]:
+    def _of(self, stage: int, each: ChunkPass) -> Iterable[tuple[Sends, bool]]:
         if each.work is PassKind.WEIGHTS:
             return
         forward = each.work is PassKind.FORWARD
         step = 1 if forward else -1
         to, of = (self._stage_of.get(each.chunk + by, stage) for by in (step, -step))
         if to != stage:
-            yield self.all.setdefault((forward, stage, to), Channel()), True
+            yield self.all.setdefault((forward, stage, to), Sends()), True
         if of != stage:
-            yield self.all.setdefault((forward, of, stage), Channel()), False
+            yield self.all.setdefault((forward, of, stage), Sends()), False
 
     def taken(self, stage: int, each: ChunkPass) -> tuple[int, str] | None:
         """The stage and the send that bring what a pass of a chunk takes; None if it is there."""
@@ -99,7 +99,7 @@ class Channels:
 class TaskList:
     """Tasks so far; those of one queue follow each other."""
 
-    job: StepJob
+    job: StepWork
     all: list[StageTask] = field(default_factory=list)
     last: dict[Queue, str] = field(default_factory=dict)
 

@@ -10,7 +10,7 @@ from ..axes import CutAxis
 from ..memory import Array, CheckedArray, Fault
 from ..tasks import Task
 from .serial import SerialStep
-from .work import GroupWork, StepJob, Values, split
+from .work import GroupWork, StepWork, Values, split
 
 
 class StepMemory:
@@ -77,7 +77,7 @@ def part_shape(work: GroupWork, name: str) -> tuple[int, int]:
 class Flat:
     """Weights of a layer at a rank, one after the other, in as many rows as there are pipelines."""
 
-    def __init__(self, job: StepJob) -> None:
+    def __init__(self, job: StepWork) -> None:
         self._job, self._shapes = job, {name: part_shape(job.forward, name) for name in job.weights}
         elements = sum(rows * cols for rows, cols in self._shapes.values())
         self.shape = job.pipelines, -(-elements // job.pipelines)
@@ -112,7 +112,7 @@ class Flat:
         return name, rows - 1, cols - 1
 
 
-def first_weights(job: StepJob, serial: SerialStep, layer: int) -> dict[str, Array]:
+def first_weights(job: StepWork, serial: SerialStep, layer: int) -> dict[str, Array]:
     """The whole weights of a layer before the step."""
     return {name: serial.first(layer, name) for name in job.weights}
 

@@ -73,7 +73,7 @@ class GroupWork:
 
 
 @dataclass(frozen=True, slots=True)
-class StepJob:
+class StepWork:
     """A step to be carried out, whose layers are alike.
 
     Attributes

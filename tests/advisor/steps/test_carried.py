@@ -20,9 +20,9 @@ from magus.compiler.ir.step import (
 )
 from magus.runtime import Outcome, RunRefused
 from magus.runtime.operands import MODULUS
-from magus.runtime.steps.run import StepRun, carry_out_step
+from magus.runtime.steps.run import CarriedStep, carry_out_step
 from magus.runtime.steps.serial import SerialStep, updated
-from magus.runtime.steps.work import StepJob
+from magus.runtime.steps.work import StepWork
 
 BESIDE = (Overlapped.GRADIENTS, Overlapped.WEIGHTS)
 INTERLEAVED = Pipeline(PipelineKind.INTERLEAVED, 2)
@@ -30,11 +30,11 @@ ZERO_BUBBLE = Pipeline(PipelineKind.ZERO_BUBBLE)
 AXES = (2, 2, 2)
 
 
-def job(schedule: StepSchedule, axes: tuple[int, int, int] = AXES, layers: int = 2, microbatches: int = 2) -> StepJob:
+def job(schedule: StepSchedule, axes: tuple[int, int, int] = AXES, layers: int = 2, microbatches: int = 2) -> StepWork:
     return job_of(step_of(*axes, layers=layers, microbatches=microbatches), schedule)
 
 
-def ended(of: StepJob, seed: int = 0) -> tuple[Outcome, str]:
+def ended(of: StepWork, seed: int = 0) -> tuple[Outcome, str]:
     """How a run ends, and its first sentence."""
     (run,) = carry_out_step(of, (seed,)).runs
     return run.outcome, next(iter(run.sentences), "")
@@ -81,12 +81,12 @@ workload train on one { step layer; sequences 3 x 64 }
 # Faults.
 
 
-def with_order(of: StepJob, stage: int, order: tuple[ChunkPass, ...]) -> StepJob:
+def with_order(of: StepWork, stage: int, order: tuple[ChunkPass, ...]) -> StepWork:
     orders = tuple(order if number == stage else each for number, each in enumerate(of.orders))
     return replace(of, orders=orders)
 
 
-def swapped(of: StepJob, stage: int, work: PassKind) -> StepJob:
+def swapped(of: StepWork, stage: int, work: PassKind) -> StepWork:
     """The first two passes of a kind change places."""
     order = list(of.orders[stage])
     first, second = (place for place, each in enumerate(order) if each.work is work and each.microbatch < 2)
@@ -117,7 +117,7 @@ def test_sends_that_are_swapped_are_found(stage: int, work: PassKind) -> None:
 
 @pytest.mark.parametrize(("zero", "seed", "why"), [(1, 0, "nothing has written yet"), (3, 1, "in no order")])
 def test_a_pass_that_does_not_wait_for_its_weights_is_found(zero: int, seed: int, why: str) -> None:
-    run = StepRun(job(StepSchedule("", zero=zero, overlapped=BESIDE)), seed)
+    run = CarriedStep(job(StepSchedule("", zero=zero, overlapped=BESIDE)), seed)
     for task in run.tasks:
         if not task.moves:
             task.waits = tuple(mark for mark in task.waits if not mark[1].startswith("gather"))

@@ -91,6 +91,7 @@ def test_the_document_is_the_same_each_time(file: Path) -> None:
                 "kernels": kernels,
                 "sums": 0,
                 "layers": 1,
+                "notes": [],
                 "sentences": [],
             }
             for name, copies, kernels in (("uniform_fused_1d(chunks=8, engine=dma(1))", 8, 8), ("by_hand", 2, 4))
