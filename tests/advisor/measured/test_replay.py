@@ -17,6 +17,7 @@ from magus.compiler import CompileError, compile_text
 from magus.compiler.text.diagnostics import Report
 from magus.compiler.text.fmt import format_text
 from tests.helpers.marks import examples
+from tests.helpers.some import some
 from tests.helpers.traces import Event, collective, document, gemm, other, sharded_layer
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
@@ -126,7 +127,7 @@ def test_nothing_that_had_ended_is_forgotten(drawn: list[tuple[int, int, int]]) 
     run = TracedRun("", True, "", None, (), (), len(kernels), (), kernels=tuple(kernels))
     ops = graph_of(run, 8)
     behind: list[set[int]] = []
-    for place, op in enumerate(ops):
+    for place, op in enumerate(some(ops)):
         direct = [behind[need] for need in op.needs]
         behind.append(set(op.needs).union(*direct))
         assert all(need < place for need in op.needs)
