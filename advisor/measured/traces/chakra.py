@@ -7,12 +7,24 @@ Traces that were made for a simulator have no shapes.
 
 import ast
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from ....compiler.ir import DType
 from .kineto import TraceError
-from .run import DTYPES, MAX_KEPT, Product, TracedCollective, TracedRun, Unused, product_of, reported, traced
+from .run import (
+    DTYPES,
+    MAX_KEPT,
+    Product,
+    TracedCollective,
+    TracedGemm,
+    TracedKernel,
+    TracedRun,
+    Unused,
+    product_of,
+    reported,
+    traced,
+)
 
 MAX_RECORD = 16 << 20
 MAX_RECORDS = 20_000_000
@@ -119,6 +131,8 @@ _VERSION = 1
 # Values of NodeType and CollectiveCommType.
 _COMPUTE, _COLLECTIVE = 4, 7
 _OPERATIONS = {0: "all_reduce", 2: "all_gather", 6: "all_to_all", 7: "reduce_scatter"}
+_MAIN, _BESIDE = 7, 24
+"""Streams of kernels and of collectives where a node says none: any that differ."""
 _GROUPS = "process_group:init"
 
 
@@ -227,6 +241,7 @@ class _Reader:
         self._collectives: list[tuple[str, int, str, DType, float, float]] = []
         self._groups: dict[str, int] = {}
         self._has_times = True
+        self._kernels: list[tuple[str, int, int, float, float]] = []  # name, stream, operation, begin, end
 
     def take(self, record: bytes) -> None:
         """Take up one node."""
@@ -235,7 +250,7 @@ class _Reader:
         if _GROUPS in node.name:
             self._take_groups(node)
             return
-        if len(self._shapes) + len(self._spans) + len(self._collectives) >= MAX_KEPT:
+        if max(len(self._shapes) + len(self._spans) + len(self._collectives), len(self._kernels)) >= MAX_KEPT:
             return
         if node.attributes.get("is_cpu_op", 1):
             dims = node.inputs(_SHAPES)
@@ -252,6 +267,8 @@ class _Reader:
         start = float(node.start_us) if self._has_times else self._now_us
         span = start, start + node.duration_us
         self._now_us = span[1]
+        stream = node.attributes.get("stream", _MAIN if node.type == _COMPUTE else _BESIDE)
+        self._kernels.append((node.name[:512], stream if isinstance(stream, int) else _MAIN, node.parent, *span))
         if node.type == _COMPUTE:
             first, last = self._spans.get(node.parent, span)
             self._spans[node.parent] = min(first, span[0]), max(last, span[1])
@@ -287,25 +304,40 @@ class _Reader:
         unknown = sum(group not in self._groups for _, _, group, *_ in self._collectives)
         if unknown:
             notes.append(f"{unknown} collectives are of a group whose ranks the trace does not tell: left out")
-        gemms = []
+        gemms = dict[int, TracedGemm]()
         for key, span in self._spans.items():
             product = self._shapes.get(key)
             if isinstance(product, Product):
-                gemms.append(traced(product, *span))
+                gemms[key] = traced(product, *span)
             elif product is not None:
                 self._unused["GEMM", product] += 1
+        collectives = tuple(self._sized_collectives())
         return TracedRun(
             "Chakra",
             self._has_times,
             "",
             None,
-            tuple(sorted(gemms, key=lambda gemm: gemm.start_us)),
-            tuple(self._sized_collectives()),
+            tuple(sorted(gemms.values(), key=lambda gemm: gemm.start_us)),
+            collectives,
             self._num_kernels,
             tuple(notes),
             reported(self._unused),
             self._has_shapes,
+            tuple(self._all_kernels(gemms, collectives)),
         )
+
+    def _all_kernels(
+        self, gemms: Mapping[int, TracedGemm], collectives: Iterable[TracedCollective]
+    ) -> Iterator[TracedKernel]:
+        """Yield all kernels in the order of time; those of one GEMM are one."""
+        moving, seen = {(each.start_us, each.end_us): each for each in collectives}, set[int]()
+        for name, stream, parent, start, end in sorted(self._kernels, key=lambda each: each[3]):
+            gemm = gemms.get(parent)
+            if gemm is None:
+                yield TracedKernel(name, stream, start, end, moving.get((start, end)))
+            elif parent not in seen:
+                yield TracedKernel(name, stream, gemm.start_us, gemm.end_us, gemm)
+            seen.add(parent)
 
     def _sized_collectives(self) -> Iterator[TracedCollective]:
         """Yield the collectives with elements in and out; Chakra writes the bytes that go in."""
@@ -313,7 +345,8 @@ class _Reader:
             ranks = self._groups.get(group)
             if ranks is not None:
                 outs = {"all_gather": num_in * ranks, "reduce_scatter": num_in // ranks}
-                yield TracedCollective(operation, num_in, outs.get(operation, num_in), ranks, dtype, start, end)
+                size = num_in, outs.get(operation, num_in), ranks, dtype
+                yield TracedCollective(operation, *size, start, end, dtype.bytes_of(1))
 
 
 def _text(value: bytes) -> str:

@@ -264,11 +264,10 @@ class _Reader:
     def _mark(self, event: dict[str, object]) -> None:
         """Remember a step that the run marks: when the GPU began and ended it, else when the host did."""
         name, span = str(event.get("name"))[:64], _span(event)
-        on_gpu = event.get("cat") == "gpu_user_annotation"
         number = name.removeprefix(_STEP)
         if name == number or not number.isdecimal() or span is None or len(self.steps) >= MAX_STEPS:
             return
-        if on_gpu or int(number) not in self.steps:
+        if event.get("cat") == _MARKS[1] or int(number) not in self.steps:
             self.steps[int(number)] = TracedStep(int(number), *span)
 
     def _operation(self, number: int, name: str, args: dict[str, object]) -> None:
@@ -354,9 +353,8 @@ class _Reader:
         elif all(isinstance(size, int) and 0 < size < 1 << 50 for size in sizes):
             num_in, num_out, num_ranks = (int(size) for size in sizes if isinstance(size, int))
             said = str(args.get("dtype"))
-            sizes_and_type = num_in, num_out, num_ranks, DTYPES.get(said)
-            found = TracedCollective(operation, *sizes_and_type, *span, ELEMENT_BYTES.get(said, 0))
-            self._moves(found, len(self._ran) - 1)
+            sizes_and_type, each = (num_in, num_out, num_ranks, DTYPES.get(said)), ELEMENT_BYTES.get(said, 0)
+            self._moves(TracedCollective(operation, *sizes_and_type, *span, each), len(self._ran) - 1)
         else:
             self.unused[operation, "without its size and ranks"] += 1
 

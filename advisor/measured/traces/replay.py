@@ -29,7 +29,7 @@ from .workloads import HEAD, MESH, TraceOrigin, byte_pieces, head_of, is_trace, 
 MAX_PAUSE_US = 1e6
 """Kernels with more time than this between them are of different runs, or of different clocks."""
 MAX_OPS = 4_000
-"""Ops of a workload: to plan, lower and simulate takes some milliseconds each."""
+"""Kernels of a step: to plan, lower and simulate takes some milliseconds each."""
 _COARSE_BYTES, _FINEST_BYTES, _MOST_LINE_HOPS = 64 << 10, 1 << 10, 100_000_000
 AS_IT_RAN = "as_it_ran"
 WORKLOAD = "step"
@@ -154,10 +154,10 @@ def replayed_step(
         raise report.fail(Code.MGS631, "the trace has no kernels of a GPU", span, hint)
     run = _of_one_clock(_in_step(run, step, span, report))
     ranks = _ranks(run, model)
-    ops = graph_of(run, ranks)
-    if len(ops) > MAX_OPS:
-        message = f"{len(ops):,} kernels, the limit is {MAX_OPS:,}"
+    if len(run.kernels) > MAX_OPS:
+        message = f"{len(run.kernels):,} kernels, the limit is {MAX_OPS:,}"
         raise report.fail(Code.MGS633, message, span, "profile fewer steps, or name one of them: --step 3")
+    ops = graph_of(run, ranks)
     doubts = tuple(_doubts(run, ops))
     text, writer = _text(TraceOrigin(file, run.kind, run.rank, doubts), ops, model, ranks)
     compiled = compile_text(text)

@@ -16,6 +16,7 @@ from magus.advisor.measured.traces.run import TracedKernel, TracedRun
 from magus.compiler import CompileError, compile_text
 from magus.compiler.text.diagnostics import Report
 from magus.compiler.text.fmt import format_text
+from tests.helpers.chakra import LAYERS as CHAKRA_LAYERS
 from tests.helpers.marks import examples
 from tests.helpers.some import some
 from tests.helpers.traces import Event, collective, document, gemm, other, sharded_layer
@@ -190,7 +191,7 @@ def test_what_is_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert refused(tmp_path, []) == "MGS631 the trace has no kernels of a GPU"
     assert refused(tmp_path, LAYER, deviceProperties=[]).startswith("MGS604")
     monkeypatch.setattr("magus.advisor.measured.traces.replay.MAX_OPS", 3)
-    assert refused(tmp_path, LAYER) == "MGS633 7 kernels, the limit is 3"
+    assert refused(tmp_path, LAYER) == "MGS633 9 kernels, the limit is 3"
 
 
 @pytest.mark.parametrize("name", ["", "<>", "9 lives", "system", "a" * 900, "tensor\n}", "\u202e\x00", "timed", "step"])
@@ -210,3 +211,15 @@ def test_events_that_are_damaged(tmp_path_factory: pytest.TempPathFactory, chang
         assert error.diagnostics
     else:
         assert step.ops and step.simulated().makespan_ticks > 0
+
+
+def test_of_a_chakra_trace_kernels_run_in_order(tmp_path: Path) -> None:
+    file, report = tmp_path / "step.et", Report()
+    file.write_bytes(CHAKRA_LAYERS)
+    with report.attempt():
+        step = read_step(file, "step.et", "h100", None, report)
+    assert not report.diagnostics
+
+    kinds = {each.kind: (each.count, each.measured_us) for each in step.kinds(step.simulated())}
+    assert kinds == {"GEMM": (6, 2250.0), "all_gather": (3, 570.0), "reduce_scatter": (3, 600.0)}
+    assert (step.measured_us, step.idle_us) == (3420.0, 0.0)
