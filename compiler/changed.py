@@ -109,7 +109,9 @@ def _parsed(source: Source, report: Report) -> ast.File:
 def _unfit(file: ast.File, kept: set[str]) -> list[ast.Declaration]:
     """Return the declared schedules that are not ``kept``, and the expectations that name them."""
     left_out = [
-        each for each in file.declarations if isinstance(each, ast.Template | ast.Plan) and each.name not in kept
+        each
+        for each in file.declarations
+        if isinstance(each, ast.TemplateNode | ast.PlanNode) and each.name not in kept
     ]
     names = {each.name for each in left_out}
     requested = (each for each in file.declarations if isinstance(each, ast.Expect))

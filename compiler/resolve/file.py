@@ -150,7 +150,7 @@ class _Resolver:
         from .schedules.exchanges import with_exchange  # few files have experts
 
         declaration = entry.declaration
-        assert isinstance(declaration, ast.Workload)
+        assert isinstance(declaration, ast.WorkloadNode)
         reader = ImplementationReader(system, self._evaluator, self._report)
         known = {each.name: each for each in shipped_implementations(system)}
         known |= {each.name: reader.read(each) for each in self._scope.of_kind(Kind.IMPLEMENTATION)}
@@ -213,7 +213,7 @@ class _Resolver:
         by_workload: dict[Entry, list[Schedule]] = {entry: [] for entry in self._workloads}
         for schedule in self._scope.of_kind(Kind.SCHEDULE):
             declaration = schedule.declaration
-            assert isinstance(declaration, ast.Template | ast.Plan)
+            assert isinstance(declaration, ast.TemplateNode | ast.PlanNode)
             with self._report.attempt():
                 if self._is_of_step(declaration.workload):
                     continue
@@ -229,7 +229,7 @@ class _Resolver:
     def _spaces(self) -> dict[Entry, Explore]:
         spaces: dict[Entry, Explore] = {}
         for question in self._scope.questions:
-            if isinstance(question, ast.Explore):
+            if isinstance(question, ast.ExploreNode):
                 with self._report.attempt():
                     if self._is_of_step(question.workload):
                         continue
@@ -244,7 +244,7 @@ class _Resolver:
                     self._check_requested(spaces[entry], self._workload(entry), question)
         return spaces
 
-    def _check_requested(self, explore: Explore, workload: Workload, question: ast.Explore) -> None:
+    def _check_requested(self, explore: Explore, workload: Workload, question: ast.ExploreNode) -> None:
         """Report what the file asks about and its workload has not: batches, and implementations."""
         for word, rejection in requested_in_vain(explore, workload):
             asks = (each for each in question.block.statements if isinstance(each, ast.Say))
@@ -300,7 +300,7 @@ class _Resolver:
 
     @staticmethod
     def _is_for(declaration: object, workload: str) -> bool:
-        return isinstance(declaration, ast.Template | ast.Plan) and declaration.workload.names == (workload,)
+        return isinstance(declaration, ast.TemplateNode | ast.PlanNode) and declaration.workload.names == (workload,)
 
     def _choices(self, system: System) -> ChoiceReader:
         return ChoiceReader(system, self._place, self._evaluator, self._report)

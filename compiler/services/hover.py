@@ -127,7 +127,7 @@ def _local(document: Document, offset: int, span: Span) -> Hover | None:
 
 def _tensor(document: Document, statement: ast.Define | None) -> Iterator[str]:
     match statement:
-        case ast.Define(phrase=(ast.Group(parts=(ast.Name(text="tensor"), ast.Index() as shape, *_)), *_)):
+        case ast.Define(phrase=(ast.GroupNode(parts=(ast.Name(text="tensor"), ast.Index() as shape, *_)), *_)):
             sizes = [document.value(each) for each in shape.subscripts]
             yield " x ".join(exact_text(each) if each is not None else "?" for each in sizes)
 
@@ -178,7 +178,7 @@ def _expression(document: Document, cursor: Cursor, offset: int, span: Span) -> 
             value = document.value(node)
             worth = f"= {amount_text(value)}" if value is not None else ""
             return Hover(node.span, node.span.text, tuple(filter(None, (worth, unit_doc(node.unit) if unit else ""))))
-        if isinstance(node, ast.Chain | ast.Call | ast.Negate | ast.Parens):
+        if isinstance(node, ast.ChainNode | ast.Call | ast.Negate | ast.Parens):
             value = document.value(node)
             if value is not None:
                 return Hover(node.span, node.span.text[:_MAX_CODE], (f"= {amount_text(value)}",))

@@ -303,15 +303,15 @@ def symbols(document: Document) -> tuple[Symbol, ...]:
 
 def _symbol(declaration: ast.Declaration) -> Symbol:
     match declaration:
-        case ast.Explore():
+        case ast.ExploreNode():
             return Symbol(f"explore {declaration.workload}", None, "explore", declaration.span)
         case ast.Expect():
             return Symbol(f"expect {declaration.workload or ''}".rstrip(), None, "expect", declaration.span)
         case ast.Use() | ast.Include():
             raise AssertionError("files have no symbol")
     kind = kind_of(declaration)
-    block = declaration.block if isinstance(declaration, ast.Workload | ast.Plan) else None
+    block = declaration.block if isinstance(declaration, ast.WorkloadNode | ast.PlanNode) else None
     inner = (each for each in block.statements if isinstance(each, ast.Define)) if block is not None else ()
-    word = "tensor" if isinstance(declaration, ast.Workload) else "step"
+    word = "tensor" if isinstance(declaration, ast.WorkloadNode) else "step"
     children = tuple(Symbol(each.name, None, word, each.span) for each in inner)
     return Symbol(declaration.name, kind, kind.value, declaration.span, children)

@@ -17,7 +17,7 @@ from .parsing.parse import parse_file
 def expression(node: ast.Expression) -> str:
     """Write an expression: one space around operators, none around ``=`` in calls, ``..`` and ``:``."""
     match node:
-        case ast.Name(text=text) | ast.Number(text=text):
+        case ast.Name(text=text) | ast.NumberNode(text=text):
             return text
         case ast.Measure():
             return f"{node.number} {node.unit}"
@@ -25,7 +25,7 @@ def expression(node: ast.Expression) -> str:
             return f'"{node.value}"'
         case ast.Negate():
             return f"-{expression(node.operand)}"
-        case ast.Chain():
+        case ast.ChainNode():
             rest = "".join([f" {operator} {expression(operand)}" for operator, operand in node.rest])
             return expression(node.first) + rest
         case ast.Parens():
@@ -72,7 +72,7 @@ def left_side(statement: ast.Say) -> str | None:
     return expression(first.left) if isinstance(first, ast.Compare) and sets else None
 
 
-def _group(group: ast.Group) -> str:
+def _group(group: ast.GroupNode) -> str:
     return values(group.parts) if group.note is None else f"{values(group.parts)} {_note(group.note)}"
 
 
@@ -81,7 +81,7 @@ def _note(note: ast.Note) -> str:
     return f"@{note.origin}{given}" + ("" if note.source is None else f' "{note.source}"')
 
 
-def declaration(node: ast.Declaration) -> tuple[str, ast.Block | None]:
+def declaration(node: ast.Declaration) -> tuple[str, ast.BlockNode | None]:
     """Write the head of a declaration, and return its block if it has one."""
     match node:
         case ast.Use():
@@ -90,21 +90,21 @@ def declaration(node: ast.Declaration) -> tuple[str, ast.Block | None]:
             return f'include "{node.path}"', None
         case ast.Let():
             return f"let {node.name} = {values(node.values)}", None
-        case ast.Param():
+        case ast.ParamNode():
             domain = "" if node.domain is None else f" in {phrase(node.domain)}"
             return f"param {node.name} = {values(node.values)}{domain}", None
-        case ast.Device():
+        case ast.DeviceNode():
             parent = "" if node.parent is None else f" extends {node.parent}"
             return f"{node.kind} {node.name}{parent}", node.block
-        case ast.System():
+        case ast.SystemNode():
             return f"system {node.name}", node.block
-        case ast.Workload():
+        case ast.WorkloadNode():
             return f"workload {node.name} on {node.system}", node.block
-        case ast.Template():
+        case ast.TemplateNode():
             return f"schedule {node.name} for {node.workload} = {values(node.values)}", None
-        case ast.Plan():
+        case ast.PlanNode():
             return f"schedule {node.name} for {node.workload}", node.block
-        case ast.Explore():
+        case ast.ExploreNode():
             return f"explore {node.workload}", node.block
         case ast.Expect():
             return _expect(node), node.block
@@ -173,7 +173,7 @@ class _Printer:
         lines = [each for item in _spaced(items) for each in item]
         return "".join(f"{each}\n" for each in lines)
 
-    def _item(self, head: str, block: ast.Block | None, span: Span, indent: str, name: str | None = None) -> _Item:
+    def _item(self, head: str, block: ast.BlockNode | None, span: Span, indent: str, name: str | None = None) -> _Item:
         blank = self._blank_before(span)
         if block is None:
             lines = _wrapped(indent + head, indent)
@@ -187,7 +187,7 @@ class _Printer:
         body = self._body(block, indent + _INDENT)
         return _Item((opening, *body, f"{indent}}}{self._trailing(span)}"), blank)
 
-    def _body(self, block: ast.Block, indent: str) -> list[str]:
+    def _body(self, block: ast.BlockNode, indent: str) -> list[str]:
         items: list[_Item] = []
         for statement in block.statements:
             inner = statement.block if isinstance(statement, ast.Say) else None
@@ -232,11 +232,11 @@ class _Printer:
         before = self._text[: span.start]
         return before[len(before.rstrip(" \t\r\n;")) :].count("\n") > 1
 
-    def _was_inline(self, block: ast.Block) -> bool:
+    def _was_inline(self, block: ast.BlockNode) -> bool:
         return bool(self._text) and "\n" not in block.span.text
 
 
-def _inline(block: ast.Block) -> str:
+def _inline(block: ast.BlockNode) -> str:
     parts: list[str] = []
     for statement in block.statements:
         text = phrase(statement.phrase)

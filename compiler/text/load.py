@@ -173,7 +173,7 @@ class _Loader:
                         self._include(declaration)
                     case ast.Use():
                         self.scope.use(declaration, self._library(declaration), self._report)
-                    case ast.Explore() | ast.Expect():
+                    case ast.ExploreNode() | ast.Expect():
                         self.scope.questions.append(declaration)
                     case _:
                         self.scope.declare(declaration, self._report)
@@ -215,7 +215,7 @@ def _library_scope(name: str) -> Scope:
             assert declaration.alias is not None, "a library takes another under a prefix, and does not pass it on"
             scope.use(declaration, _library_scope(declaration.library), report)
             continue
-        assert isinstance(declaration, ast.Device | ast.Let), "a library holds devices, values and other libraries"
+        assert isinstance(declaration, ast.DeviceNode | ast.Let), "a library holds devices, values and other libraries"
         scope.declare(declaration, report)
     assert not report.has_errors, f"the shipped library {name} declares a name twice"
     return scope
@@ -238,10 +238,10 @@ def shipped_stacks() -> tuple[str, ...]:
     return tuple(name.removeprefix(STACKS_FOLDER) for name in shipped_libraries() if name.startswith(STACKS_FOLDER))
 
 
-def library_devices(name: str) -> tuple[ast.Device, ...]:
+def library_devices(name: str) -> tuple[ast.DeviceNode, ...]:
     """Return the devices that a shipped library declares; none if there is no such library."""
     declarations = _library_file(name).declarations if name in shipped_libraries() else ()
-    return tuple(each for each in declarations if isinstance(each, ast.Device))
+    return tuple(each for each in declarations if isinstance(each, ast.DeviceNode))
 
 
 @cache

@@ -33,7 +33,7 @@ class Kind(Enum):
         return f"{'an' if self is Kind.IMPLEMENTATION else 'a'} {self.value}"
 
 
-Named = ast.Let | ast.Param | ast.Device | ast.System | ast.Workload | ast.Template | ast.Plan
+Named = ast.Let | ast.ParamNode | ast.DeviceNode | ast.SystemNode | ast.WorkloadNode | ast.TemplateNode | ast.PlanNode
 RESERVED = ("best", "serial", "bound", "base")
 _VALUES = (Kind.LET, Kind.PARAM)
 _DEVICES = (Kind.GPU, Kind.LINK, Kind.SWITCH, Kind.IMPLEMENTATION)
@@ -56,7 +56,7 @@ class Scope:
         self._entries: dict[str, Entry] = {}
         self._libraries: dict[str, Scope] = {}
         self._shared: dict[str, str] = {}
-        self.questions: list[ast.Explore | ast.Expect] = []
+        self.questions: list[ast.ExploreNode | ast.Expect] = []
         self.declared_twice: set[str] = set()  # names that are declared more than once
         self._derived: set[str] = set()  # names of declarations that no text has
         self.files: frozenset[Path] = frozenset()  # that were read for it
@@ -172,15 +172,15 @@ def kind_of(declaration: Named) -> Kind:
     match declaration:
         case ast.Let():
             return Kind.LET
-        case ast.Param():
+        case ast.ParamNode():
             return Kind.PARAM
-        case ast.Device():
+        case ast.DeviceNode():
             return Kind(declaration.kind)
-        case ast.System():
+        case ast.SystemNode():
             return Kind.SYSTEM
-        case ast.Workload():
+        case ast.WorkloadNode():
             return Kind.WORKLOAD
-        case ast.Template() | ast.Plan():
+        case ast.TemplateNode() | ast.PlanNode():
             return Kind.SCHEDULE
 
 

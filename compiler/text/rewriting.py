@@ -39,7 +39,7 @@ def with_params(source: Source, file: ast.File, params: Settings, report: Report
     GaveUp
         If the file itself does not declare one of them, or a text is no value.
     """
-    declared = {each.name: each for each in file.declarations if isinstance(each, ast.Param)}
+    declared = {each.name: each for each in file.declarations if isinstance(each, ast.ParamNode)}
     edits = []
     for name, text in params:
         if name not in declared:
@@ -97,7 +97,7 @@ class _Devices:
 
     def change(self, name: str, values: Mapping[str, str]) -> None:
         """Change numbers of the device ``name``."""
-        own = [each for each in self.file.declarations if isinstance(each, ast.Device) and each.name == name]
+        own = [each for each in self.file.declarations if isinstance(each, ast.DeviceNode) and each.name == name]
         uses = [each for each in self.file.declarations if isinstance(each, ast.Use) and name in _kinds(each)]
         if own:
             self.found += _in_place(own[0], values)
@@ -136,9 +136,9 @@ class _Devices:
         return name
 
     def _names(self) -> set[str]:
-        return {each.name for each in self.file.declarations if isinstance(each, ast.Device | ast.System | ast.Let)} | {
-            name for each in self.file.declarations if isinstance(each, ast.Use) for name in _kinds(each)
-        }
+        return {
+            each.name for each in self.file.declarations if isinstance(each, ast.DeviceNode | ast.SystemNode | ast.Let)
+        } | {name for each in self.file.declarations if isinstance(each, ast.Use) for name in _kinds(each)}
 
 
 def _unknown(name: str, kind: str, known: Mapping[str, object] | set[str], report: Report) -> Exception:
@@ -175,7 +175,7 @@ def _statement(path: str, value: str) -> str:
     return inner
 
 
-def _in_place(device: ast.Device, values: Mapping[str, str]) -> Iterator[_Edit]:
+def _in_place(device: ast.DeviceNode, values: Mapping[str, str]) -> Iterator[_Edit]:
     """Yield the edits of a block: of numbers that it states, and of those that it inherits."""
     new = []
     for path, value in values.items():
@@ -189,7 +189,7 @@ def _in_place(device: ast.Device, values: Mapping[str, str]) -> Iterator[_Edit]:
         yield _Edit(end, end, "\n".join(["", *new, ""]))
 
 
-def _stated(block: ast.Block, path: str) -> Span | None:
+def _stated(block: ast.BlockNode, path: str) -> Span | None:
     """The value of a number with its note, as a block states it; None if it does not."""
     heads = _heads(path)
     for words in heads[:-1]:
@@ -205,7 +205,7 @@ def _stated(block: ast.Block, path: str) -> Span | None:
     return statement.phrase[0].parts[1].span.to(statement.phrase[0].span)
 
 
-def _peak(block: ast.Block, dtype: str) -> Span | None:
+def _peak(block: ast.BlockNode, dtype: str) -> Span | None:
     for statement in _said(block, ("peak",)):
         for idx, group in enumerate(statement.phrase):
             parts = group.parts[1 if idx == 0 else 0 :]
@@ -214,7 +214,7 @@ def _peak(block: ast.Block, dtype: str) -> Span | None:
     return None
 
 
-def _said(block: ast.Block, words: tuple[str, ...]) -> Iterator[ast.Say]:
+def _said(block: ast.BlockNode, words: tuple[str, ...]) -> Iterator[ast.Say]:
     """Yield the statements of a block that begin with ``words``."""
     for statement in block.statements:
         if isinstance(statement, ast.Say):

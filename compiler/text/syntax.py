@@ -1,7 +1,8 @@
 """The syntax tree: the text as written, before any name is looked up.
 
 Spans are not compared, so that the trees of two texts with the same words are equal. Chains of operators are flat,
-which keeps the depth of a tree bounded by the nesting of its brackets.
+which keeps the depth of a tree bounded by the nesting of its brackets. A node that becomes a thing of the same name
+ends in ``Node``: a ``SystemNode`` is resolved to a ``System``.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ class Name(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Number(Node):
+class NumberNode(Node):
     """A number without unit, as it is spelled."""
 
     text: str
@@ -58,7 +59,7 @@ class Negate(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Chain(Node):
+class ChainNode(Node):
     """``first (operator operand)*`` with operators of one rank: ``+ -`` or ``* /``."""
 
     first: "Expression"
@@ -146,11 +147,11 @@ class Compare(Node):
 
 Expression = (
     Name
-    | Number
+    | NumberNode
     | Measure
     | Text
     | Negate
-    | Chain
+    | ChainNode
     | Parens
     | Listed
     | Call
@@ -176,14 +177,14 @@ class Note(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Group(Node):
+class GroupNode(Node):
     """Words and values side by side."""
 
     parts: tuple[Expression, ...]
     note: Note | None = None
 
 
-Phrase = tuple[Group, ...]
+Phrase = tuple[GroupNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +200,11 @@ class Say(Node):
     """``word ...`` with a block or without: the word belongs to the language."""
 
     phrase: Phrase
-    block: "Block | None" = None
+    block: "BlockNode | None" = None
 
 
 @dataclass(frozen=True, slots=True)
-class Block(Node):
+class BlockNode(Node):
     """``{ statements }``."""
 
     statements: tuple[Define | Say, ...]
@@ -253,7 +254,7 @@ class Let(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Param(Node):
+class ParamNode(Node):
     """``param name = default in domain``."""
 
     name: str
@@ -262,34 +263,34 @@ class Param(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Device(Node):
+class DeviceNode(Node):
     """``gpu``, ``link``, ``switch``, ``implementation`` or ``kernel``; ``kind`` is the word."""
 
     kind: str
     name: str
     parent: Path | None
-    block: Block
+    block: BlockNode
 
 
 @dataclass(frozen=True, slots=True)
-class System(Node):
+class SystemNode(Node):
     """``system name { }``."""
 
     name: str
-    block: Block
+    block: BlockNode
 
 
 @dataclass(frozen=True, slots=True)
-class Workload(Node):
+class WorkloadNode(Node):
     """``workload name on system { }``."""
 
     name: str
     system: Path
-    block: Block
+    block: BlockNode
 
 
 @dataclass(frozen=True, slots=True)
-class Template(Node):
+class TemplateNode(Node):
     """``schedule name for workload = template(...)``."""
 
     name: str
@@ -298,20 +299,20 @@ class Template(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Node):
+class PlanNode(Node):
     """``schedule name for workload { plan ... }``."""
 
     name: str
     workload: Path
-    block: Block
+    block: BlockNode
 
 
 @dataclass(frozen=True, slots=True)
-class Explore(Node):
+class ExploreNode(Node):
     """``explore workload { }``."""
 
     workload: Path
-    block: Block
+    block: BlockNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,10 +329,22 @@ class Expect(Node):
 
     workload: Path | None
     bindings: tuple[Binding, ...]
-    block: Block
+    block: BlockNode
 
 
-Declaration = Use | Include | Let | Param | Device | System | Workload | Template | Plan | Explore | Expect
+Declaration = (
+    Use
+    | Include
+    | Let
+    | ParamNode
+    | DeviceNode
+    | SystemNode
+    | WorkloadNode
+    | TemplateNode
+    | PlanNode
+    | ExploreNode
+    | Expect
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,9 @@ def argument(inner: st.SearchStrategy[ast.Expression]) -> st.SearchStrategy[ast.
 
 def _chains(inner: st.SearchStrategy[ast.Expression]) -> st.SearchStrategy[ast.Expression]:
     factor = st.one_of(atoms, st.builds(ast.Parens, st.tuples(inner)), st.builds(ast.Negate, atoms_of_words))
-    product = st.builds(ast.Chain, factor, rest(("*", "/"), factor))
+    product = st.builds(ast.ChainNode, factor, rest(("*", "/"), factor))
     term = st.one_of(factor, product)
-    total = st.builds(ast.Chain, term, rest(("+", "-"), term))
+    total = st.builds(ast.ChainNode, term, rest(("+", "-"), term))
     return st.one_of(product, total)
 
 
@@ -48,7 +48,7 @@ def rest(
     return st.lists(st.tuples(st.sampled_from(operators), operand), min_size=1, max_size=3).map(tuple)
 
 
-atoms_of_words: st.SearchStrategy[ast.Expression] = st.builds(ast.Name, names) | st.builds(ast.Number, numbers)
+atoms_of_words: st.SearchStrategy[ast.Expression] = st.builds(ast.Name, names) | st.builds(ast.NumberNode, numbers)
 atoms: st.SearchStrategy[ast.Expression] = st.one_of(
     atoms_of_words, st.builds(ast.Measure, numbers, units), st.builds(ast.Text, texts)
 )
@@ -69,21 +69,21 @@ expressions = st.one_of(ranges, st.builds(ast.Compare, ranges, st.sampled_from(C
 
 def side_by_side(parts: tuple[ast.Expression, ...]) -> bool:
     """Whether each value but the first starts so that it cannot be read as going on with the one before."""
-    return all(isinstance(part, ast.Name | ast.Number | ast.Measure | ast.Text) for part in parts[1:])
+    return all(isinstance(part, ast.Name | ast.NumberNode | ast.Measure | ast.Text) for part in parts[1:])
 
 
 values = st.lists(sums, min_size=1, max_size=2).map(tuple).filter(side_by_side)
 notes = st.builds(ast.Note, names, st.lists(argument(sums), max_size=2).map(tuple), st.none() | texts)
 groups = st.builds(
-    ast.Group, st.lists(expressions, min_size=1, max_size=3).map(tuple).filter(side_by_side), st.none() | notes
+    ast.GroupNode, st.lists(expressions, min_size=1, max_size=3).map(tuple).filter(side_by_side), st.none() | notes
 )
 phrases = st.lists(groups, min_size=1, max_size=3).map(tuple)
 defines = st.builds(ast.Define, names, phrases)
 says = st.builds(ast.Say, phrases)
 blocks = st.recursive(
-    st.builds(ast.Block, st.lists(defines | says, max_size=4).map(tuple)),
+    st.builds(ast.BlockNode, st.lists(defines | says, max_size=4).map(tuple)),
     lambda inner: st.builds(
-        ast.Block, st.lists(st.one_of(defines, says, st.builds(ast.Say, phrases, inner)), max_size=3).map(tuple)
+        ast.BlockNode, st.lists(st.one_of(defines, says, st.builds(ast.Say, phrases, inner)), max_size=3).map(tuple)
     ),
     max_leaves=3,
 )
@@ -94,13 +94,13 @@ declarations: st.SearchStrategy[ast.Declaration] = st.one_of(
     st.builds(ast.Use, texts, st.none() | plain_names),
     st.builds(ast.Include, texts),
     st.builds(ast.Let, names, values),
-    st.builds(ast.Param, names, values, st.none() | phrases),
-    st.builds(ast.Device, st.sampled_from(["gpu", "link", "switch"]), plain_names, st.none() | paths, blocks),
-    st.builds(ast.System, plain_names, blocks),
-    st.builds(ast.Workload, plain_names, paths, blocks),
-    st.builds(ast.Template, plain_names, paths, values),
-    st.builds(ast.Plan, plain_names, paths, blocks),
-    st.builds(ast.Explore, paths, blocks),
+    st.builds(ast.ParamNode, names, values, st.none() | phrases),
+    st.builds(ast.DeviceNode, st.sampled_from(["gpu", "link", "switch"]), plain_names, st.none() | paths, blocks),
+    st.builds(ast.SystemNode, plain_names, blocks),
+    st.builds(ast.WorkloadNode, plain_names, paths, blocks),
+    st.builds(ast.TemplateNode, plain_names, paths, values),
+    st.builds(ast.PlanNode, plain_names, paths, blocks),
+    st.builds(ast.ExploreNode, paths, blocks),
     st.builds(ast.Expect, st.none() | paths, st.lists(bindings, max_size=2).map(tuple), blocks),
 )
 

@@ -142,14 +142,14 @@ class DeviceResolver:
             verb = "is" if len(missing) == 1 else "are"
             message = f"{entry.kind.value} {entry.name} is incomplete: {', '.join(missing)} {verb} missing"
             declaration = entry.declaration
-            alone = isinstance(declaration, ast.Device) and declaration.parent is None
+            alone = isinstance(declaration, ast.DeviceNode) and declaration.parent is None
             hint = f"to start from another one: {entry.kind.value} {entry.name} extends ... {{ ... }}" if alone else ""
             raise self._report.fail(Code.MGS209, message, _head_span(entry), hint)
 
     def _device(self, entry: Entry) -> _Blocks:
         """Read a device with its parents; remember a failure, so that it is reported once."""
         device = entry.declaration
-        assert isinstance(device, ast.Device)
+        assert isinstance(device, ast.DeviceNode)
         if entry in self._open or len(self._open) > _MAX_PARENTS:
             raise self._report.fail(Code.MGS205, f"'{entry.name}' extends itself", _head_span(entry))
         if entry not in self._read:
@@ -169,12 +169,12 @@ class DeviceResolver:
             raise self._report.stop()
         return read_before
 
-    def _parent(self, device: ast.Device, entry: Entry) -> _Blocks | None:
+    def _parent(self, device: ast.DeviceNode, entry: Entry) -> _Blocks | None:
         if device.parent is None:
             return None
         return self._device(entry.scope.find(device.parent, entry.kind, self._report))
 
-    def _blocks(self, entry: Entry, device: ast.Device, parent: _Blocks | None) -> _Blocks:
+    def _blocks(self, entry: Entry, device: ast.DeviceNode, parent: _Blocks | None) -> _Blocks:
         base = None if parent is None else {path: each.value for path, each in parent.figures.items()}
         plain = Place(entry.scope, clock=None if base is None else clock_of(base), base=base)
         reading = BlockReader(self._report, self._reader, plain)
@@ -227,7 +227,7 @@ def _block_of(path: str) -> str:
 def _head_span(entry: Entry) -> Span:
     span = entry.declaration.span
     device = entry.declaration
-    assert isinstance(device, ast.Device)
+    assert isinstance(device, ast.DeviceNode)
     return Span(span.source, span.start, span.start + len(device.kind) + 1 + len(device.name))
 
 

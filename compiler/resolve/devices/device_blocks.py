@@ -158,7 +158,7 @@ class BlockReader:
         self.regions: dict[str, FittedRegion] = {}
         self._spans: dict[str, Span] = {}
 
-    def gpu(self, block: ast.Block, name: str) -> None:
+    def gpu(self, block: ast.BlockNode, name: str) -> None:
         """Read the block of a gpu; the clock first, because cycles anywhere in it need it."""
         default = self._default(block, Default())
         for pass_words in (("clock",), tuple(word for word in GPU_WORDS if word != "clock")):
@@ -171,12 +171,12 @@ class BlockReader:
                 clock = self.figures["clock"].value.amount
                 self._place = Place(self._place.scope, clock, self._place.base)
 
-    def link(self, block: ast.Block, owner: str) -> None:
+    def link(self, block: ast.BlockNode, owner: str) -> None:
         """Read the block of a link: its numbers, the protocols that it carries, and whether it keeps order."""
         extra: _Extra = dict.fromkeys((*LINK_LISTS, *LINK_CHOICES), self._words)
         self.numbers(block, LINK_NUMBERS, "", owner, Default(), extra)
 
-    def switch(self, block: ast.Block, owner: str) -> None:
+    def switch(self, block: ast.BlockNode, owner: str) -> None:
         """Read the block of a switch: its numbers, and whether it copies and sums."""
         extra: _Extra = dict.fromkeys(SWITCH_CHOICES, self._words)
         self.numbers(block, SWITCH_NUMBERS, "", owner, Default(), extra)
@@ -209,7 +209,7 @@ class BlockReader:
 
     def numbers(
         self,
-        block: ast.Block,
+        block: ast.BlockNode,
         wanted: tuple[Property, ...],
         prefix: str,
         owner: str,
@@ -230,7 +230,7 @@ class BlockReader:
                 elif word != "source":
                     self._number(by_name[word], statement, prefix, default)
 
-    def _default(self, block: ast.Block, before: Default) -> Default:
+    def _default(self, block: ast.BlockNode, before: Default) -> Default:
         for statement in block.statements:
             word = head_of(statement) if isinstance(statement, ast.Say) else None
             if isinstance(statement, ast.Say) and word is not None and word.text == "source":
@@ -251,7 +251,7 @@ class BlockReader:
             raise self._report.fail(Code.MGS206, f"{path} is said twice", span, f"the first is on line {line}")
         self._spans[path] = span
 
-    def _block_of(self, statement: ast.Say, word: str) -> ast.Block:
+    def _block_of(self, statement: ast.Say, word: str) -> ast.BlockNode:
         if statement.block is None:
             raise self._report.fail(Code.MGS116, f"{word} opens a block", statement.span, f"write: {word} {{ ... }}")
         return statement.block

@@ -213,7 +213,7 @@ class SystemResolver:
 
     def _resolve(self, entry: Entry) -> System:
         declaration = entry.declaration
-        assert isinstance(declaration, ast.System)
+        assert isinstance(declaration, ast.SystemNode)
         failures_before = self._report.num_failures
         statements = self._statements(declaration)
         gpus: tuple[int, Gpu] | None = None
@@ -235,7 +235,7 @@ class SystemResolver:
     def of_workload(self, entry: Entry) -> System:
         """Return the system that a workload runs on: a whole one, or a group along axes of its mesh, ``pod.tp``."""
         declaration = entry.declaration
-        assert isinstance(declaration, ast.Workload)
+        assert isinstance(declaration, ast.WorkloadNode)
         whole, axes = self.whole_of(entry)
         system = self.system(whole)
         if not axes:
@@ -250,7 +250,7 @@ class SystemResolver:
     def whole_of(self, entry: Entry) -> tuple[Entry, tuple[str, ...]]:
         """Return the system that a workload names, and the axes behind it."""
         declaration = entry.declaration
-        assert isinstance(declaration, ast.Workload)
+        assert isinstance(declaration, ast.WorkloadNode)
         names = declaration.system.names
         for count in range(len(names) - 1, 0, -1):
             found = entry.scope.lookup(names[:count])
@@ -258,7 +258,7 @@ class SystemResolver:
                 return found, names[count:]
         return entry.scope.find(declaration.system, Kind.SYSTEM, self._report), ()
 
-    def _mesh(self, declaration: ast.System, num_ranks: int, scope: Scope) -> tuple[Axis, ...]:
+    def _mesh(self, declaration: ast.SystemNode, num_ranks: int, scope: Scope) -> tuple[Axis, ...]:
         """Read ``mesh tp 8, dp 4, pp 4`` and ``mesh ep 64, edp 2 over tp, dp``."""
         said = [
             each for each in declaration.block.statements if isinstance(each, ast.Say) and head_word(each) == "mesh"
@@ -335,7 +335,7 @@ class SystemResolver:
                 return TrafficReader(self._report, self._evaluator, scope, num_ranks).read(statements["traffic"])
         return None
 
-    def _statements(self, declaration: ast.System) -> dict[str, ast.Say]:
+    def _statements(self, declaration: ast.SystemNode) -> dict[str, ast.Say]:
         statements: dict[str, ast.Say] = {}
         for statement in declaration.block.statements:
             with self._report.attempt():
@@ -346,7 +346,7 @@ class SystemResolver:
                 statements[word] = statement
         return statements
 
-    def _check_complete(self, declaration: ast.System, statements: dict[str, ast.Say]) -> None:
+    def _check_complete(self, declaration: ast.SystemNode, statements: dict[str, ast.Say]) -> None:
         for word, example in (("gpus", "gpus 8 x MI300X"), ("fabric", "fabric full_mesh(xgmi)")):
             if word not in statements:
                 message = f"system {declaration.name} does not say its {word}"

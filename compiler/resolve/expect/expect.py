@@ -100,7 +100,7 @@ class ExpectReader:
                 checks.append(self._check(each, readers))
         return CheckedSweep(param.text, domain, unit, points, tuple(checks), seeds)
 
-    def _seeds(self, block: ast.Block, inherited: int) -> int:
+    def _seeds(self, block: ast.BlockNode, inherited: int) -> int:
         """Return the number of seeds that a block asks for."""
         statements = [statement for statement in block.statements if _starts_with(statement, SEEDS)]
         if not statements:
@@ -113,13 +113,13 @@ class ExpectReader:
                 case ast.Define():
                     message = "'=' names a new thing, seeds is a word of Magus"
                     raise self._report.fail(Code.MGS202, message, statements[0].span, "drop the '=': seeds 64")
-                case ast.Say(phrase=(ast.Group(parts=(_, expression), note=None),), block=None):
+                case ast.Say(phrase=(ast.GroupNode(parts=(_, expression), note=None),), block=None):
                     return self._count(expression)
                 case _:
                     raise self._report.fail(Code.MGS116, "seeds says how many", statements[0].span, "seeds 64")
         return 1
 
-    def _packets(self, block: ast.Block) -> bool:
+    def _packets(self, block: ast.BlockNode) -> bool:
         """Return whether a block asks for packets instead of lines."""
         statements = [each for each in block.statements if _starts_with(each, GRANULARITY)]
         if len(statements) > 1:
@@ -128,9 +128,12 @@ class ExpectReader:
             with self._report.attempt():
                 self._not_of_step("granularity", statement)
             match statement:
-                case ast.Say(phrase=(ast.Group(parts=(_, ast.Name(text=word)), note=None),), block=None) if word in (
-                    LINE,
-                    PACKET,
+                case ast.Say(phrase=(ast.GroupNode(parts=(_, ast.Name(text=word)), note=None),), block=None) if (
+                    word
+                    in (
+                        LINE,
+                        PACKET,
+                    )
                 ):
                     return word == PACKET
                 case _:
@@ -230,6 +233,6 @@ def _starts_with(statement: ast.Define | ast.Say, word: str) -> bool:
     return isinstance(first, ast.Name) and first.text == word
 
 
-def _without(block: ast.Block, *words: str) -> list[ast.Define | ast.Say]:
+def _without(block: ast.BlockNode, *words: str) -> list[ast.Define | ast.Say]:
     """Return the statements of a block that begin with none of ``words``."""
     return [each for each in block.statements if not any(_starts_with(each, word) for word in words)]

@@ -121,7 +121,7 @@ class ComparisonReader:
         value = self._reading.value(spread)
         if value.amount < 0:
             raise self._report.fail(Code.MGS307, "a tolerance is not negative", spread.span)
-        if isinstance(spread, ast.Number) and units is not FigureKind.RATIO:
+        if isinstance(spread, ast.NumberNode) and units is not FigureKind.RATIO:
             text = spread.span.text
             hint = f"{text} %, or for instance {text} {UNITS[units].example}"
             raise self._report.fail(Code.MGS301, f"a tolerance of {text} what?", spread.span, hint)
@@ -180,7 +180,7 @@ def read_domain(statement: ast.Say, reading: Reading) -> tuple[ast.Name, str, Va
     if entry.kind is not Kind.PARAM:
         hint = f"make it one: param {name.text} = ..."
         raise report.fail(Code.MGS210, f"'{name.text}' is a let, a sweep sets a parameter", name.span, hint)
-    group = ast.Group((domain, *rest), first.note, span=domain.span.to(first.span))
+    group = ast.GroupNode((domain, *rest), first.note, span=domain.span.to(first.span))
     values = read_values(Words((group, *statement.phrase[1:]), report), reading.place, reading.evaluator, report)
     points = _points(values, report)
     now = reading.value(name)

@@ -145,7 +145,7 @@ class TermReader:
                 return self.read(item)
             case ast.Negate(operand=operand):
                 return Negation(self.read(operand))
-            case ast.Chain():
+            case ast.ChainNode():
                 return self._chain(expression)
             case ast.Member(base=ast.Name() as schedule, name=word):
                 metric = self._metric(word, expression)
@@ -216,7 +216,7 @@ class TermReader:
             raise self._report.fail(Code.MGS328, message, whole.span, f"for instance p95({text}) or mean({text})")
         return schedule
 
-    def _chain(self, chain: ast.Chain) -> Chain:
+    def _chain(self, chain: ast.ChainNode) -> Chain:
         first = self.read(chain.first)
         units, so_far = UNITS[dimension_of(first)], chain.first.span
         rest: list[tuple[Operator, Term]] = []
@@ -280,7 +280,7 @@ class TermReader:
 
     def _numbers(self, index: ast.Index) -> tuple[int, ...]:
         """Read the numbers in ``domino.qkv[1].makespan``, or of a batch and a group in ``grouped.h[1, 3].makespan``."""
-        found = [each.text for each in index.subscripts if isinstance(each, ast.Number) and each.text.isdecimal()]
+        found = [each.text for each in index.subscripts if isinstance(each, ast.NumberNode) and each.text.isdecimal()]
         if len(found) != len(index.subscripts) or len(found) > 2 or any(int(each) >= MAX_GROUPS for each in found):
             hint = "for instance domino.qkv[0].makespan"
             raise self._report.fail(Code.MGS116, "the number of a batch or group is expected here", index.span, hint)
@@ -324,7 +324,7 @@ def _is_about_schedules(expression: ast.Expression) -> bool:
             return _is_about_schedules(inner)
         case ast.Parens(items=items):
             return any(map(_is_about_schedules, items))
-        case ast.Chain(first=first, rest=rest):
+        case ast.ChainNode(first=first, rest=rest):
             return _is_about_schedules(first) or any(_is_about_schedules(operand) for _, operand in rest)
         case ast.Call(function=ast.Name(text=word), arguments=arguments):
             values = [value for argument in arguments for value in argument.values]

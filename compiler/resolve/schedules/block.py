@@ -71,7 +71,7 @@ class ScheduleBlockReader:
         self._numbers = FigureReader(report, evaluator)
         self._names = OpNames(workload, UNCUT, self._numbers, place, report)
 
-    def read(self, declaration: ast.Plan) -> Schedule:
+    def read(self, declaration: ast.PlanNode) -> Schedule:
         """Read a schedule."""
         said, failures = _Said(), self._report.num_failures
         said.cut = WorkloadCut(self._batches(declaration.block), self._groups(declaration.block))
@@ -97,14 +97,14 @@ class ScheduleBlockReader:
             said.cut.groups,
         )
 
-    def _batches(self, block: ast.Block) -> int:
+    def _batches(self, block: ast.BlockNode) -> int:
         """Read ``batches 2``, wherever it stands: names of ops depend on it."""
         for words in self._said_of("batches", block):
             with self._report.attempt():
                 return self._whole("a number of batches", MAX_BATCHES, words.take("a number of batches"))
         return 1
 
-    def _groups(self, block: ast.Block) -> tuple[int, ...]:
+    def _groups(self, block: ast.BlockNode) -> tuple[int, ...]:
         """Read ``groups 8``, or ``groups of 2, 6``: in experts of a rank."""
         for words in self._said_of("groups", block):
             with self._report.attempt():
@@ -118,7 +118,7 @@ class ScheduleBlockReader:
                 return even_groups(experts_of_a_rank(self._graph), count) if count > 1 else ()
         return ()
 
-    def _said_of(self, word: str, block: ast.Block) -> Iterator[Words]:
+    def _said_of(self, word: str, block: ast.BlockNode) -> Iterator[Words]:
         """What the statements of a block that begin with ``word`` say behind it."""
         for statement in block.statements:
             head = head_of(statement) if isinstance(statement, ast.Say) else None
@@ -138,17 +138,17 @@ class ScheduleBlockReader:
                     known_head(statement, SCHEDULE_WORDS, "a schedule of ops", self._report)
                 span = Span(statement.span.source, statement.span.start, statement.span.start + len(word))
                 self._template(ast.Name(word, span=span), statement.phrase[0].parts, said, statement.span)
-            case ast.Say(phrase=(ast.Group(parts=(ast.Compare(left=op, operator="=", right=body), *rest)), *_)):
+            case ast.Say(phrase=(ast.GroupNode(parts=(ast.Compare(left=op, operator="=", right=body), *rest)), *_)):
                 self._template(op, (body, *rest), said, statement.span)
-            case ast.Say(phrase=(ast.Group(parts=(op,)),), block=ast.Block() as block):
+            case ast.Say(phrase=(ast.GroupNode(parts=(op,)),), block=ast.BlockNode() as block):
                 self._block(op, block, said, statement.span)
             case ast.Say():
                 self._say(statement, said)
 
-    def _block(self, op: ast.Expression, block: ast.Block, said: _Said, span: Span) -> None:
+    def _block(self, op: ast.Expression, block: ast.BlockNode, said: _Said, span: Span) -> None:
         """Read ``u { ... }``: an outline of an op, or its plan written out."""
         for name in self._names.planned(op):
-            declaration = ast.Plan(name, ast.Path((name,), span=op.span), block, span=span)
+            declaration = ast.PlanNode(name, ast.Path((name,), span=op.span), block, span=span)
             shape = cut_up(self._graph, said.cut).op(name).shape
             plan = self._written.read(OpCase(name, self._system, shape), declaration, None)
             if plan is None:
@@ -158,7 +158,7 @@ class ScheduleBlockReader:
     def _template(self, op: ast.Expression, body: tuple[ast.Expression, ...], said: _Said, span: Span) -> None:
         """Read ``u = TEMPLATE(...)``, for each batch, or ``u[0] = TEMPLATE(...)``."""
         names = self._names.planned(op)
-        choice = self._choices.choice(ast.Template("schedule", ast.Path((names[0],)), body, span=span))
+        choice = self._choices.choice(ast.TemplateNode("schedule", ast.Path((names[0],)), body, span=span))
         for name in names:
             self._mode(OpMode(name, choice), said, span)
 

@@ -17,7 +17,7 @@ from ...text.diagnostics import Report, Span
 from ...text.names import Kind, Scope, Soundness
 from ..values.sentences import head_word
 
-Declaration = ast.Template | ast.Plan
+Declaration = ast.TemplateNode | ast.PlanNode
 
 
 def check_schedules(
@@ -36,7 +36,7 @@ def check_schedules(
         possible = []
         for choice in scenario.schedules:
             declaration = places[choice.name]
-            assert isinstance(declaration, ast.Template | ast.Plan), "only these declare schedules"
+            assert isinstance(declaration, ast.TemplateNode | ast.PlanNode), "only these declare schedules"
             if not sound.of_name(choice.name):
                 continue
             faults = tuple(_faults(scenario, choice, declaration))
@@ -58,7 +58,7 @@ class _Fault:
 def _faults(scenario: Scenario, choice: Schedule, declaration: Declaration) -> Iterator[_Fault]:
     workload, body = scenario.workload.only_shape, choice.body
     if workload is None or body is None:
-        assert isinstance(declaration, ast.Plan), "a schedule of several ops is a block"
+        assert isinstance(declaration, ast.PlanNode), "a schedule of several ops is a block"
         yield from _faults_of_ops(scenario, choice, declaration)
         return
     op = OpCase(scenario.name, scenario.system, workload)
@@ -75,7 +75,7 @@ def _faults(scenario: Scenario, choice: Schedule, declaration: Declaration) -> I
             yield _Fault(Rejection(fault.code, fault.message, fault.hint), _step(block, fault.step) or head)
 
 
-def _faults_of_ops(scenario: Scenario, choice: Schedule, declaration: ast.Plan) -> Iterator[_Fault]:
+def _faults_of_ops(scenario: Scenario, choice: Schedule, declaration: ast.PlanNode) -> Iterator[_Fault]:
     from ...planning.groups import cut_up  # few files have such a schedule, as above
     from ...planning.parts import PlanError
     from ...planning.plan import build_plan
@@ -96,9 +96,9 @@ def _faults_of_ops(scenario: Scenario, choice: Schedule, declaration: ast.Plan) 
                 yield _Fault(Rejection(fault.code, fault.message, fault.hint), span)
 
 
-def _block(declaration: Declaration) -> ast.Block | None:
+def _block(declaration: Declaration) -> ast.BlockNode | None:
     """The block of the lone op: that of the schedule, unless it stands in there; None where there is none."""
-    if isinstance(declaration, ast.Template):
+    if isinstance(declaration, ast.TemplateNode):
         return None
     inner = (each.block for each in declaration.block.statements if isinstance(each, ast.Say) and _is_of_an_op(each))
     return next(inner, declaration.block)
@@ -106,16 +106,16 @@ def _block(declaration: Declaration) -> ast.Block | None:
 
 def _head(declaration: Declaration) -> Span:
     """The declaration without its block."""
-    return declaration.workload.span if isinstance(declaration, ast.Plan) else declaration.values[0].span
+    return declaration.workload.span if isinstance(declaration, ast.PlanNode) else declaration.values[0].span
 
 
-def _step(block: ast.Block | None, step: str) -> Span | None:
+def _step(block: ast.BlockNode | None, step: str) -> Span | None:
     """The statement that defines ``step``."""
     steps = _definitions(block) if block is not None else ()
     return next((statement.span for statement in steps if statement.name == step), None)
 
 
-def _definitions(block: ast.Block) -> Iterator[ast.Define]:
+def _definitions(block: ast.BlockNode) -> Iterator[ast.Define]:
     """Steps of all ranks, then those of single ranks."""
     yield from (statement for statement in block.statements if isinstance(statement, ast.Define))
     for statement in block.statements:
@@ -127,13 +127,13 @@ def _is_of_an_op(statement: ast.Say) -> bool:
     return statement.block is not None and head_word(statement) not in ("rank", "override")
 
 
-def _block_of(declaration: ast.Plan, op: str) -> ast.Block | None:
+def _block_of(declaration: ast.PlanNode, op: str) -> ast.BlockNode | None:
     """The block that says how ``op`` is carried out."""
     statements = (each for each in declaration.block.statements if isinstance(each, ast.Say))
     return next((each.block for each in statements if each.block is not None and op in _names_in(each)), None)
 
 
-def _statement(declaration: ast.Plan, at: str) -> Span:
+def _statement(declaration: ast.PlanNode, at: str) -> Span:
     """The statement that defines the op ``at``, begins with that word or names it; else the head of the schedule."""
     for statement in declaration.block.statements:
         if isinstance(statement, ast.Define) and statement.name == at:

@@ -56,7 +56,7 @@ class ExploreReader:
         self._choices, self._place, self._evaluator, self._report = choices, place, evaluator, report
         self._implementations = implementations
 
-    def read(self, question: ast.Explore) -> Explore:
+    def read(self, question: ast.ExploreNode) -> Explore:
         """Return the space a block describes; what it does not say is left open."""
         explore, seen = Explore(), dict[str, Span]()
         for statement in question.block.statements:
@@ -149,7 +149,7 @@ class ExploreReader:
 
     def _staging(self, statement: ast.Say) -> int:
         match statement.phrase:
-            case (ast.Group(parts=(ast.Compare(operator="<=", right=right),)),):
+            case (ast.GroupNode(parts=(ast.Compare(operator="<=", right=right),)),):
                 numbers = FigureReader(self._report, self._evaluator)
                 return int(numbers.value(_STAGING, (right,), self._place).amount)
             case _:

@@ -69,7 +69,7 @@ def _choice(system: System, text: str, declared_ones: _Bodies) -> OpChoice:
         bodies = [body for each in declared_ones.values() for body in each if body is not None]
         kernels = [body.engine.kernel for body in bodies if body.engine.kernel is not None]
         reader = ChoiceReader(system, Place(Scope()), ExpressionEvaluator(report, {}), report, kernels)
-        return reader.choice(ast.Template("schedule", ast.Path(("w",)), values))
+        return reader.choice(ast.TemplateNode("schedule", ast.Path(("w",)), values))
     names = ", ".join(declared_ones)
     raise CompileError(_explained(found, names) for found in report.diagnostics)
 

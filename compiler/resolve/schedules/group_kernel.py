@@ -24,7 +24,7 @@ class GroupKernelReader:
     def read(self, entry: Entry) -> GroupKernel:
         """Return the kernel that ``entry`` declares; report what is wrong with it."""
         declaration, place = entry.declaration, Place(entry.scope)
-        assert isinstance(declaration, ast.Device)
+        assert isinstance(declaration, ast.DeviceNode)
         owner = f"kernel {entry.name}"
         said = self._statements(declaration.block, KERNEL_WORDS, owner)
         numbers = {word: self._number(said[word], place) for word in said if word in _NUMBERS}
@@ -38,7 +38,7 @@ class GroupKernelReader:
         waves, request = numbers.get("waves", 1), numbers.get("request", 0)
         return GroupKernel(entry.name, numbers["groups"], put, get, waves, request, arbitration)
 
-    def _statements(self, block: ast.Block, known: tuple[str, ...], owner: str) -> dict[str, ast.Say]:
+    def _statements(self, block: ast.BlockNode, known: tuple[str, ...], owner: str) -> dict[str, ast.Say]:
         """The statements of a block by their first word."""
         said: dict[str, ast.Say] = {}
         for statement in block.statements:

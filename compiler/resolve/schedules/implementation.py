@@ -113,7 +113,7 @@ class ImplementationReader:
     def _with_parents(self, entry: Entry) -> tuple[Entry, ...]:
         """Return the implementations that ``entry`` extends, the most distant first, and ``entry``."""
         line = [entry]
-        while isinstance(device := line[0].declaration, ast.Device) and device.parent is not None:
+        while isinstance(device := line[0].declaration, ast.DeviceNode) and device.parent is not None:
             parent = line[0].scope.find(device.parent, Kind.IMPLEMENTATION, self._report)
             if parent in line:
                 raise self._report.fail(Code.MGS205, f"'{parent.name}' extends itself", device.parent.span)
@@ -123,7 +123,7 @@ class ImplementationReader:
     def _parsed(self, entry: Entry) -> _Parsed:
         """Return the statements of one implementation; report those that are unknown or said twice."""
         declaration = entry.declaration
-        assert isinstance(declaration, ast.Device)
+        assert isinstance(declaration, ast.DeviceNode)
         said: dict[str, ast.Say] = {}
         for statement in declaration.block.statements:
             with self._report.attempt():
@@ -262,7 +262,7 @@ class MethodReader:
         self._figures = {**self._figures, **said}
         self._pairs |= block.tiles
 
-    def _forget(self, block: ast.Block) -> None:
+    def _forget(self, block: ast.BlockNode) -> None:
         """Forget what does not hold for a child with ``block``, which states a number of its own."""
         heads = [_head_word(statement) for statement in block.statements if isinstance(statement, ast.Say)]
         if any(head not in ("source", *_OF_THE_NUMBERS) for head in heads):
@@ -276,7 +276,7 @@ class MethodReader:
             raise self._report.fail(Code.MGS116, "schedule says one template", statement.span, _EXAMPLE)
         self._spans["schedule"] = group.parts[1].span
         workload = ast.Path((entry.name,), span=statement.span)
-        self._choice = choices.choice(ast.Template(entry.name, workload, group.parts[1:], span=statement.span))
+        self._choice = choices.choice(ast.TemplateNode(entry.name, workload, group.parts[1:], span=statement.span))
 
     def _take_path(self, statement: ast.Say, choices: ChoiceReader) -> None:
         self._path = TransferPath(self._word(statement, "path", tuple(path.value for path in TransferPath), choices))

@@ -59,7 +59,7 @@ class OutlineReader:
             "launch": lambda words: self._read_word(words, "launch", words_of(LaunchMode)),
         }
 
-    def read(self, plan: ast.Plan) -> Outline:
+    def read(self, plan: ast.PlanNode) -> Outline:
         """Return the outline; statements may come in any order.
 
         Raises

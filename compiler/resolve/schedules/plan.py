@@ -40,7 +40,7 @@ class PlanReader:
         self._regions = RegionReader(system.num_ranks, place, evaluator, report)
         self._steps = StepReader(system, shape, choices.default_engine(), self._regions, report)
 
-    def read(self, plan: ast.Plan) -> WrittenPlan:
+    def read(self, plan: ast.PlanNode) -> WrittenPlan:
         """Return the plan; steps are in the order of the text."""
         statements = plan.block.statements
         engine, overlaps, tactics = self._head(statements, plan)
@@ -101,7 +101,7 @@ class PlanReader:
             raise self._report.fail(Code.MGS209, message, ranks[-1].span, hint)
         return tuple(found[rank] for rank in range(self._system.num_ranks))
 
-    def _only_steps(self, block: ast.Block) -> tuple[Step, ...]:
+    def _only_steps(self, block: ast.BlockNode) -> tuple[Step, ...]:
         for each in block.statements:
             if not isinstance(each, ast.Define):
                 self._report.error(Code.MGS116, "rank holds steps", each.span, "t1 = put ...")
@@ -114,7 +114,7 @@ class PlanReader:
             raise self._report.fail(Code.MGS116, "a step has a name", statement.span, hint)
         return known_head(statement, _WORDS, "a plan", self._report)
 
-    def _head(self, statements: _Statements, plan: ast.Plan) -> tuple[EngineChoice, bool, ExecutionOptions]:
+    def _head(self, statements: _Statements, plan: ast.PlanNode) -> tuple[EngineChoice, bool, ExecutionOptions]:
         """Read ``plan by sm(8) alone``, which stands first: engines, whether kernels run beside them, and tactics."""
         if not statements:
             hint = "split rows into 4, for instance, or plan by dma(7) and its steps"
@@ -160,7 +160,7 @@ class PlanReader:
                 found.append(Override(rank, self._steps.read(inner, override=True)))
         return found
 
-    def _rank_block(self, statement: ast.Say, word: str, example: str) -> tuple[int, ast.Block]:
+    def _rank_block(self, statement: ast.Say, word: str, example: str) -> tuple[int, ast.BlockNode]:
         """The absolute rank and the block of ``override rank 3 { }`` or ``rank 3 { }``."""
         words = Words(statement.phrase, self._report)
         words.take(word)
@@ -194,19 +194,19 @@ class WrittenReader:
         self._as_written = as_written
 
     def read(
-        self, scenario: OpCase, declaration: ast.Template | ast.Plan, path: ast.Text | None = None
+        self, scenario: OpCase, declaration: ast.TemplateNode | ast.PlanNode, path: ast.Text | None = None
     ) -> WrittenPlan | None:
         """Return the plan, which lies in the file at ``path`` if that is given; None if an outline does not fit."""
         if path is not None:
             return import_plan(scenario, path, self._report)
-        assert isinstance(declaration, ast.Plan), "a template is a choice or an import"
+        assert isinstance(declaration, ast.PlanNode), "a template is a choice or an import"
         with_choices = (self._choices, self._place, self._evaluator, self._report)
         if is_outline(declaration, self._report):
             outline = OutlineReader(scenario.system, *with_choices).read(declaration)
             return written_out(scenario, outline) if self._fits(scenario, outline, declaration) else None
         return PlanReader(scenario.system, scenario.shape, *with_choices).read(declaration)
 
-    def _fits(self, scenario: OpCase, outline: Outline, declaration: ast.Plan) -> bool:
+    def _fits(self, scenario: OpCase, outline: Outline, declaration: ast.PlanNode) -> bool:
         """Return whether an outline is a plan here; report why not, as warnings if parameters are set from outside."""
         rejections = tuple(rejections_on(scenario, outline))
         for rejection in rejections:
@@ -219,7 +219,7 @@ class WrittenReader:
         return not rejections
 
 
-def is_outline(plan: ast.Plan, report: Report) -> bool:
+def is_outline(plan: ast.PlanNode, report: Report) -> bool:
     """Whether a block says how, and not each step; a plan written out begins with ``plan``."""
     statements = plan.block.statements
     written_out = any(head_word(each) == "plan" for each in statements)
@@ -248,7 +248,7 @@ def _shown(span: Span) -> str:
     return span.text.split("\n")[0][:40]
 
 
-def place_of(plan: ast.Plan, word: str) -> Span:
+def place_of(plan: ast.PlanNode, word: str) -> Span:
     """The statement that begins with ``word``; the head of the schedule where there is none."""
     for statement in plan.block.statements:
         if isinstance(statement, ast.Say) and subject_of(statement) == word:

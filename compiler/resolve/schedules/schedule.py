@@ -57,7 +57,7 @@ class ChoiceReader:
         """The number of GPUs of the system."""
         return self._system.num_ranks
 
-    def choice(self, template: ast.Template) -> OpChoice:
+    def choice(self, template: ast.TemplateNode) -> OpChoice:
         """Read ``uniform_fused_1d(chunks=64, engine=dma(7))`` and fill in what is not said."""
         expression = single(template.values, self._report)
         arguments: tuple[ast.Argument, ...] = ()
@@ -82,7 +82,7 @@ class ChoiceReader:
         """Read how a collective is carried out as a whole: ``dma(7)``, ``direct(chunks=64, engine=dma(1))``; None."""
         match by:
             case ast.Name(text=word) | ast.Call(function=ast.Name(text=word)) if word in BY_NAME:
-                return self.choice(ast.Template("schedule", ast.Path((word,)), (by,), span=by.span))
+                return self.choice(ast.TemplateNode("schedule", ast.Path((word,)), (by,), span=by.span))
         engine = self.default_engine() if by is None else self.engine(by)
         return OpChoice(BASELINE.name, self.num_ranks, engine)
 
@@ -247,7 +247,7 @@ class ScheduleReader:
         self._as_written = as_written
         self._choices = ChoiceReader(system, place, evaluator, report)
 
-    def read(self, declaration: ast.Template | ast.Plan) -> Schedule | None:
+    def read(self, declaration: ast.TemplateNode | ast.PlanNode) -> Schedule | None:
         """Return a schedule, None for an outline that does not fit.
 
         Raises
@@ -256,13 +256,13 @@ class ScheduleReader:
             If it could not be read; what is wrong is reported.
         """
         path, workload = imported(declaration, self._report), self._graph
-        if isinstance(declaration, ast.Template) and path is None and (workload is None or len(workload.ops) == 1):
+        if isinstance(declaration, ast.TemplateNode) and path is None and (workload is None or len(workload.ops) == 1):
             choice = self._choices.choice(declaration)
             if workload is not None:
                 return Schedule(declaration.name, (OpMode(workload.ops[0].name, choice),))
         if workload is None:
             raise self._report.stop()
-        if isinstance(declaration, ast.Plan) and self._is_of_ops(workload, declaration.block):
+        if isinstance(declaration, ast.PlanNode) and self._is_of_ops(workload, declaration.block):
             from .block import ScheduleBlockReader  # few files have one: the others do not wait for its import
 
             with_choices = (self._choices, self._place, self._evaluator, self._report)
@@ -272,11 +272,13 @@ class ScheduleReader:
         plan = self._plan(workload, declaration, path)
         return None if plan is None else Schedule(declaration.name, (OpMode(workload.ops[0].name, plan),))
 
-    def _plan(self, graph: Workload, declaration: ast.Template | ast.Plan, path: ast.Text | None) -> WrittenPlan | None:
+    def _plan(
+        self, graph: Workload, declaration: ast.TemplateNode | ast.PlanNode, path: ast.Text | None
+    ) -> WrittenPlan | None:
         """Read a plan of the one op."""
         workload = graph.only_shape
         if workload is None:
-            assert isinstance(declaration, ast.Template), "a block of a workload that is no lone op is of ops"
+            assert isinstance(declaration, ast.TemplateNode), "a block of a workload that is no lone op is of ops"
             message = f"{graph.name} has {len(graph.ops)} ops: its schedule is a block"
             raise self._report.fail(Code.MGS116, message, declaration.values[0].span, _EXAMPLE)
         from .plan import WrittenReader  # as ``ScheduleBlockReader``
@@ -286,7 +288,7 @@ class ScheduleReader:
         return reader.read(OpCase(graph.name, self._system, workload), declaration, path)
 
     @staticmethod
-    def _is_of_ops(workload: Workload, block: ast.Block) -> bool:
+    def _is_of_ops(workload: Workload, block: ast.BlockNode) -> bool:
         """Whether a block says how ops are carried out and in which order, and not how the lone one is."""
         if workload.only_shape is None:
             return True

@@ -66,10 +66,10 @@ class StepsReader:
         own = (
             each
             for each in declared
-            if isinstance(each, ast.Template | ast.Plan) and each.workload.names == (entry.name,)
+            if isinstance(each, ast.TemplateNode | ast.PlanNode) and each.workload.names == (entry.name,)
         )
         schedules = tuple(reader.schedule(each) for each in own)
-        asked = (each for each in self._scope.questions if isinstance(each, ast.Explore))
+        asked = (each for each in self._scope.questions if isinstance(each, ast.ExploreNode))
         spaces = [reader.explore(each) for each in asked if each.workload.names == (entry.name,)]
         explore = spaces[0] if spaces else StepExplore()
         said = (*(each.keep for each in schedules), *explore.keep)
@@ -216,12 +216,12 @@ def _meet(one: Axis, other: Axis) -> bool:
     return one.stride < other.stride * other.size and other.stride < one.stride * one.size
 
 
-def _declaration(entry: Entry) -> ast.Workload:
-    assert isinstance(entry.declaration, ast.Workload)
+def _declaration(entry: Entry) -> ast.WorkloadNode:
+    assert isinstance(entry.declaration, ast.WorkloadNode)
     return entry.declaration
 
 
-def _kept(keep: str, forward: ast.Workload) -> tuple[str, ...]:
+def _kept(keep: str, forward: ast.WorkloadNode) -> tuple[str, ...]:
     """The results that are kept, as names; those of this workload, where several have some each."""
     results = results_of(forward)
     if keep == KEEP_ALL:

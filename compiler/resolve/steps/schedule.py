@@ -64,9 +64,9 @@ class StepBlockReader:
         self._place, self._evaluator, self._report = place, evaluator, report
         self._numbers = FigureReader(report, evaluator)
 
-    def schedule(self, declaration: ast.Template | ast.Plan) -> StepSchedule:
+    def schedule(self, declaration: ast.TemplateNode | ast.PlanNode) -> StepSchedule:
         """Read a schedule."""
-        if isinstance(declaration, ast.Template):
+        if isinstance(declaration, ast.TemplateNode):
             message = f"'{declaration.name}' is for a step: its schedule is a block"
             hint = f"schedule {declaration.name} for {declaration.workload} {{ pipeline one_f_one_b; zero 1 }}"
             raise self._report.fail(Code.MGS116, message, declaration.span, hint)
@@ -84,14 +84,14 @@ class StepBlockReader:
             stack=said.stack,
         )
 
-    def explore(self, question: ast.Explore) -> StepExplore:
+    def explore(self, question: ast.ExploreNode) -> StepExplore:
         """Read the space of layouts."""
         words = (*STEP_EXPLORE_WORDS, *self._place.scope.names(Kind.PARAM))
         said = self._block(question.block, words, "explore of a step", several=True)
         settings, keep = tuple(said.settings.items()), tuple(said.keep)
         return StepExplore(settings, tuple(said.pipelines), tuple(said.zero), keep, said.memory_bytes)
 
-    def _block(self, block: ast.Block, known: Sequence[str], owner: str, *, several: bool) -> _Said:
+    def _block(self, block: ast.BlockNode, known: Sequence[str], owner: str, *, several: bool) -> _Said:
         said, seen, failures = _Said(), set[str](), self._report.num_failures
         for statement in block.statements:
             with self._report.attempt():
@@ -224,7 +224,7 @@ class StepBlockReader:
 
     def _memory(self, statement: ast.Say) -> int:
         match statement.phrase:
-            case (ast.Group(parts=(ast.Compare(operator="<=", right=right),)),):
+            case (ast.GroupNode(parts=(ast.Compare(operator="<=", right=right),)),):
                 return int(self._numbers.value(_MEMORY, (right,), self._place).amount)
         raise self._report.fail(Code.MGS116, "memory says a limit", statement.span, "memory <= 74 GiB")
 

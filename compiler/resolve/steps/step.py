@@ -23,7 +23,7 @@ _EXAMPLE = "step layer, back"
 
 def is_step(declaration: ast.Declaration) -> bool:
     """Whether a workload is a step of layers."""
-    if not isinstance(declaration, ast.Workload):
+    if not isinstance(declaration, ast.WorkloadNode):
         return False
     heads = (head_of(each) for each in declaration.block.statements if isinstance(each, ast.Say))
     return any(head is not None and head.text == STEP for head in heads)
@@ -68,7 +68,7 @@ class StepTextReader:
     def read(self) -> StepText:
         """Return what it says."""
         declaration, failures = self._entry.declaration, self._report.num_failures
-        assert isinstance(declaration, ast.Workload)
+        assert isinstance(declaration, ast.WorkloadNode)
         text = StepText("", (), 0, 0, 0, Optimizer(), declaration.system.span)
         seen = set[str]()
         for statement in declaration.block.statements:
@@ -150,20 +150,20 @@ class StepTextReader:
         return int(self._numbers.value(wanted, (written,), self._place).amount)
 
 
-def derived_backward(part: NamedPart, forward: ast.Workload, keep: Sequence[str]) -> ast.Workload:
+def derived_backward(part: NamedPart, forward: ast.WorkloadNode, keep: Sequence[str]) -> ast.WorkloadNode:
     """The declaration of the backward pass of ``forward``, which keeps the results of these names."""
     span = part.forward.span
 
     def say(*words: str, separated: bool = False) -> ast.Say:
         names = [ast.Name(word, span=span) for word in words]
         groups = ((names[0], *names[1:2]), *((name,) for name in names[2:])) if separated else (tuple(names),)
-        return ast.Say(tuple(ast.Group(parts, span=span) for parts in groups), span=span)
+        return ast.Say(tuple(ast.GroupNode(parts, span=span) for parts in groups), span=span)
 
     statements = (say("backward", part.forward.text), *((say("keep", *keep, separated=True),) if keep else ()))
-    return ast.Workload(f"{forward.name}_back", forward.system, ast.Block(statements, span=span), span=span)
+    return ast.WorkloadNode(f"{forward.name}_back", forward.system, ast.BlockNode(statements, span=span), span=span)
 
 
-def results_of(forward: ast.Workload) -> tuple[str, ...]:
+def results_of(forward: ast.WorkloadNode) -> tuple[str, ...]:
     """The names that a workload gives to what it makes."""
     defined = (each for each in forward.block.statements if isinstance(each, ast.Define))
     return tuple(each.name for each in defined if not is_tensor(each))

@@ -97,7 +97,9 @@ class FigureReader:
     def __init__(self, report: Report, evaluator: ExpressionEvaluator) -> None:
         self._report, self._evaluator = report, evaluator
 
-    def figure(self, wanted: Property, group: ast.Group, skip: int, place: Place, default: Default) -> NumberWithOrigin:
+    def figure(
+        self, wanted: Property, group: ast.GroupNode, skip: int, place: Place, default: Default
+    ) -> NumberWithOrigin:
         """Read ``word value note``; ``skip`` words stand before the value."""
         if len(group.parts) <= skip:
             raise self._report.fail(Code.MGS116, f"{wanted.name} needs a value", group.span)
@@ -166,7 +168,7 @@ def _text_and_value(expression: ast.Expression, value: Quantity) -> str:
     """Return the text of an expression and, if that is no plain number, its value: ``M = 0``."""
     number = expression.operand if isinstance(expression, ast.Negate) else expression
     text = expression.span.text
-    return text if isinstance(number, ast.Number | ast.Measure) else f"{text} = {exact_text(value)}"
+    return text if isinstance(number, ast.NumberNode | ast.Measure) else f"{text} = {exact_text(value)}"
 
 
 def _article(dimension: Dimension) -> str:

@@ -52,7 +52,7 @@ class ExpressionEvaluator:
 
     def _evaluate(self, expression: ast.Expression, place: Place) -> Quantity:
         match expression:
-            case ast.Number(text=text):
+            case ast.NumberNode(text=text):
                 return Quantity(exact(text))
             case ast.Measure():
                 return self._measure(expression, place)
@@ -63,7 +63,7 @@ class ExpressionEvaluator:
                 return Quantity(-value.amount, value.dimension)
             case ast.Parens(items=(item,)):
                 return self(item, place)
-            case ast.Chain():
+            case ast.ChainNode():
                 return self._chain(expression, place)
             case ast.Call(function=ast.Name(text=name)):
                 return self._function(name, expression, place)
@@ -97,7 +97,7 @@ class ExpressionEvaluator:
         return value
 
     def _define(self, entry: Entry) -> None:
-        assert isinstance(entry.declaration, ast.Let | ast.Param)
+        assert isinstance(entry.declaration, ast.Let | ast.ParamNode)
         self._values.setdefault(entry, None)
         self._open.append(entry)
         with self._report.attempt():
@@ -105,7 +105,7 @@ class ExpressionEvaluator:
             self._values[entry] = self(expression, Place(entry.scope))
         self._open.pop()
 
-    def _chain(self, chain: ast.Chain, place: Place) -> Quantity:
+    def _chain(self, chain: ast.ChainNode, place: Place) -> Quantity:
         total, so_far = self(chain.first, place), chain.first.span
         for operator, operand in chain.rest:
             value = self(operand, place)

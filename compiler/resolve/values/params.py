@@ -176,7 +176,7 @@ def check_params(
 
 def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: ExpressionEvaluator, report: Report) -> Param:
     param = entry.declaration
-    assert isinstance(param, ast.Param)
+    assert isinstance(param, ast.ParamNode)
     default = single(param.values, report)
     value = evaluator(ast.Name(param.name, span=default.span), Place(entry.scope))
     text = default.span.text if entry.name not in settings else exact_text(value)
@@ -247,7 +247,7 @@ def _read(name: str, text: str, report: Report) -> Values:
     """Read values as they stand behind ``in`` of a parameter."""
     source = Source(f"--set {name}", f"param {_NAME} = 0 in {text}")
     match parse_file(source, report).declarations:
-        case (ast.Param(domain=tuple(phrase)),) if phrase:
+        case (ast.ParamNode(domain=tuple(phrase)),) if phrase:
             words = Words(phrase, report)
             return read_values(words, Place(Scope()), ExpressionEvaluator(report, {}), report)
     if report.has_errors:

@@ -22,7 +22,7 @@ def side_by_side(left: ast.Expression, right: ast.Expression, report: Report, in
     first, second = left.span.text, right.span.text
     span = left.span.to(right.span)
     match left, right:
-        case ast.Number(), ast.Name(text=word) if looks_like_unit(word):
+        case ast.NumberNode(), ast.Name(text=word) if looks_like_unit(word):
             report.error(Code.MGS302, f"unknown unit '{word}'", right.span, unit_hint(word))
         case ast.Name(text=word), ast.Parens():
             report.error(Code.MGS111, "a call has no space before '('", span, f"{word}{second}")
@@ -150,7 +150,7 @@ class Words:
             message = f"a comma cannot stand before '{part.span.text[:40]}'"
             raise self._report.fail(Code.MGS107, message, part.span, self._comma_hint(part, known))
         before = self._parts[self._at - 1][1] if self._at else part
-        if isinstance(before, ast.Number) and isinstance(part, ast.Name) and looks_like_unit(part.text):
+        if isinstance(before, ast.NumberNode) and isinstance(part, ast.Name) and looks_like_unit(part.text):
             side_by_side(before, part, self._report)
             raise self._report.stop()
         hint = did_you_mean(part.text, known) if isinstance(part, ast.Name) else ""
@@ -167,7 +167,7 @@ class Words:
         return "leave the comma out" if is_clause else "a single value is expected here"
 
 
-def reject_note(group: ast.Group, report: Report) -> None:
+def reject_note(group: ast.GroupNode, report: Report) -> None:
     """Report a provenance note on anything but a number of a device."""
     if group.note is not None:
         report.error(Code.MGS116, "a note belongs to a number of a gpu, link or switch", group.note.span)

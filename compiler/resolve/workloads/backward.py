@@ -36,7 +36,7 @@ class BackwardReader:
     def written_out(self, entry: Entry) -> Entry:
         """The workload of ``entry`` with the statements that it stands for."""
         declaration = entry.declaration
-        assert isinstance(declaration, ast.Workload)
+        assert isinstance(declaration, ast.WorkloadNode)
         abouts, derived = self.derived(entry)
         block = replace(declaration.block, statements=(*abouts, *derived.statements))
         return replace(entry, declaration=replace(declaration, block=block))
@@ -44,7 +44,7 @@ class BackwardReader:
     def derived(self, entry: Entry) -> tuple[tuple[ast.Say, ...], Derived]:
         """What ``entry`` says beside, and the statements that it stands for."""
         declaration = entry.declaration
-        assert isinstance(declaration, ast.Workload)
+        assert isinstance(declaration, ast.WorkloadNode)
         failures = self._report.num_failures
         said: dict[str, ast.Say] = {}
         for statement in declaration.block.statements:
@@ -85,7 +85,7 @@ class BackwardReader:
         words.end()
         other = entry.scope.find(name, Kind.WORKLOAD, self._report)
         declaration, span = other.declaration, statement.span
-        assert isinstance(declaration, ast.Workload)
+        assert isinstance(declaration, ast.WorkloadNode)
         if is_backward(declaration):
             what = "itself" if other is entry else f"'{name.text}', which is one"
             raise self._report.fail(Code.MGS520, f"a backward pass of {what}", span, "name a forward pass")
@@ -154,7 +154,7 @@ def _dispatch_of(calls: Sequence[WorkloadCall]) -> dict[str, WorkloadCall]:
     return found
 
 
-def _read(reader: WorkloadReader, calls: tuple[WorkloadCall, ...], declaration: ast.Workload) -> Forward:
+def _read(reader: WorkloadReader, calls: tuple[WorkloadCall, ...], declaration: ast.WorkloadNode) -> Forward:
     """What the resolver has read, with sizes and arguments as the text has them."""
     made = {call.name for call in reader.calls}
     statements = {each.name: each for each in declaration.block.statements if isinstance(each, ast.Define)}
@@ -172,7 +172,7 @@ def _read(reader: WorkloadReader, calls: tuple[WorkloadCall, ...], declaration: 
     return replace(forward, cut=frozenset(cut_tensors(calls, reader.batch.names)), sequence=sequence)
 
 
-def _batch_of(declaration: ast.Workload) -> ast.Say:
+def _batch_of(declaration: ast.WorkloadNode) -> ast.Say:
     """The statement of batches, which was read."""
     heads = ((head_of(each), each) for each in declaration.block.statements if isinstance(each, ast.Say))
     return next(each for head, each in heads if head is not None and head.text == "batch")
@@ -186,7 +186,7 @@ def with_derived(source: Source, scope: Scope, report: Report) -> str:
     changes: list[tuple[int, int, str]] = []
     for entry in scope.of_kind(Kind.WORKLOAD):
         declaration = entry.declaration
-        assert isinstance(declaration, ast.Workload)
+        assert isinstance(declaration, ast.WorkloadNode)
         if declaration.span.source is source and is_backward(declaration):
             lines = "\n".join(_lines(reader.derived(entry)[1]))
             for statement in declaration.block.statements:

@@ -53,39 +53,39 @@ class SyntaxWriter:
 
     def define(self, name: str, expression: ast.Expression) -> ast.Define:
         """``name = expression``."""
-        return ast.Define(name, (ast.Group((expression,), span=self.span),), span=self.span)
+        return ast.Define(name, (ast.GroupNode((expression,), span=self.span),), span=self.span)
 
     def tensor(self, name: str, tensor: Tensor, sizes: tuple[ast.Expression, ast.Expression]) -> ast.Define:
         """``name = tensor bf16[rows, cols] shard rows``."""
         shape = ast.Index(self.name(tensor.dtype.value), sizes, span=self.span)
         shard = () if tensor.shard is Shard.NONE else (self.name("shard"), self.name(tensor.shard.value))
-        return ast.Define(name, (ast.Group((self.name("tensor"), shape, *shard), span=self.span),), span=self.span)
+        return ast.Define(name, (ast.GroupNode((self.name("tensor"), shape, *shard), span=self.span),), span=self.span)
 
     def repeat(self, count: int, result: str, as_input: str) -> ast.Say:
         """``repeat 80 dx as dy``."""
-        number = ast.Number(str(count), span=self.span)
+        number = ast.NumberNode(str(count), span=self.span)
         words = (self.name("repeat"), number, self.name(result), self.name("as"), self.name(as_input))
-        return ast.Say((ast.Group(words, span=self.span),), span=self.span)
+        return ast.Say((ast.GroupNode(words, span=self.span),), span=self.span)
 
     def batch(self, names: Sequence[str], sequence: ast.Expression) -> ast.Say:
         """``batch x, y by 4096``."""
         *others, last = (self.name(each) for each in names)
-        groups = [ast.Group((each,), span=self.span) for each in others]
-        end = ast.Group((last, self.name("by"), sequence), span=self.span)
+        groups = [ast.GroupNode((each,), span=self.span) for each in others]
+        end = ast.GroupNode((last, self.name("by"), sequence), span=self.span)
         first, *rest = (*groups, end)
-        begun = ast.Group((self.name("batch"), *first.parts), span=self.span)
+        begun = ast.GroupNode((self.name("batch"), *first.parts), span=self.span)
         return ast.Say((begun, *rest), span=self.span)
 
     def scaled(self, size: ast.Expression, factor: Fraction) -> ast.Expression:
         """A size times ``factor``; a number is computed."""
         if factor == 1:
             return size
-        if isinstance(size, ast.Number) and (Fraction(size.text) * factor).denominator == 1:
-            return ast.Number(str(Fraction(size.text) * factor), span=self.span)
-        first = ast.Parens((size,), span=self.span) if isinstance(size, ast.Chain) else size
+        if isinstance(size, ast.NumberNode) and (Fraction(size.text) * factor).denominator == 1:
+            return ast.NumberNode(str(Fraction(size.text) * factor), span=self.span)
+        first = ast.Parens((size,), span=self.span) if isinstance(size, ast.ChainNode) else size
         parts = (("*", factor.numerator), ("/", factor.denominator))
-        rest = tuple((sign, ast.Number(str(each), span=self.span)) for sign, each in parts if each != 1)
-        return ast.Chain(first, rest, span=self.span)
+        rest = tuple((sign, ast.NumberNode(str(each), span=self.span)) for sign, each in parts if each != 1)
+        return ast.ChainNode(first, rest, span=self.span)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class _Made:
 
 def is_partitioned(declaration: ast.Declaration) -> bool:
     """Whether a workload says over which axes of its system something is."""
-    if not isinstance(declaration, ast.Workload) or OVER not in declaration.span.text:
+    if not isinstance(declaration, ast.WorkloadNode) or OVER not in declaration.span.text:
         return False
     defined = (each for each in declaration.block.statements if isinstance(each, ast.Define))
     return any(_says_over(part) for each in defined for group in each.phrase for part in group.parts)
@@ -90,7 +90,7 @@ class PartsReader:
         report: Report,
     ) -> None:
         self._entry, self._systems, self._resolve, self._report = entry, systems, resolve, report
-        assert isinstance(entry.declaration, ast.Workload)
+        assert isinstance(entry.declaration, ast.WorkloadNode)
         self._declaration, self._numbers = entry.declaration, FigureReader(report, evaluator)
         self._declared: dict[str, ast.Define] = {}
         self._homes: dict[str, Axes] = {}
@@ -122,7 +122,7 @@ class PartsReader:
         known_as: dict[Entry, tuple[System, Workload]] = {}
         for entry, (first, last) in zip(found, ends or [("", "")] * len(found), strict=True):
             whole = entry.declaration
-            assert isinstance(whole, ast.Workload)
+            assert isinstance(whole, ast.WorkloadNode)
             if first:
                 repeat = SyntaxWriter(self._said["repeat"].span).repeat(layers, last, first)
                 whole = replace(whole, block=replace(whole.block, statements=(*whole.block.statements, repeat)))
@@ -240,10 +240,10 @@ class PartsReader:
         declared = self._declared.get(name)
         return name in self._made if declared is None else _is_dealt(declared) and self._homes[name] != part.axes
 
-    def _part(self, name: str, part: _Part, handed: Sequence[str], *others: ast.Say) -> ast.Workload:
+    def _part(self, name: str, part: _Part, handed: Sequence[str], *others: ast.Say) -> ast.WorkloadNode:
         """The declaration of a part, of one layer."""
         entry = self._on(part.axes)
-        assert isinstance(entry.declaration, ast.Workload)
+        assert isinstance(entry.declaration, ast.WorkloadNode)
         tensors = []
         for each, span in part.reads.items():
             if each in handed:
@@ -276,7 +276,7 @@ class PartsReader:
             if there > 1 and tensor.shard is not Shard.ROWS:
                 raise self._not_by_rows(name, tensor.shard, made.axes, span)
             tensor = replace(tensor, rows=tensor.rows // there * here, shard=Shard.ROWS)
-        sizes = (ast.Number(str(each), span=span) for each in (tensor.rows, tensor.cols))
+        sizes = (ast.NumberNode(str(each), span=span) for each in (tensor.rows, tensor.cols))
         return write.tensor(name, tensor, (next(sizes), next(sizes)))
 
     def _moved(self, declared: ast.Define, write: SyntaxWriter, axes: Axes) -> ast.Define:

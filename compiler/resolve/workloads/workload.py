@@ -37,7 +37,7 @@ def resolve_workload(
 ) -> tuple[System, Workload]:
     """Return the workload of an entry with its system."""
     declaration = entry.declaration
-    assert isinstance(declaration, ast.Workload)
+    assert isinstance(declaration, ast.WorkloadNode)
     system = systems.of_workload(entry)
     if is_backward(declaration):
         from .backward import BackwardReader  # few files have one: the others do not wait for its import
@@ -46,7 +46,7 @@ def resolve_workload(
     return system, WorkloadReader(entry, system, evaluator, report).read()
 
 
-def is_backward(declaration: ast.Workload) -> bool:
+def is_backward(declaration: ast.WorkloadNode) -> bool:
     """Whether a workload says that it is derived."""
     heads = (head_of(each) for each in declaration.block.statements if isinstance(each, ast.Say))
     return any(head is not None and head.text in BACKWARD_WORDS for head in heads)
@@ -54,7 +54,7 @@ def is_backward(declaration: ast.Workload) -> bool:
 
 def _routes(declaration: ast.Declaration) -> bool:
     """Whether a workload sends rows to experts."""
-    assert isinstance(declaration, ast.Workload)
+    assert isinstance(declaration, ast.WorkloadNode)
     todo: list[Any] = [each.phrase[0].parts for each in declaration.block.statements if isinstance(each, ast.Define)]
     while todo:
         match todo.pop():
@@ -118,7 +118,7 @@ class WorkloadReader:
     def read(self) -> Workload:
         """Return the workload."""
         declaration = self._entry.declaration
-        assert isinstance(declaration, ast.Workload)
+        assert isinstance(declaration, ast.WorkloadNode)
         failures_before = self._report.num_failures
         self._taken = {each.name for each in declaration.block.statements if isinstance(each, ast.Define)}
         for statement in declaration.block.statements:
@@ -146,7 +146,7 @@ class WorkloadReader:
         views = tuple((name, *made[tensor]) for name, tensor in viewed.items() if tensor in made)
         return Workload(self._entry.name, self._about, ops, tuple(tensors.values()), (*results, *views), self._repeat)
 
-    def _check(self, declaration: ast.Workload) -> None:
+    def _check(self, declaration: ast.WorkloadNode) -> None:
         if not self._calls:
             raise self._report.fail(Code.MGS520, "no operation is there to simulate", declaration.system.span)
         for name, tensor in self._known.items():

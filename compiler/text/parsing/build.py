@@ -52,7 +52,9 @@ class _Builder:
     def declarations(self, tree: LarkTree) -> list[ast.Declaration]:
         trees = (each for each in tree.children if isinstance(each, Tree) and each.data != "version")
         built = [self._declaration(each) for each in trees]
-        return [each for each in built if not (isinstance(each, ast.Explore) and each.workload.names == (NAMELESS,))]
+        return [
+            each for each in built if not (isinstance(each, ast.ExploreNode) and each.workload.names == (NAMELESS,))
+        ]
 
     def _declaration(self, tree: LarkTree) -> ast.Declaration:
         span, children = self._span(tree), tree.children
@@ -65,21 +67,21 @@ class _Builder:
                 return ast.Let(str(children[0]), self.values(children[1]), span=span)
             case "param":
                 domain = None if children[2] is None else self._phrase(children[2])
-                return ast.Param(str(children[0]), self.values(children[1]), domain, span=span)
+                return ast.ParamNode(str(children[0]), self.values(children[1]), domain, span=span)
             case "device":
                 parent = None if children[2] is None else self._path(children[2])
-                return ast.Device(str(children[0]), str(children[1]), parent, self._block(children[3]), span=span)
+                return ast.DeviceNode(str(children[0]), str(children[1]), parent, self._block(children[3]), span=span)
             case "system":
-                return ast.System(str(children[0]), self._block(children[1]), span=span)
+                return ast.SystemNode(str(children[0]), self._block(children[1]), span=span)
             case "workload":
-                return ast.Workload(str(children[0]), self._path(children[1]), self._block(children[2]), span=span)
+                return ast.WorkloadNode(str(children[0]), self._path(children[1]), self._block(children[2]), span=span)
             case "template":
-                return ast.Template(str(children[0]), self._path(children[1]), self.values(children[2]), span=span)
+                return ast.TemplateNode(str(children[0]), self._path(children[1]), self.values(children[2]), span=span)
             case "plan":
                 block = self._block(children[2], sets=True)
-                return ast.Plan(str(children[0]), self._path(children[1]), block, span=span)
+                return ast.PlanNode(str(children[0]), self._path(children[1]), block, span=span)
             case "explore":
-                return ast.Explore(self._path(children[0]), self._block(children[1]), span=span)
+                return ast.ExploreNode(self._path(children[0]), self._block(children[1]), span=span)
             case _:
                 workload = None if children[0] is None else self._path(children[0])
                 bindings = () if children[1] is None else self._bindings(children[1])
@@ -96,14 +98,14 @@ class _Builder:
             for each in bindings
         )
 
-    def _block(self, tree: _Child, *, sets: bool = False) -> ast.Block:
+    def _block(self, tree: _Child, *, sets: bool = False) -> ast.BlockNode:
         """A block; in that of a schedule ``qkv[0] = serial()`` may stand."""
         tree = _tree(tree)
         trees = [_tree(child) for child in tree.children if isinstance(child, Tree)]
         sound = [each for each in trees if each.data != "set" or self._may_set(each, sets)]
         statements = [self._statement(each) for each in sound]
         kept = [each for each in statements if not (isinstance(each, ast.Say) and _is_nameless(each))]
-        return ast.Block(tuple(kept), span=self._span(tree))
+        return ast.BlockNode(tuple(kept), span=self._span(tree))
 
     def _statement(self, tree: LarkTree) -> ast.Define | ast.Say:
         span, children = self._span(tree), tree.children
@@ -119,7 +121,7 @@ class _Builder:
         left, (group, *others) = self._expression(tree.children[0]), self._phrase(tree.children[1])
         first, *rest = group.parts
         head = ast.Compare(left, "=", first, span=left.span.to(first.span))
-        return ast.Say((ast.Group((head, *rest), group.note, span=group.span), *others), span=self._span(tree))
+        return ast.Say((ast.GroupNode((head, *rest), group.note, span=group.span), *others), span=self._span(tree))
 
     def _may_set(self, tree: LarkTree, sets: bool) -> bool:
         """Whether what stands before the ``=`` may: an op of one batch, in a schedule."""
@@ -134,10 +136,10 @@ class _Builder:
     def _phrase(self, tree: _Child) -> ast.Phrase:
         return tuple(self._group(_tree(child)) for child in _tree(tree).children)
 
-    def _group(self, tree: LarkTree) -> ast.Group:
+    def _group(self, tree: LarkTree) -> ast.GroupNode:
         *parts, note = tree.children
         built = tuple(self._expression(part) for part in parts)
-        return ast.Group(built, None if note is None else self._note(_tree(note)), span=self._span(tree))
+        return ast.GroupNode(built, None if note is None else self._note(_tree(note)), span=self._span(tree))
 
     def _note(self, tree: LarkTree) -> ast.Note:
         origin, arguments, source = tree.children
@@ -161,7 +163,7 @@ class _Builder:
             case "name":
                 return ast.Name(str(children[0]), span=span)
             case "number":
-                return ast.Number(str(children[0]), span=span)
+                return ast.NumberNode(str(children[0]), span=span)
             case "quantity":
                 return ast.Measure(*split_quantity(str(children[0])), span=span)
             case "text":
@@ -172,7 +174,7 @@ class _Builder:
                 operators = [str(operator) for operator in children[1::2]]
                 operands = [self._expression(operand) for operand in children[2::2]]
                 rest = tuple(zip(operators, operands, strict=True))
-                return ast.Chain(self._expression(children[0]), rest, span=span)
+                return ast.ChainNode(self._expression(children[0]), rest, span=span)
             case "parens":
                 return ast.Parens(self._all(children), span=span)
             case "list":

@@ -37,7 +37,7 @@ def read(scenario: OpCase, text: str) -> Outline:
     """The outline that ``schedule NAME for WORKLOAD { ... }`` says."""
     report = Report()
     (plan,) = parse_file(Source("<text>", text), report).declarations
-    assert isinstance(plan, ast.Plan)
+    assert isinstance(plan, ast.PlanNode)
     place, evaluator = Place(Scope()), ExpressionEvaluator(report, {})
     choices = ChoiceReader(scenario.system, place, evaluator, report)
     outline = OutlineReader(scenario.system, choices, place, evaluator, report).read(plan)
