@@ -150,8 +150,7 @@ class Code(Enum):
     MGS630 = "a trace that cannot be read"
     MGS631 = "a trace without kernels, shapes or collectives"
     MGS632 = "a trace without a pair of a GEMM and a collective"
-    MGS633 = "a step of a trace with too many kernels"
-    MGS634 = "a step that a trace does not have"
+    MGS633 = "a step that a trace does not have"
 
 
 CONSEQUENCES = frozenset(

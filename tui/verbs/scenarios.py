@@ -288,7 +288,7 @@ def replay(
     no_advise: Annotated[bool, typer.Option("--no-advise", help="Do not search how it could be.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Show a step of a trace: as measured, as simulated, and as it could be.
+    """Show a step of a trace: measured, simulated, as it could be.
 
     All kernels of the trace become a workload, with their streams and the times in which none ran.
     """

@@ -28,8 +28,8 @@ from .workloads import HEAD, MESH, TraceOrigin, byte_pieces, head_of, is_trace, 
 
 MAX_PAUSE_US = 1e6
 """Kernels with more time than this between them are of different runs, or of different clocks."""
-MAX_OPS = 4_000
-"""Kernels of a step: to plan, lower and simulate takes some milliseconds each."""
+MAX_KERNELS = 128
+"""Kernels that are taken of a step: each may need two operations of a workload, which has 256."""
 _COARSE_BYTES, _FINEST_BYTES, _MOST_LINE_HOPS = 64 << 10, 1 << 10, 100_000_000
 AS_IT_RAN = "as_it_ran"
 WORKLOAD = "step"
@@ -154,9 +154,11 @@ def replayed_step(
         raise report.fail(Code.MGS631, "the trace has no kernels of a GPU", span, hint)
     run = _of_one_clock(_in_step(run, step, span, report))
     ranks = _ranks(run, model)
-    if len(run.kernels) > MAX_OPS:
-        message = f"{len(run.kernels):,} kernels, the limit is {MAX_OPS:,}"
-        raise report.fail(Code.MGS633, message, span, "profile fewer steps, or name one of them: --step 3")
+    if len(run.kernels) > MAX_KERNELS:
+        note = (
+            f"only the first {MAX_KERNELS} of {len(run.kernels):,} kernels are taken: a workload has no more operations"
+        )
+        run = _only(run, list(run.kernels[:MAX_KERNELS]), note)
     ops = graph_of(run, ranks)
     doubts = tuple(_doubts(run, ops))
     text, writer = _text(TraceOrigin(file, run.kind, run.rank, doubts), ops, model, ranks)
@@ -184,14 +186,14 @@ def _in_step(run: TracedRun, step: int | None, span: Span, report: Report) -> Tr
     known = ", ".join(str(each.number) for each in run.steps[:16])
     if step is not None and all(each.number != step for each in run.steps):
         message = f"the trace marks no step {step}"
-        raise report.fail(Code.MGS634, message, span, f"it marks {known}" if known else "profiler.step() marks steps")
+        raise report.fail(Code.MGS633, message, span, f"it marks {known}" if known else "profiler.step() marks steps")
     wanted = [each for each in run.steps if step in (None, each.number)]
     for each in reversed(wanted):
         found = [kernel for kernel in run.kernels if each.start_us <= kernel.start_us < each.end_us]
         if found:
             return _only(run, found, f"step {each.number} of those that the trace marks: {known}")
     if step is not None:
-        raise report.fail(Code.MGS634, f"no kernel began in step {step}", span, f"it marks {known}")
+        raise report.fail(Code.MGS633, f"no kernel began in step {step}", span, f"it marks {known}")
     return run
 
 
