@@ -103,7 +103,7 @@ class Code(Enum):
     MGS509 = "a step that does not fit the workload"
     MGS510 = "no feasible schedule"
     MGS511 = "a template that does not schedule this workload"
-    MGS512 = "chunks that do not divide"
+    MGS512 = "chunks that do not divide, or too many of them"
     MGS513 = "tactics that do not go together"
     MGS514 = "parts, slices or columns that do not make up the whole, or trees that do not span the ranks"
     MGS515 = "loads of each rank where a schedule is the same for all"

@@ -14,6 +14,7 @@ from ...compiler.ir import Cancelled, Counted, Progress, Rejection, Scenario, Sh
 from ...compiler.planning.build import ScheduleError
 from ...compiler.request.request import Request
 from ...compiler.request.scenario import Stamp, scenario_of, stamp
+from ...simcore.lower.budget import check_routes
 from ...simcore.memo.memo import current_store
 from ..answer.answer import Answered
 from ..answer.stages import AdviceOptions, either
@@ -178,6 +179,8 @@ class Advisor:
             If the constraints leave nothing, with the constraints that conflict.
         ScheduleError
             If the system replays a profile.
+        RunTooLarge
+            If the routes of the fabric are too many.
         Cancelled
             If ``should_stop`` returned true before anything was ranked.
         """
@@ -322,6 +325,7 @@ class Advisor:
             message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
             hint = "simulate that schedule, or drop 'replay' from the system"
             raise ScheduleError(Rejection(Code.MGS523, message, hint))
+        check_routes(scenario.system)
         if scenario.only_case is not None:
             kept = place_of(self.proposals, scenario, options).recall()
             if kept is not None:

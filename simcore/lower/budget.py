@@ -21,6 +21,7 @@ from ...compiler.ir import (
     Transfer,
     checkpoint,
     heeding,
+    network_of,
     num_sharing,
 )
 from ..kernels.dispatch import compute_work, reduce_work, stream_work
@@ -40,6 +41,30 @@ MAX_OPS = 2_000_000
 
 MAX_ROUTED = 25_000_000
 """Links on the routes of all transfers. Each costs some hundred bytes; this many need all memory a run may take."""
+
+
+MAX_BETWEEN_ALL = 10_000_000
+"""Links on routes between all pairs of GPUs; estimates and bounds go through those that no shift maps onto others."""
+
+_SAMPLED = 16
+
+
+def check_routes(system: System) -> None:
+    """Refuse a fabric with more links on its routes than fit into memory, by the mean length of a few of them.
+
+    Raises
+    ------
+    RunTooLarge
+        If the routes between all pairs pass about more than ``MAX_BETWEEN_ALL``.
+    """
+    n, network = system.num_ranks, network_of(system.fabric, system.num_ranks)
+    if n * network.period <= MAX_BETWEEN_ALL // n:  # a route is no longer than all ranks
+        return
+    ends = [number * n // (_SAMPLED + 1) for number in range(1, _SAMPLED + 1)]
+    about = n * network.period * sum(network.num_links(0, end) for end in ends) // _SAMPLED
+    if about > MAX_BETWEEN_ALL:
+        message = f"the routes between all pairs of the {n:,} GPUs of {system.name} pass about {about:.1e} links"
+        raise RunTooLarge(f"{message}, the limit is {MAX_BETWEEN_ALL:.1e}: ask about fewer GPUs")
 
 
 class Cost(NamedTuple):

@@ -5,11 +5,21 @@ from itertools import chain, repeat
 
 import pytest
 
-from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, Fabric, Network, OpChoice, checkpoint, heeding
+from magus.compiler.ir import (
+    Cancelled,
+    EngineChoice,
+    EngineKind,
+    Fabric,
+    Network,
+    OpChoice,
+    System,
+    checkpoint,
+    heeding,
+)
 from magus.compiler.ir.topologies.two_levels import FatTree
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore import RunOptions, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate_op
-from magus.simcore.lower.budget import check_budget, cost_of
+from magus.simcore.lower.budget import check_budget, check_routes, cost_of
 from magus.simcore.lower.plan import plan_of
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.fabrics import UNEVEN, crossbar, graph, rails, torus
@@ -46,6 +56,19 @@ def test_long_ways_are_refused_however_little_goes_there(fabric: Fabric) -> None
 
     with pytest.raises(RunTooLarge, match="links on the ways"):
         check_budget(scenario.system, plan_of(scenario, schedule), 1024, RANKS)
+
+
+def test_fabrics_without_an_order_are_refused_by_the_links_between_all_pairs() -> None:
+    def system(ranks: int) -> System:
+        """A line with shortcuts: no shift maps it onto itself."""
+        line = ((rank, rank + 1) for rank in range(ranks - 1))
+        shortcuts = ((rank, rank + 2 + rank % 7) for rank in range(0, ranks - 10, 5))
+        return lone_gather(ranks, 64, ranks=ranks, fabric=graph(*line, *shortcuts)).system
+
+    check_routes(system(64))
+    with pytest.raises(RunTooLarge, match="between all pairs of the 1,024 GPUs"):
+        check_routes(system(1024))
+    check_routes(lone_gather(RANKS, 64, ranks=RANKS, fabric=CHAIN).system)  # shifts map a ring onto itself
 
 
 def test_what_is_said_of_all_is_what_all_cost() -> None:
