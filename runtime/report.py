@@ -23,7 +23,7 @@ MAX_NAMED = 8
 """Most sentences about one run."""
 CARRIED = (GemmShape, GroupedGemmShape, AttentionShape)
 """Kernels of whole numbers; one matrix stands for those of all experts, powers of two for softmax. None derived."""
-MAX_STEPS = 1 << 15
+MAX_STEPS = 1 << 16
 """Most steps of all ranks together: each remembers which of the others came before it."""
 
 
