@@ -14,7 +14,6 @@ from unittest.mock import patch
 
 from magus.compiler.ir import (
     Arbitration,
-    Arrived,
     Direction,
     EngineChoice,
     EngineKind,
@@ -23,6 +22,7 @@ from magus.compiler.ir import (
     GroupKernel,
     OpChoice,
     WaveLoop,
+    WithLoaded,
 )
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore.cores import windows
@@ -180,8 +180,8 @@ def work_groups(count: int, seed: int) -> Iterator[Case]:
     rng = random.Random(seed)
     made = itertools.cycle(itertools.product((lone_gather, lone_scatter), Direction, (full_mesh, ring, switch)))
     for number, (make, direction, fabric) in enumerate(itertools.islice(made, count)):
-        turn, turns, then = rng.choice((1, 2, 4, 16)), rng.choice((1, 2, 3)), rng.choice(list(Arrived))
-        get = WaveLoop(turn * turns, turn * (turns - 1), then if make is lone_scatter else Arrived.STORE)
+        turn, turns, then = rng.choice((1, 2, 4, 16)), rng.choice((1, 2, 3)), rng.choice(list(WithLoaded))
+        get = WaveLoop(turn * turns, turn * (turns - 1), then if make is lone_scatter else WithLoaded.STORE)
         drawn = rng.randint(1, 4), rng.choice((0, 1, 16, 100)), rng.choice(list(Arbitration))
         kernel = GroupKernel("drawn", rng.randint(1, 9), WaveLoop(turn), get, *drawn)
         scenario = make(64, 8 * rng.randint(1, 16), ranks=4, gpu=h100(), fabric=fabric())

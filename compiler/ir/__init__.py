@@ -99,7 +99,6 @@ from .scenario import System as System
 from .scenario import adjacent as adjacent
 from .schedule import PLAN_MODES as PLAN_MODES
 from .schedule import Arbitration as Arbitration
-from .schedule import Arrived as Arrived
 from .schedule import CopyProtocol as CopyProtocol
 from .schedule import Direction as Direction
 from .schedule import EngineChoice as EngineChoice
@@ -125,6 +124,7 @@ from .schedule import Transfer as Transfer
 from .schedule import Wait as Wait
 from .schedule import WaitPer as WaitPer
 from .schedule import WaveLoop as WaveLoop
+from .schedule import WithLoaded as WithLoaded
 from .schedule import WrittenPlan as WrittenPlan
 from .stopping import Cancelled as Cancelled
 from .stopping import Counted as Counted
@@ -168,13 +168,13 @@ from .topologies import Topology as Topology
 from .topologies import TopologyArgument as TopologyArgument
 from .topologies import Wire as Wire
 from .topologies import network_of as network_of
+from .variability import BackgroundTraffic as BackgroundTraffic
 from .variability import BackgroundWrite as BackgroundWrite
 from .variability import Distribution as Distribution
 from .variability import Late as Late
 from .variability import Replay as Replay
 from .variability import Shape as Shape
 from .variability import Straggler as Straggler
-from .variability import Traffic as Traffic
 from .variability import Variability as Variability
 from .variability import Write as Write
 from .variability import WriteStream as WriteStream

@@ -19,7 +19,7 @@ from .plan import OpMode, Schedule
 from .schedule import NamedSchedule
 from .stopping import Rejection
 from .topologies import Fabric, Network, network_of, part_of
-from .variability import Replay, Traffic, Variability
+from .variability import BackgroundTraffic, Replay, Variability
 from .workload import OpShape, Workload
 
 
@@ -98,7 +98,7 @@ class System:
     replay: Replay | None = None
     mesh: tuple[Axis, ...] = field(default=(), hash=False)
     of: int = 0
-    traffic: Traffic | None = None
+    traffic: BackgroundTraffic | None = None
 
     @property
     def title(self) -> str:

@@ -52,7 +52,7 @@ class Arbitration(Enum):
     FAIR = "fair"
 
 
-class Arrived(Enum):
+class WithLoaded(Enum):
     """What a wavefront does with lines of a peer that it has loaded; the value is the word in the language."""
 
     STORE = "store"
@@ -69,7 +69,7 @@ class WaveLoop:
 
     load: int
     waitcnt: int = 0
-    then: Arrived = Arrived.STORE
+    then: WithLoaded = WithLoaded.STORE
 
     @property
     def turn(self) -> int:
@@ -110,7 +110,7 @@ class GroupKernel:
     @property
     def sums(self) -> bool:
         """Whether gets are added up in registers."""
-        return self.get is not None and self.get.then is Arrived.REDUCE
+        return self.get is not None and self.get.then is WithLoaded.REDUCE
 
 
 @dataclass(frozen=True, slots=True)

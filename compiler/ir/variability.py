@@ -110,7 +110,7 @@ class BackgroundWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class BackgroundTraffic:
     """Traffic of other programs beside a plan: ``streams`` that go on until it ends, and ``writes`` from a file."""
 
     streams: tuple[WriteStream, ...] = ()

@@ -6,7 +6,7 @@ from itertools import count
 
 import numpy as np
 
-from ...compiler.ir import BackgroundWrite, Traffic, WriteStream, checkpoint
+from ...compiler.ir import BackgroundTraffic, BackgroundWrite, WriteStream, checkpoint
 from ..cores.endings import busy_ticks
 from ..kernels.gemm import ticks_for
 from ..program.builder import ProgramBuilder
@@ -22,7 +22,7 @@ MAX_WRITES = 200_000
 """Writes beside one plan; each is an op of its own."""
 
 
-def writes_until(traffic: Traffic, until: int, seed: int) -> tuple[BackgroundWrite, ...]:
+def writes_until(traffic: BackgroundTraffic, until: int, seed: int) -> tuple[BackgroundWrite, ...]:
     """Return the writes that begin before ``until``, in ticks, by time; ``seed`` draws the intervals.
 
     Raises

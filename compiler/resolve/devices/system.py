@@ -9,6 +9,7 @@ from ...codes import Code
 from ...ir import (
     ArgumentKind,
     Axis,
+    BackgroundTraffic,
     Fabric,
     Gpu,
     Link,
@@ -18,7 +19,6 @@ from ...ir import (
     System,
     Topology,
     TopologyArgument,
-    Traffic,
     Variability,
     Wire,
     adjacent,
@@ -329,7 +329,9 @@ class SystemResolver:
                 replay = self._replay(statements["replay"], num_ranks)
         return fabric, variability, replay
 
-    def _traffic(self, statements: Mapping[str, ast.Say], num_ranks: int | None, scope: Scope) -> Traffic | None:
+    def _traffic(
+        self, statements: Mapping[str, ast.Say], num_ranks: int | None, scope: Scope
+    ) -> BackgroundTraffic | None:
         with self._report.attempt():
             if "traffic" in statements and num_ranks is not None:
                 return TrafficReader(self._report, self._evaluator, scope, num_ranks).read(statements["traffic"])

@@ -8,11 +8,11 @@ from ...codes import Code
 from ...ir import (
     TICKS_PER_SECOND,
     TICKS_PER_US,
+    BackgroundTraffic,
     BackgroundWrite,
     Distribution,
     Shape,
     System,
-    Traffic,
     WriteStream,
     network_of,
 )
@@ -43,7 +43,7 @@ class TrafficReader:
         self._report, self._num_ranks, self._place = report, num_ranks, Place(scope)
         self._reader = FigureReader(report, evaluator)
 
-    def read(self, statement: ast.Say) -> Traffic:
+    def read(self, statement: ast.Say) -> BackgroundTraffic:
         """Read the block; errors are reported statement by statement."""
         if statement.block is None or len(statement.phrase[0].parts) > 1:
             raise self._report.fail(
@@ -62,7 +62,7 @@ class TrafficReader:
                     writes += self._file(inner)
                 else:
                     streams.append(self._stream(inner))
-        return Traffic(tuple(streams), tuple(sorted(writes, key=lambda write: write.ticks)))
+        return BackgroundTraffic(tuple(streams), tuple(sorted(writes, key=lambda write: write.ticks)))
 
     def _stream(self, statement: ast.Say) -> WriteStream:
         words = Words(statement.phrase, self._report)

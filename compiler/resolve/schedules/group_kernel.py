@@ -1,7 +1,7 @@
 """Kernels by what their work-groups do: ``kernel pull { groups 32; waves 4; get { load 16; waitcnt 0; reduce } }``."""
 
 from ...codes import Code
-from ...ir import Arbitration, Arrived, GroupKernel, WaveLoop
+from ...ir import Arbitration, GroupKernel, WaveLoop, WithLoaded
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Entry
@@ -11,7 +11,7 @@ from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, known_head
 
 _EXAMPLE = "get { load 16; waitcnt 0; store }"
-_THEN = tuple(each.value for each in Arrived)
+_THEN = tuple(each.value for each in WithLoaded)
 _NUMBERS = {each.name: each for each in (*KERNEL_NUMBERS, *LOOP_NUMBERS)}
 
 
@@ -89,4 +89,4 @@ class GroupKernelReader:
             message = f"{load} lines under way do not divide into turns of {load - left}, load less waitcnt"
             raise self._report.fail(Code.MGS304, message, said["waitcnt"].span, "for instance load 16; waitcnt 8")
         Words(said[ends[0]].phrase, self._report).take(ends[0])
-        return WaveLoop(load, left, Arrived(ends[0]))
+        return WaveLoop(load, left, WithLoaded(ends[0]))

@@ -7,6 +7,7 @@ import pytest
 
 from magus.compiler.ir import (
     TICKS_PER_US,
+    BackgroundTraffic,
     BackgroundWrite,
     Distribution,
     EngineChoice,
@@ -17,7 +18,6 @@ from magus.compiler.ir import (
     OpPlan,
     Shape,
     System,
-    Traffic,
     Variability,
     WriteStream,
 )
@@ -41,11 +41,13 @@ def every(us: int, shape: Shape = Shape.CONSTANT) -> Distribution:
     return Distribution(shape, (Fraction(us * TICKS_PER_US),))
 
 
-def stream(*ranks: int, target: int = 0, size: int = 16 * KIB, us: int = 4, shape: Shape = Shape.CONSTANT) -> Traffic:
-    return Traffic((WriteStream(ranks, target, 1, size, every(us, shape)),))
+def stream(
+    *ranks: int, target: int = 0, size: int = 16 * KIB, us: int = 4, shape: Shape = Shape.CONSTANT
+) -> BackgroundTraffic:
+    return BackgroundTraffic((WriteStream(ranks, target, 1, size, every(us, shape)),))
 
 
-def beside(scenario: OpCase, traffic: Traffic | None) -> OpCase:
+def beside(scenario: OpCase, traffic: BackgroundTraffic | None) -> OpCase:
     return replace(scenario, system=replace(scenario.system, traffic=traffic))
 
 
@@ -60,7 +62,7 @@ def simulated(scenario: OpCase, schedule: OpPlan, seed: int | None = None) -> Re
 
 def test_streams_write_at_each_interval_and_files_when_they_say() -> None:
     once = BackgroundWrite(5 * TICKS_PER_US, 3, 1, 7)
-    traffic = Traffic((WriteStream((1, 2), 0, 2, 64, every(4)),), (once,))
+    traffic = BackgroundTraffic((WriteStream((1, 2), 0, 2, 64, every(4)),), (once,))
 
     found = writes_until(traffic, 9 * TICKS_PER_US, seed=0)
 
@@ -74,7 +76,7 @@ def test_streams_write_at_each_interval_and_files_when_they_say() -> None:
 @pytest.mark.parametrize("shape", [Shape.EXPONENTIAL, Shape.UNIFORM])
 def test_drawn_intervals_have_their_mean_and_are_those_of_the_seed(shape: Shape) -> None:
     ends = (Fraction(0), Fraction(8 * TICKS_PER_US)) if shape is Shape.UNIFORM else (Fraction(4 * TICKS_PER_US),)
-    traffic = Traffic((WriteStream((1, 2), 0, 1, 64, Distribution(shape, ends)),))
+    traffic = BackgroundTraffic((WriteStream((1, 2), 0, 1, 64, Distribution(shape, ends)),))
 
     one, same, other = (writes_until(traffic, 4000 * TICKS_PER_US, seed) for seed in (3, 3, 4))
 
@@ -132,7 +134,7 @@ def test_a_plan_does_not_wait_for_traffic_and_all_ranks_are_simulated() -> None:
     scenario = lone_gather(1024, 1024, ranks=4, fabric=full_mesh())
     small, late = BackgroundWrite(0, 2, 3, 128), BackgroundWrite(100_000 * TICKS_PER_US, 1, 0, 1 << 30)
 
-    found = simulated(beside(scenario, Traffic((), (small, late))), built(scenario))
+    found = simulated(beside(scenario, BackgroundTraffic((), (small, late))), built(scenario))
 
     assert found.makespan_ticks == simulated(scenario, built(scenario)).makespan_ticks
     assert found.ranks_simulated == 4 and "traffic" in (found.not_alike or "")

@@ -8,7 +8,6 @@ import pytest
 
 from magus.compiler.ir import (
     Arbitration,
-    Arrived,
     Direction,
     EngineChoice,
     EngineKind,
@@ -23,6 +22,7 @@ from magus.compiler.ir import (
     Region,
     Transfer,
     WaveLoop,
+    WithLoaded,
 )
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore.cores.engine import run
@@ -42,7 +42,7 @@ from tests.helpers.some import some
 
 LINE = 128
 COPY = WaveLoop(4)
-SUM = WaveLoop(4, then=Arrived.REDUCE)
+SUM = WaveLoop(4, then=WithLoaded.REDUCE)
 
 
 def kernel(

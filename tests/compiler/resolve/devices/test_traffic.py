@@ -7,7 +7,7 @@ import pytest
 
 from magus.compiler import CompileError, compile_file
 from magus.compiler.codes import Code
-from magus.compiler.ir import TICKS_PER_US, BackgroundWrite, Distribution, Shape, Traffic, WriteStream
+from magus.compiler.ir import TICKS_PER_US, BackgroundTraffic, BackgroundWrite, Distribution, Shape, WriteStream
 
 SYSTEM = """
 use "amd/mi300x"
@@ -16,7 +16,7 @@ workload g on s { a = tensor bf16[8, 8]; y = gemm(a, a) }
 """
 
 
-def traffic(folder: Path, statements: str) -> Traffic:
+def traffic(folder: Path, statements: str) -> BackgroundTraffic:
     file = folder / "a.mgs"
     file.write_text(SYSTEM % statements)
     found = compile_file(file).scenario().case.system.traffic

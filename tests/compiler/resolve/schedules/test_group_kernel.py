@@ -4,7 +4,7 @@ import pytest
 
 from magus.compiler import CompileError, compile_text, format_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import Arbitration, Arrived, GroupKernel, OpChoice, WaveLoop, WrittenPlan
+from magus.compiler.ir import Arbitration, GroupKernel, OpChoice, WaveLoop, WithLoaded, WrittenPlan
 from magus.compiler.planning.build import ScheduleError, build_op_plan, declared
 from magus.compiler.resolve.schedules.from_text import read_choice
 
@@ -41,14 +41,14 @@ def named(written: str) -> GroupKernel:
 
 
 def test_all_statements_are_read() -> None:
-    loops = WaveLoop(8), WaveLoop(16, 8, Arrived.REDUCE)
+    loops = WaveLoop(8), WaveLoop(16, 8, WithLoaded.REDUCE)
 
     assert named(text(PULL)) == GroupKernel("pull", 24, *loops, 4, 16, Arbitration.FAIR)
 
 
 def test_what_is_not_said_has_its_usual_value() -> None:
     assert named(text("kernel pull { groups 24; get { load U; reduce } }")) == GroupKernel(
-        "pull", 24, None, WaveLoop(16, 0, Arrived.REDUCE)
+        "pull", 24, None, WaveLoop(16, 0, WithLoaded.REDUCE)
     )
 
 
