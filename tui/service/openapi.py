@@ -149,34 +149,11 @@ _ERRORS = {
 
 def openapi_document() -> JsonObject:
     """Return the document, OpenAPI 3.1."""
-    answer = {"description": "the answer", "content": {"application/json": {"schema": {"$ref": _ref("Answer")}}}}
-    failed = {
-        code: {"description": text, "content": {"application/json": {"schema": {"$ref": _ref("Error")}}}}
-        for code, text in _ERRORS.items()
-    }
-    body = {"required": True, "content": {"application/json": {"schema": {"$ref": _ref("Question")}}}}
-    recommend = {
-        "operationId": "recommend",
-        "summary": "Which schedule to use",
-        "requestBody": body,
-        "responses": {"200": answer, **failed},
-    }
-    answers = [{"$ref": _ref("Advice")}, {"$ref": _ref("StepAdvice")}]
-    layer_answer = {**answer, "content": {"application/json": {"schema": {"oneOf": answers}}}}
-    recommend_layer = {
-        "operationId": "recommendLayer",
-        "summary": "Which schedule to use for all ops of a layer together",
-        "requestBody": {**body, "content": {"application/json": {"schema": {"$ref": _ref("LayerQuestion")}}}},
-        "responses": {"200": layer_answer, **failed},
-    }
-    asked = [{"$ref": _ref("AskAnswer")}, {"$ref": _ref("LayoutsAnswer")}]
-    ask_answer = {**answer, "content": {"application/json": {"schema": {"oneOf": asked}}}}
-    ask = {
-        "operationId": "ask",
-        "summary": "What to switch on for a model with a framework",
-        "requestBody": {**body, "content": {"application/json": {"schema": {"$ref": _ref("AskQuestion")}}}},
-        "responses": {"200": ask_answer, **failed},
-    }
+    layer = "Which schedule to use for all ops of a layer together"
+    recommend = _post("recommend", "Which schedule to use", "Question", "Answer")
+    recommend_layer = _post("recommendLayer", layer, "LayerQuestion", "Advice", "StepAdvice")
+    switches = "What to switch on for a model with a framework"
+    ask = _post("ask", switches, "AskQuestion", "AskAnswer", "LayoutsAnswer")
     schemas = {
         "AskQuestion": _ask_question(),
         "AskAnswer": _ask_answer(),
@@ -200,6 +177,23 @@ def openapi_document() -> JsonObject:
         },
         "components": {"schemas": schemas},
     }
+
+
+def _post(operation: str, summary: str, question: str, *answers: str) -> JsonObject:
+    """Return an operation that takes a question in JSON and gives one of some answers, or an error."""
+    each = [{"$ref": _ref(name)} for name in answers]
+    answer = {"description": "the answer", **_json(each[0] if len(each) == 1 else {"oneOf": each})}
+    failed = {code: {"description": text, **_json({"$ref": _ref("Error")})} for code, text in _ERRORS.items()}
+    return {
+        "operationId": operation,
+        "summary": summary,
+        "requestBody": {"required": True, **_json({"$ref": _ref(question)})},
+        "responses": {"200": answer, **failed},
+    }
+
+
+def _json(schema: JsonObject) -> JsonObject:
+    return {"content": {"application/json": {"schema": schema}}}
 
 
 def _ref(name: str) -> str:
