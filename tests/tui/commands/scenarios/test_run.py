@@ -152,10 +152,10 @@ def test_a_plan_of_too_many_steps(tmp_path: Path) -> None:
         HEAD.replace("gpus 2", "gpus 64").replace("switch(nvswitch, link=nvlink)", "full_mesh(nvlink)")
         + "workload w on pair { x = tensor bf16[65536, 64]; y = all_reduce(x) }\n"
     )
-    done = magus("run", file, "--schedule", "direct(chunks=512, engine=dma(1))")
+    done = magus("run", file, "--schedule", "direct(chunks=1024, engine=dma(1))")
 
     assert done.exit_code == 1
-    assert "MGS540: the plan has 65024 steps over all ranks, 32768 at most are carried out" in " ".join(
+    assert "MGS540: the plan has 130048 steps over all ranks, 65536 at most are carried out" in " ".join(
         done.stdout.split()
     )
 
