@@ -8,10 +8,10 @@ from itertools import pairwise
 from operator import itemgetter
 
 from ..codes import Code
+from .copies import Direction
 from .operations.kernel_shape import Cutting
 from .scenario import OpCase
 from .schedule import (
-    Direction,
     EngineChoice,
     EngineMode,
     Kernels,

@@ -173,7 +173,7 @@ class StepWork:
 
     @property
     def gradient(self) -> tuple[str, str]:
-        """What a backward pass takes: the gradient of what the layer hands on; and makes: that of what it takes."""
+        """Names of the gradients that a backward pass takes and makes: those of a layer's result and of its input."""
         taken, made = self._repeat(self.backward[0])
         return taken, made
 
