@@ -18,14 +18,12 @@ from ...compiler.request.request import RequestError, shipped_gpu
 from ...compiler.text.units import bytes_text
 from ..answer.switches import Today, today_of
 from ..steps.memory import MARGIN, RESERVED_BYTES, made_bytes
+from ..steps.search import TIE
 from ..steps.times import elements_of_rank, weights_of
 from .question import MOST_COUNT, ModelQuestion, asked_tokens, model_named
 
 MOST_GPUS = 64
 """GPUs of which layouts are compared, and up to which one is looked for that fits."""
-
-TIE = 0.02
-"""Difference of two times below which layouts are a tie, as of training steps."""
 
 _NO_WEIGHTS = ("x", "r", "cache")
 """Names of tensors of a layer that come with its tokens (``from_model/whole_layer.py``)."""

@@ -228,6 +228,9 @@ class SystemResolver:
             raise self._report.stop()
         mesh = self._mesh(declaration, gpus[0], entry.scope)
         system = System(declaration.name, *gpus, fabric, variability, replay, mesh, traffic=traffic)
+        if traffic is not None and replay is not None:
+            message = "a replayed profile has all that rank 0 gets, and traffic would come beside it"
+            raise self._report.fail(Code.MGS523, message, statements["traffic"].span, "leave replay or traffic out")
         if traffic is not None:
             check_rates(system, statements["traffic"], self._report)
         return system

@@ -81,6 +81,16 @@ def test_what_is_wrong_is_told_at_its_place(tmp_path: Path, statement: str, code
     )
 
 
+def test_a_replayed_profile_has_no_traffic_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("time_us,rank,signal,bytes\n0,1,a,8\n")
+
+    with pytest.raises(CompileError) as error:
+        traffic(tmp_path, 'rank 1 writes 4 KiB every 2 us to 0 }; replay "p.csv"; variability { late rank 1 by 1 us')
+
+    (diagnostic,) = error.value.diagnostics
+    assert diagnostic.code is Code.MGS523
+
+
 @pytest.mark.parametrize(
     ("row", "code"),
     [
