@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from ...advisor.answer.switches import Switched
 from ...advisor.implementations.predict import Promise
 from ...advisor.questions.ask import LayoutAnswer, ModelAnswer
-from ...advisor.questions.layouts import TIE, LayoutOutcome, LayoutQuestion
+from ...advisor.questions.layouts import LayoutOutcome, LayoutQuestion
+from ...advisor.steps.search import TIE
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.units import bytes_text, us_text
 from .door import bullet, hanging, wrapped
