@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ...compiler.ir import OpCase
 from ..policy.table import PolicyTable
 from .base import POLICY, Refused, Target
+from .infragraph import INFRAGRAPH
 from .megatron import MEGATRON
 from .nccl import NCCL, NCCL_CONFIG, NCCLX, RCCL
 from .pgle import PGE, PGLE
@@ -21,7 +22,7 @@ TARGETS: tuple[Target[PolicyTable], ...] = (
 )
 """Files of rules."""
 
-SCENARIO_TARGETS: tuple[Target[Sequence[OpCase]], ...] = (PGE, PGLE)
-"""Files of times, for which nothing is advised."""
+SCENARIO_TARGETS: tuple[Target[Sequence[OpCase]], ...] = (PGE, PGLE, INFRAGRAPH)
+"""Files of times and of the machine, for which nothing is advised."""
 
 __all__ = ["SCENARIO_TARGETS", "TARGETS", "Refused", "Target"]

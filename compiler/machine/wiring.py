@@ -150,7 +150,7 @@ class _Wiring:
 
     def _fabric(self) -> str:
         machine = self._machine
-        if self._num_gpus == 1:
+        if machine.num_gpus == 1:
             self._doubts.append("the file has one GPU: a collective needs two")
             return f"full_mesh({self._model.link})"
         parts = list(joined_parts(self._num_gpus, machine.direct, machine.switched))

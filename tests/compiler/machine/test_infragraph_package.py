@@ -7,8 +7,11 @@ pytest.importorskip("infragraph", reason="the extra peers is not installed")
 from infragraph import Component, Device, DeviceEdge, Infrastructure
 from infragraph.blueprints.devices.amd.mi300x import MI300X
 from infragraph.blueprints.devices.nvidia.dgx import NvidiaDGX
+from infragraph.infragraph_service import InfraGraphService
 
+from magus.advisor.targets.infragraph import INFRAGRAPH
 from magus.compiler import compile_text
+from magus.compiler.ir import OpCase
 from tests.helpers.machines import imported
 
 
@@ -46,3 +49,21 @@ def test_a_node_with_switches() -> None:
 
 def workload_on(system: str) -> str:
     return system + "\nworkload w on node { x = tensor bf16[1024, 64] shard rows; y = all_gather(x) }\n"
+
+
+@pytest.mark.parametrize(
+    ("system", "nodes", "links"),
+    [
+        ("8 x H100; fabric switch(nvswitch, link=nvlink)", 9, 8),
+        ("8 x H100; fabric full_mesh(nvlink)", 8, 28),
+        ("16 x H100; fabric rails(nvswitch, link=nvlink, node=4, nic=nvlink)", 16 + 4 + 4, 32),
+    ],
+)
+def test_what_is_written_is_one_graph_of_the_package(system: str, nodes: int, links: int) -> None:
+    case = compile_text(workload_on(f'use "nvidia/h100"\nsystem node {{ gpus {system} }}')).scenario().case
+    assert isinstance(case, OpCase)
+    service = InfraGraphService()
+    service.set_graph(Infrastructure().deserialize(INFRAGRAPH.text([case], {})))
+    graph = service.get_networkx_graph()
+
+    assert (len(graph.nodes), len(graph.edges)) == (nodes, links)
