@@ -59,7 +59,7 @@ class AlikeRanks:
     @property
     def differ(self) -> bool:
         """Whether the fabric is not the same around each rank."""
-        return not network_of(self.system.fabric, self.system.num_ranks).symmetric
+        return network_of(self.system.fabric, self.system.num_ranks).period > 1
 
     @property
     def are_many(self) -> bool:

@@ -237,7 +237,8 @@ def _links(
     slots: Counter[tuple[str, int]] = Counter()
     declared = dict(shared)
     links: list[Hop] = []
-    plain = network.symmetric and len({edge.name for edge in network.own}) == len(network.own)
+    ends = {(edge.name, network.home(number)) for number, edge in enumerate(network.own)}
+    plain = network.symmetric and len(ends) == len(network.own)
     for number, edge in enumerate(network.own):
         home = network.home(number)
         kind = edge.name, slots[edge.name, home]

@@ -127,7 +127,8 @@ class Topology:
 class Fabric:
     """A topology with its links: ``link`` joins GPU to GPU or GPU to switch.
 
-    ``both_ways`` is False for a ring that is used in one direction only. ``layout`` are the further arguments.
+    ``both_ways`` is False for a ring that is used in one direction only. ``layout`` are the further arguments. Where
+    routes half around a torus do not ``alternate``, all of them go up.
     """
 
     topology: Topology
@@ -135,6 +136,7 @@ class Fabric:
     switch: Switch | None = None
     both_ways: bool = True
     layout: Hashable = None
+    alternate: bool = True
 
     @property
     def links(self) -> tuple[Link, ...]:

@@ -77,11 +77,13 @@ class Symmetry:
 
     ``turned`` is the number of a switch after a shift by so many ranks. ``shift_of`` says by how many ranks it is
     shifted from the first of the switches that take each other's places; None if fewer shifts than all lead back to it.
+    ``alike``: the links are the same around every rank, and only routes half around a torus differ.
     """
 
     period: int
     turned: Callable[[int, int], int] = lambda switch, ranks: switch
     shift_of: Callable[[int], int | None] = lambda switch: None
+    alike: bool = False
 
     def of_edge(self, source: int, target: int, num_ranks: int) -> int:
         """Return the ranks by which an edge is shifted from the first of those that take each other's places."""
@@ -119,8 +121,8 @@ class Network:
 
     @property
     def symmetric(self) -> bool:
-        """Whether it looks the same from every rank."""
-        return self.period == 1
+        """Whether its links look the same from every rank."""
+        return self.period == 1 or self.symmetry.alike
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:

@@ -1,6 +1,7 @@
 """A grid that is closed in each direction.
 
-Routes go one dimension after the other, the last (fastest) first; at half the side they go up.
+Routes go one dimension after the other, the last (fastest) first; half around up, but on sides of 4, 8 and so on down
+from odd places: then both ways carry as much.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ def _connect(fabric: Fabric, n: int) -> Network:
     shape = layout_of(fabric, Torus).shape
     strides = [prod(shape[dimension + 1 :]) for dimension in range(len(shape))]
     # A shift by whole layers of the first dimension that has a side; by less it would carry into that one.
-    period = next((stride for stride, side in zip(strides, shape, strict=True) if side > 1), 1)
+    layer, layers = next(((stride, side) for stride, side in zip(strides, shape, strict=True) if side > 1), (1, 1))
+    period = layer * (2 if fabric.alternate and layers % 4 == 0 else 1)
 
     def moved(rank: int, dimension: int, step: int) -> int:
         stride, side = strides[dimension], shape[dimension]
@@ -44,10 +46,12 @@ def _connect(fabric: Fabric, n: int) -> Network:
             stride, side = strides[dimension], shape[dimension]
             ahead = (destination // stride - node // stride) % side
             if ahead:
-                return moved(node, dimension, 1 if ahead <= side // 2 else -1)
+                alternates = fabric.alternate and side % 4 == 0
+                down = 2 * ahead > side or (2 * ahead == side and alternates and node // stride % 2)
+                return moved(node, dimension, -1 if down else 1)
         return destination
 
-    return Network(prod(shape), tuple(edges()), step, Symmetry(period))
+    return Network(prod(shape), tuple(edges()), step, Symmetry(period, alike=layer == 1))
 
 
 def _reject(fabric: Fabric, n: int) -> Rejection | None:

@@ -1,8 +1,8 @@
 """Routes: connected, shortest, the same every time."""
 
 import pickle
-from collections import deque
-from itertools import pairwise, product
+from collections import Counter, deque
+from itertools import pairwise, permutations, product
 
 import pytest
 from hypothesis import given
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from magus.compiler.ir import TOPOLOGIES, Fabric, Network, NoRoute, network_of
 from magus.compiler.ir.topologies import part
+from magus.compiler.ir.topologies.part import part_of
 from tests.helpers.marks import examples
 from tests.helpers.scenarios.fabrics import EVERY, UNEVEN, crossbar, fat_tree, graph, nic, rails, torus
 from tests.helpers.scenarios.scenarios import full_mesh, nvlink, ring, switch, xgmi
@@ -131,7 +132,7 @@ def test_a_shift_that_maps_a_graph_onto_itself_maps_its_routes_too() -> None:
 
 
 PERIODS = {
-    "torus 8": 1,
+    "torus 8": 2,
     "torus 3 x 4": 4,
     "torus 2 x 2 x 2": 4,
     "fat tree": 4,
@@ -179,8 +180,25 @@ def test_a_torus_goes_one_dimension_after_the_other_the_last_first() -> None:
     network = network_of(torus(3, 4), 12)
 
     assert network.path(0, 5) == (0, 1, 5)
-    assert network.path(1, 11) == (1, 2, 3, 11)  # halfway around goes up, two of three goes down
+    assert network.path(0, 10) == (0, 1, 2, 10)  # halfway around goes up from even places, two of three goes down
+    assert network.path(1, 11) == (1, 0, 3, 11)
     assert network.path(0, 3) == (0, 3)
+
+
+@pytest.mark.parametrize(("shape", "most"), [([4, 4], 8), ([4, 8], 32), ([2, 4, 4], 16), ([8], 8)])
+def test_routes_half_around_a_torus_load_both_ways_alike(shape: list[int], most: int) -> None:
+    """Each rank sends to all others. A link of a side passes an eighth of its square for each rank beside that side."""
+    network = network_of(torus(*shape), _product(shape))
+    passed = Counter(edge.ends for ends in permutations(range(network.num_ranks), 2) for edge in network.route(*ends))
+
+    assert max(passed.values()) == most
+
+
+def test_a_group_inside_a_side_of_a_torus_goes_up_half_around() -> None:
+    found = part_of(torus(8), 8, 2, 4)
+
+    assert isinstance(found, Fabric)
+    assert len({network_of(found, 4).num_links(rank, (rank + 2) % 4) for rank in range(4)}) == 1
 
 
 def test_a_fat_tree_takes_the_spine_of_the_destination() -> None:
