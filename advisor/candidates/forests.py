@@ -17,7 +17,8 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates import forest
-from ..solver.forest import FEW_RANKS, TreeFlow, packings
+from ..solver.forest import FEW_RANKS, packings
+from ..solver.trees import TreeFlow
 
 PIECES = (1, 3, 8, 24, 64)
 """Chunks of a shard that are tried first, of many ranks those in the middle; then around what was best."""
@@ -96,15 +97,15 @@ def _by_sms(scenario: OpCase) -> Iterator[OpChoice]:
 def trees_of(scenario: OpCase) -> Sequence[Trees]:
     """The sets of trees to try: on a torus of equal sides, or of many ranks, its own, else those of the solver."""
     grid, few = _sides(scenario), scenario.num_ranks <= FEW_RANKS
-    pattern = scenario.shape.pattern
+    pattern, most_peers = scenario.shape.pattern, scenario.gpu.dma.engines or scenario.num_ranks
     if pattern is Pattern.BROADCAST:
-        return packings(scenario.system.fabric, scenario.num_ranks, TreeFlow.FIRST)
+        return packings(scenario.system.fabric, scenario.num_ranks, TreeFlow.FIRST, most_peers)
     if grid and min(grid) > 2 and (len(set(grid)) == 1 or not few):
         return _buckets(grid) if scenario.num_ranks <= MOST_RANKS else ()
     if not few and scenario.system.fabric.node_size:
         return ()  # there are algorithms for nodes that are all alike
     flow = TreeFlow.UP if pattern.reduces else TreeFlow.BOTH if pattern.sums else TreeFlow.DOWN
-    return packings(scenario.system.fabric, scenario.num_ranks, flow)
+    return packings(scenario.system.fabric, scenario.num_ranks, flow, most_peers)
 
 
 def _sides(scenario: OpCase) -> tuple[int, ...]:

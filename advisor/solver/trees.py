@@ -1,0 +1,227 @@
+"""Trees of the ranks of a network: its edges between ranks, what they load, and trees that are cheap or of few levels.
+
+An edge of a tree is a route between two ranks without a rank in between, and loads the links of that route: so switches
+need nothing of their own, and the routes are those that are simulated.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from heapq import heappop, heappush
+from itertools import permutations
+
+import numpy as np
+import numpy.typing as npt
+
+from ...compiler.ir import Fabric, network_of
+from .alike import Image, images_of_ranks
+
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
+Ends = tuple[int, int]
+Parents = tuple[int, ...]
+"""The parent of each rank, at the root the root itself."""
+Column = tuple[int, Parents]
+"""A root and a tree."""
+
+
+class TreeFlow(Enum):
+    """What goes along the trees: data from the root, to the root, to it and down again, or all data from rank 0."""
+
+    DOWN = "all_gather"
+    UP = "reduce_scatter"
+    BOTH = "all_reduce"
+    FIRST = "broadcast"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Images:
+    """What the trees of a root are at all ranks that are like it: what each rank, link and edge is mapped onto.
+
+    ``links`` [images, links] and ``edges`` [images, edges] hold numbers of links and edges; the first image is itself.
+    """
+
+    ranks: tuple[Image, ...]
+    links: Numbers
+    edges: Numbers
+
+    def of_tree(self, root: int, parents: Parents) -> Iterator[Column]:
+        """The tree of each rank."""
+        for image in self.ranks:
+            above = dict(zip(image, (image[rank] for rank in parents), strict=False))
+            yield image[root], tuple(above[rank] for rank in range(len(parents)))
+
+
+def summed(numbers: Numbers, values: Floats) -> Floats:
+    """What all images of ``values`` come to."""
+    total: Floats = np.bincount(numbers.ravel(), np.tile(values, len(numbers)), len(values)).astype(np.float64)
+    return total
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TreeGraph:
+    """Edges between ranks; ``loads`` [edges, links] is how long a byte on an edge holds each link, in us per MB.
+
+    ``images`` are those of each root of trees. With ``one_pool`` it does not matter which is the root of how much.
+    ``place`` has the number of an edge by its ends, ``onward`` the targets and numbers of the edges from each rank.
+    """
+
+    num_ranks: int
+    images: dict[int, Images]
+    one_pool: bool
+    ends: tuple[tuple[int, int], ...]
+    loads: Floats
+    place: dict[tuple[int, int], int]
+    onward: tuple[tuple[tuple[int, int], ...], ...]
+
+    def edges_of(self, root: int, parents: Parents) -> list[int]:
+        """The numbers of the edges of a tree."""
+        return [self.place[above, rank] for rank, above in enumerate(parents) if rank != root]
+
+    def loads_of(self, root: int, parents: Parents) -> Floats:
+        """How long a byte from each rank like ``root``, down its image of a tree, holds each link."""
+        return summed(self.images[root].links, self.loads[self.edges_of(root, parents)].sum(axis=0))
+
+    def costs_of(self, root: int, prices: Floats) -> Floats:
+        """What an edge of the trees of ``root`` and its images cost together, by ``prices`` of the links."""
+        costs: Floats = self.loads @ prices[self.images[root].links].sum(axis=0)
+        return costs
+
+
+def graph_of(fabric: Fabric, num_ranks: int, flow: TreeFlow) -> TreeGraph:
+    """The edges between ranks for what goes along the trees."""
+    network = network_of(fabric, num_ranks)
+    numbers = {edge.ends: number for number, edge in enumerate(network.edges)}
+    one_way, routes = dict[Ends, Floats](), dict[Ends, tuple[Ends, ...]]()
+    for source, target in permutations(range(num_ranks), 2):
+        if all(node >= num_ranks for node in network.path(source, target)[1:-1]):
+            row, route = np.zeros(len(numbers)), network.route(source, target)
+            for edge in route:
+                row[numbers[edge.ends]] = 1e12 / edge.bytes_per_s
+            one_way[source, target], routes[source, target] = row, tuple(edge.ends for edge in route)
+    if flow is TreeFlow.BOTH:
+        one_way = {(a, b): row + one_way[b, a] for (a, b), row in one_way.items() if (b, a) in one_way}
+    ends = tuple((b, a) if flow is TreeFlow.UP else (a, b) for a, b in one_way)
+    place = {each: at for at, each in enumerate(ends)}
+    onward = tuple(tuple((b, at) for at, (a, b) in enumerate(ends) if a == rank) for rank in range(num_ranks))
+    kinds = {edge.ends: (edge.bytes_per_s, edge.latency_ticks) for edge in network.edges}
+    images = (
+        {0: (tuple(range(network.num_nodes)),)}
+        if flow is TreeFlow.FIRST
+        else images_of_ranks(num_ranks, kinds, lambda image: _follow(routes, image))
+    )
+    alike = {
+        root: Images(known, *(np.array([_mapped(each, image) for image in known]) for each in (numbers, place)))
+        for root, known in images.items()
+    }
+    one_pool = flow in (TreeFlow.BOTH, TreeFlow.FIRST)
+    rows = np.array(list(one_way.values())).reshape(len(ends), len(numbers))
+    return TreeGraph(num_ranks, alike, one_pool, ends, rows, place, onward)
+
+
+def _follow(routes: Mapping[Ends, tuple[Ends, ...]], image: Image) -> bool:
+    """Whether the route between two ranks, and no rank between them, is mapped onto that between their images."""
+    return all(
+        routes.get((image[a], image[b])) == tuple((image[c], image[d]) for c, d in route)
+        for (a, b), route in routes.items()
+    )
+
+
+def _mapped(numbers: Mapping[Ends, int], image: Image) -> list[int]:
+    return [numbers[image[a], image[b]] for a, b in numbers]
+
+
+def levels_of(root: int, parents: Parents) -> int:
+    """How many edges there are from the root to the rank farthest from it."""
+
+    def depth(rank: int) -> int:
+        return 0 if rank == root else 1 + depth(parents[rank])
+
+    return max(map(depth, range(len(parents))))
+
+
+def shortest_tree(graph: TreeGraph, root: int, costs: Floats) -> Parents:
+    """The tree of the shortest ways from ``root`` (Dijkstra)."""
+    weights, parents, waiting = costs.tolist(), [-1] * graph.num_ranks, [(0.0, root, root)]
+    while waiting:
+        away, rank, above = heappop(waiting)
+        if parents[rank] < 0:
+            parents[rank] = above
+            for target, edge in graph.onward[rank]:
+                if parents[target] < 0:
+                    heappush(waiting, (away + weights[edge], target, rank))
+    return tuple(parents)
+
+
+def level_tree(graph: TreeGraph, root: int, costs: Floats) -> Parents:
+    """The cheapest tree of the fewest levels from ``root``: each rank is below the cheapest of those a level nearer."""
+    weights, parents, level = costs.tolist(), [root] * graph.num_ranks, [root]
+    seen = {root}
+    while level:
+        best = dict[int, tuple[float, int]]()
+        for rank in level:
+            for target, edge in graph.onward[rank]:
+                if target not in seen:
+                    best[target] = min(best.get(target, (np.inf, 0)), (weights[edge], rank))
+        for target, (_, rank) in best.items():
+            parents[target] = rank
+        level = list(best)
+        seen |= best.keys()
+    return tuple(parents)
+
+
+def cheapest_tree(graph: TreeGraph, root: int, costs: Floats) -> Parents:
+    """The cheapest arborescence from ``root`` (Chu and Liu, Edmonds)."""
+    edges = [(*ends, cost, ends) for ends, cost in zip(graph.ends, costs.tolist(), strict=True)]
+    parents = [root] * graph.num_ranks
+    for source, target in _arborescence(list(range(graph.num_ranks)), root, edges):
+        parents[target] = source
+    return tuple(parents)
+
+
+Weighed = tuple[int, int, float, tuple[int, int]]
+"""An edge between contracted nodes, its cost, and the edge of the graph that it is."""
+
+
+def _arborescence(nodes: Sequence[int], root: int, edges: Sequence[Weighed]) -> Iterator[tuple[int, int]]:
+    best = dict[int, Weighed]()
+    for edge in edges:
+        if edge[1] != root and (edge[1] not in best or edge[2] < best[edge[1]][2]):
+            best[edge[1]] = edge
+    circle = _circle(nodes, root, best)
+    if not circle:
+        yield from (edge[3] for edge in best.values())
+        return
+    whole, inside = max(nodes) + 1, set(circle)
+    cheapest, enters = dict[tuple[int, int], Weighed](), dict[tuple[int, int], int]()
+    for source, target, cost, ends in edges:
+        if source in inside and target in inside:
+            continue
+        if target in inside:
+            edge = source, whole, cost - best[target][2], ends
+        else:
+            edge = whole if source in inside else source, target, cost, ends
+        if edge[:2] not in cheapest or edge[2] < cheapest[edge[:2]][2]:
+            cheapest[edge[:2]] = edge
+            enters[edge[:2]] = target
+    rest = [node for node in nodes if node not in inside]
+    entered = {edge[3]: enters[pair] for pair, edge in cheapest.items() if pair[1] == whole}
+    broken = None
+    for ends in _arborescence([*rest, whole], root, list(cheapest.values())):
+        broken = entered.get(ends, broken)
+        yield ends
+    yield from (best[node][3] for node in circle if node != broken)
+
+
+def _circle(nodes: Sequence[int], root: int, best: dict[int, Weighed]) -> list[int]:
+    """Nodes whose cheapest edges lead round, none if there are none."""
+    seen = dict[int, int]()
+    for start in nodes:
+        node, way = start, list[int]()
+        while node != root and node not in seen:
+            seen[node] = start
+            way.append(node)
+            node = best[node][0]
+        if node != root and seen[node] == start:
+            return way[way.index(node) :]
+    return []
