@@ -185,11 +185,28 @@ def traffic_plan(copies: System, traffic: SharedTraffic) -> tuple[OpCase, OpPlan
     ScheduleError
         If no algorithm does it.
     """
-    case, ranks = traffic_case(copies, traffic), copies.num_ranks
+    case = traffic_case(copies, traffic)
     if library_rejection(case) is None:
         return case, build_op_plan(case, library_serial(case))
-    engine = replace(library_engine(case.gpu), mode=EngineMode.SHARED)
-    rings = (OpChoice(name, ranks, engine) for name in ACROSS_NODES)
+    return case, build_op_plan(case, between_nodes(case) or _by_rings(case, ""))
+
+
+@cache
+def between_nodes(case: OpCase) -> OpChoice | None:
+    """What a library does where the closed form of its time does not hold: the faster of ACROSS_NODES by the estimate.
+
+    None where neither can be, as for exchanges.
+    """
+    if case.shape.pattern.exchanges:
+        return None
+    rings = (_by_rings(case, name) for name in ACROSS_NODES)
     fit = [choice for choice in rings if reject_choice(case, choice) is None]
-    plans = build_schedules(case, fit or [OpChoice(BASELINE.name, ranks, engine)])
-    return case, min(plans, key=lambda plan: estimate_ticks(case, plan).makespan_ticks)
+    if len(fit) < 2:
+        return next(iter(fit), None)
+    plans = dict(zip(fit, build_schedules(case, fit), strict=True))
+    return min(fit, key=lambda choice: estimate_ticks(case, plans[choice]).makespan_ticks)
+
+
+def _by_rings(case: OpCase, algorithm: str) -> OpChoice:
+    engine = replace(library_engine(case.gpu), mode=EngineMode.SHARED)
+    return OpChoice(BASELINE.name, case.num_ranks, engine, algorithm=algorithm)

@@ -7,8 +7,6 @@ from functools import partial
 from ...compiler.codes import Code
 from ...compiler.ir import (
     DType,
-    EngineChoice,
-    EngineKind,
     HandOff,
     OpCase,
     OpChoice,
@@ -24,14 +22,13 @@ from ...compiler.ir import (
 )
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
-from ...compiler.planning.knobs.library import CHANNELS
+from ...compiler.planning.parts import collective_alone
 from ...compiler.planning.plan import in_layer
 from ...compiler.resolve.schedules.from_text import SERIAL
-from ...compiler.templates import BASELINE
 from ...simcore import RunTooLarge
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ..answer.switches import weights_gathered
-from ..layers.beside import BesideTicks, LayerBeside, SharedTraffic
+from ..layers.beside import BesideTicks, LayerBeside, SharedTraffic, between_nodes
 from ..layers.joint import JointRuns
 from ..layers.orders import by_library
 from .stacks import for_seconds
@@ -186,12 +183,10 @@ def schedule_of(scenario: Scenario, name: str | None) -> Schedule:
     modes = {} if known is None else {mode.op: mode for mode in known.choice.modes}
     for case in scenario.moving:
         if case.name not in modes and (case.shape.pattern.overlaps or case.shape.is_collective):
-            algorithm = _between_nodes(case)
-            if algorithm:
-                body = OpChoice(
-                    BASELINE.name, case.num_ranks, EngineChoice(EngineKind.SM, CHANNELS), algorithm=algorithm
-                )
-                modes[case.name] = OpMode(case.name, body)
+            alone = OpCase("", case.system, collective_alone(case.shape))
+            rings = between_nodes(alone)
+            if rings is not None:
+                modes[case.name] = OpMode(case.name, rings)
     if not modes:
         return SERIAL
     gathers = weights_gathered(scenario)
@@ -203,13 +198,6 @@ def schedule_of(scenario: Scenario, name: str | None) -> Schedule:
         for mode in modes.values()
     )
     return Schedule("library", separate, handoff=HandOff.WHOLE, prefetch=1)
-
-
-def _between_nodes(case: OpCase) -> str:
-    """The algorithm of a library among several nodes: by node, or in a ring where each has one rank; else empty."""
-    if case.shape.pattern.exchanges or not case.system.fabric.node_size:
-        return ""
-    return "hierarchical" if case.system.fabric.node_size > 1 else "ring"
 
 
 def _simulated(scenario: Scenario, schedule: Schedule, should_stop: ShouldStop) -> PassTicks:

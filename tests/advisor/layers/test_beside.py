@@ -4,9 +4,10 @@ import pytest
 
 from magus.advisor.layers.beside import BesideTicks, LayerBeside, SharedTraffic, traffic_plan
 from magus.advisor.layers.orders import by_library
+from magus.advisor.steps.layer_times import LayerTimes, PassOf, schedule_of
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import DType, Pattern, Rejection, Scenario, System
+from magus.compiler.ir import DType, OpChoice, Pattern, Rejection, Scenario, System
 from magus.compiler.resolve.schedules.from_text import SERIAL
 
 TEXT = """use "nvidia/h100"
@@ -74,9 +75,9 @@ def test_ranks_that_share_a_nic_gather_first_in_their_node() -> None:
     for tp in (8, 2):
         _, copies = layer_and_copies("layer", tp)
         _, plan = traffic_plan(copies, SharedTraffic(Pattern.ALL_GATHER, DType.BF16, WEIGHTS // tp))
-        plans[tp] = plan.expression.partition("(")[0]
+        plans[tp] = plan.expression.partition("algorithm=")[2]
 
-    assert plans == {8: "ring", 2: "hierarchical"}
+    assert plans == {8: "ring)", 2: "hierarchical)"}
 
 
 def test_the_library_moves_what_is_in_one_node() -> None:
@@ -85,6 +86,29 @@ def test_the_library_moves_what_is_in_one_node() -> None:
     _, plan = traffic_plan(copies, SharedTraffic(Pattern.REDUCE_SCATTER, DType.FP32, WEIGHTS))
 
     assert plan.engine.by_library
+
+
+@pytest.mark.parametrize(("gpus", "algorithm"), [(8, "ring"), (16, "hierarchical")])
+def test_a_layer_moves_its_weights_as_traffic_does(gpus: int, algorithm: str) -> None:
+    """Rails of one node have nobody to go to by node."""
+    text = f"""use "nvidia/h100"
+link ib {{ bandwidth 50 GB/s; achieved 45 GB/s; latency 1.5 us }}
+system pod {{ gpus {gpus} x H100; fabric {RAILS}; mesh dp {gpus} }}
+workload layer on pod.dp {{
+  x = tensor bf16[{gpus} * 512, 2048] shard rows
+  w = tensor bf16[2048, 8192] shard flat
+  v = tensor bf16[8192, 2048] shard flat
+  y = gemm(gemm(x, all_gather(w)), all_gather(v))
+  repeat 4 y as x
+}}
+"""
+    layer = compile_text(text).scenario("layer")
+    moved = schedule_of(layer, None).modes
+    _, plan = traffic_plan(layer.system, SharedTraffic(Pattern.ALL_GATHER, DType.BF16, WEIGHTS))
+
+    assert {mode.body.algorithm for mode in moved if isinstance(mode.body, OpChoice)} == {algorithm}
+    assert plan.expression.endswith(f"algorithm={algorithm})")
+    assert LayerTimes().of(PassOf(layer)).ticks > 0
 
 
 def test_what_is_shared_of_other_fabrics_is_not_known() -> None:
