@@ -296,7 +296,7 @@ def single_knob_changes(scenario: OpCase, choice: OpChoice, engines: Sequence[En
 def _with_kernel(choice: OpChoice, kernel: Kernels) -> OpChoice:
     """Change the kernel; sums after a persistent kernel have one stream."""
     tactics = replace(choice.tactics, kernel=kernel, wait=USUAL_WAIT[kernel])
-    return replace(choice, tactics=tactics, sums=choice.sums if kernel is Kernels.LAUNCHED else 1)
+    return replace(choice, tactics=tactics, sums=1 if kernel is Kernels.PERSISTENT else choice.sums)
 
 
 def _with_engine(engine: EngineChoice, scenario: OpCase, choice: OpChoice) -> OpChoice:

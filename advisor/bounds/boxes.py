@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 class GemmForm:
     """The fitted form of GEMMs on ``fewest`` to ``most`` SMs; if ``fixed``, each SM has its tiles from the start.
 
-    They have the types of ``types``, of whatever size.
+    They have the types of ``types``, of whatever size. The last wave of ``shared`` ones may cost nothing.
     """
 
     gpu: Gpu
@@ -30,6 +30,7 @@ class GemmForm:
     fewest: int
     most: int
     fixed: bool
+    shared: bool = False
 
     @property
     def model(self) -> GemmModel:
@@ -45,6 +46,8 @@ class GemmForm:
     @property
     def quantisation(self) -> float:
         """Share of an incomplete last wave that is paid."""
+        if self.shared:
+            return 0.0
         return 1.0 if self.fixed or self.by_waves else float(self.model.quantisation)
 
     @property

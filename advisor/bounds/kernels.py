@@ -198,13 +198,15 @@ class KernelClass:
     """A class of kernels on ``fewest`` to ``most`` SMs; ``persistent`` kernels are one for each stream.
 
     A persistent kernel has all columns and the whole inner dimension, and its time is that of a unit. The time of a
-    ``finished`` kernel includes all slices of the inner dimension, one after the other.
+    ``finished`` kernel includes all slices of the inner dimension, one after the other. Where kernels may be
+    ``shared``, others may take what their last wave leaves.
     """
 
     fewest: int
     most: int
     persistent: bool = False
     finished: bool = False
+    shared: bool = False
 
 
 def least_ratios(gpu: Gpu, shape: GemmShape, kind: KernelClass, rounds: int = MAX_ROUNDS) -> Ratios:
@@ -234,7 +236,7 @@ class _Search:
         self._times = np.append(us * np.array(TIME_SHARES[::-1]), np.inf)
         self._sizes = shape.m * shape.n * shape.k * np.array(SIZE_SHARES[::-1])
         fixed = kind.persistent
-        self._form = GemmForm(gpu, shape, kind.fewest, kind.most, fixed)
+        self._form = GemmForm(gpu, shape, kind.fewest, kind.most, fixed, kind.shared)
         splits = SPLITS[:1] if fixed or self._form.by_waves else SPLITS
         tiles = tiles_of(gpu, shape.dtype) if fixed else library_tiles(gpu, shape.dtype)
         kernels = [(*tile, split) for tile in tiles if tile[1] <= kind.most for split in splits]
@@ -288,7 +290,9 @@ class _Search:
         """Return [T, B] the least SM time for each element in boxes [3, B], of kernels that may be fastest, by time."""
         num_boxes, (kernels, boxes, alone) = low.shape[1], self._picked(low, high)
         low, high, pairs = low[:, boxes], high[:, boxes], self._kernels.at(kernels)
-        lasts = pairs.unit_us(low) if self._kind.persistent else alone + self._other_slices_us(high)
+        # Kernels that share the SMs may find all of them free: their tiles then run at once.
+        by_unit = self._kind.persistent or self._kind.shared
+        lasts = pairs.unit_us(low) if by_unit else alone + self._other_slices_us(high)
         bounds = np.full((len(self._times), num_boxes), np.inf)
         np.minimum.at(bounds, (np.searchsorted(self._times, lasts), boxes), pairs.per_element(low, high, alone))
         return np.minimum.accumulate(bounds, axis=0)

@@ -110,7 +110,10 @@ def ratios_of(case: BoundCase, gemm: GemmShape) -> Ratios:
     division, pattern = case.division, case.scenario.shape.pattern
     # Data that is sent has been computed with all its slices.
     finished = pattern.produces and not case.kernels.persistent
-    kind = KernelClass(division.fewest, division.most, case.kernels.persistent, finished)
+    # A kernel that shares the SMs has the tile for its part of them.
+    own = 0 if case.kernels.persistent else case.scenario.gpu.gemm.fewest_sms
+    fewest = min(division.fewest, own or division.fewest)
+    kind = KernelClass(fewest, division.most, case.kernels.persistent, finished, own > 0)
     return least_ratios(case.scenario.gpu, gemm, kind, case.rounds)
 
 

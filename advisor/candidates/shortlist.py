@@ -155,7 +155,7 @@ def forms_of(scenario: OpCase, base: OpChoice | None) -> Iterator[OpChoice]:
         directions, protocols, kernels, waits, _launches(scenario, base), orders
     ):
         tactics = replace(base.tactics, direction=direction, protocol=protocol, kernel=kernel, wait=wait, launch=launch)
-        sums = base.sums if kernel is Kernels.LAUNCHED else 1
+        sums = 1 if kernel is Kernels.PERSISTENT else base.sums
         form = replace(base, tactics=tactics, sums=sums, order=order)
         if form != base and not may_deadlock(form) and reject_choice(scenario, form) is None:
             yield form

@@ -18,7 +18,7 @@ from ...compiler.ir import (
     Transfer,
     num_sharing,
 )
-from ...simcore.kernels.dispatch import compute_shape, reduce_work, stream_parts, stream_work, work_of
+from ...simcore.kernels.dispatch import compute_shape, reduce_work, shared_works, stream_parts, stream_work, work_of
 from ...simcore.kernels.work import KernelWork
 from ...simcore.lower.machine import sent_per_byte
 from ...simcore.lower.one_kernel import as_kernels, is_one_kernel, sum_work
@@ -226,12 +226,18 @@ def _late(first: int, steps: Sequence[Step]) -> Iterator[int]:
 def _work(scenario: OpCase, schedule: OpPlan, graph: StepGraph) -> dict[int, tuple[KernelWork, float]]:
     """Return the kernels and sums of a graph, of equal sizes one; those that wait for a transfer launch later."""
     gpu, sms, event = scenario.gpu, schedule.compute_sms, float(scenario.gpu.launch.event_ticks)
+    shared = dict[int, KernelWork]()
+    for rank in range(graph.num_ranks if schedule.tactics.kernel is Kernels.SHARING else 0):
+        own = {graph.steps[i].name: i for i in range(len(graph.steps)) if graph.rank[i] == rank}
+        here = scenario.at(rank) if graph.num_ranks > 1 else scenario
+        found = shared_works(here, schedule, [graph.steps[i] for i in own.values()])
+        shared |= {own[name]: work for name, work in found.items()}
     alone = is_one_kernel(scenario, schedule)  # its sums are no kernels of their own
     works = dict[Size, KernelWork]()
 
     def work_at(i: int) -> KernelWork:
-        if i in graph.persistent:
-            return graph.persistent[i]
+        if i in graph.persistent or i in shared:
+            return graph.persistent.get(i) or shared[i]
         size = graph.sizes[i]
         if size not in works:
             first, second = size

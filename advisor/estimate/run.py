@@ -1,5 +1,6 @@
 """The run of a step-level estimate: events of the steps of a graph, on links, memories, engines and SMs."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -144,8 +145,9 @@ class EstimateRun:
     def _start(self, now: float, i: int, taken: int) -> None:
         """Begin a part of a copy on ``taken`` engines."""
         route = self.routes[self.graph.kind[i]]
-        rate = min(taken * route.engines.bytes_per_tick, route.path.bytes_per_tick)
         num_bytes = self.graph.num_bytes[i] * taken / route.costs.workers
+        held = num_bytes / (taken * route.engines.bytes_per_tick) + self.costs.packet_ticks(i)
+        rate = min(num_bytes / held if num_bytes else math.inf, route.path.bytes_per_tick)
         begin = now + route.costs.setup_ticks + self._turn_ticks(route, taken)
         heappush(self.events, (begin, _FED, len(self.parts)))
         self.parts.append(TransferPart(i, route, taken, num_bytes, rate))

@@ -25,6 +25,7 @@ from ...compiler.ir import (
     Wait,
 )
 from ...simcore.kernels.work import KernelWork
+from ...simcore.lower.copies import num_packets
 from ...simcore.lower.machine import distance_ticks
 from ...simcore.lower.one_kernel import is_one_kernel, launch_ticks, peers_to_be_ready
 from ...simcore.lower.state import counts_ticks
@@ -101,6 +102,14 @@ class StepCosts:
             self._flag_ticks(rank, copy),
             self._notice_ticks(copy),
         )
+
+    def packet_ticks(self, i: int) -> int:
+        """Return how long the packets of the copy that is step i hold a DMA engine beyond its first, 0 for SMs."""
+        gpu, step, moved = self.scenario.gpu, self.graph.steps[i], self.scenario.shape.moved
+        by_dma = self.schedule.engine.kind is EngineKind.DMA and gpu.dma.packet_ticks
+        if not by_dma or moved is None or not isinstance(step, Transfer):
+            return 0
+        return gpu.dma.packet_ticks * (num_packets(gpu, moved.cols, step, self.graph.num_bytes[i]) - 1)
 
     def sum_workers(self, i: int) -> int:
         """Return how many of the SMs that copy share the sum that is step i."""

@@ -122,6 +122,8 @@ _FLAG = "A copy that has arrived sets a flag there."
 
 def _kernels(schedule: OpPlan) -> str:
     order = "Steps of one stream run one after the other; beyond that a step waits only for what it names."
+    if schedule.tactics.kernel is Kernels.SHARING:
+        return f"kernel: each GEMM has the tile for its share of the SMs, not for all of them. {order}"
     if schedule.tactics.kernel is not Kernels.PERSISTENT:
         return order
     return f"kernel: one persistent kernel, which takes the groups in this order and looks for flags itself. {order}"

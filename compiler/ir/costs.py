@@ -204,7 +204,8 @@ class GemmModel(TypedModel):
     Without ``splits_k`` the inner dimension of a tile stays whole. What has no constants of its type has these.
     With ``ragged_ticks``, by which each row beyond M lengthens 64 elements of the inner dimension of a block, kernels
     have the block of fewest waves, not the fastest tile; ``uneven`` is how much longer the math of blocks takes whose
-    columns do not divide a block of scales.
+    columns do not divide a block of scales. A kernel can be had with the tile for ``fewest_sms`` or more of the SMs;
+    with 0 always for all that are left to kernels.
     """
 
     # Kernel times are cached by GPU, and fractions and tiles take long to hash.
@@ -227,6 +228,7 @@ class GemmModel(TypedModel):
     splits_k: bool = True
     ragged_ticks: int | None = None
     uneven: Fraction = field(default=Fraction(0), hash=False)
+    fewest_sms: int = 0
     fp8: "GemmModel | None" = field(default=None, hash=False)
     fp8_block: "GemmModel | None" = field(default=None, hash=False)
     mxfp8: "GemmModel | None" = field(default=None, hash=False)

@@ -145,10 +145,15 @@ class Region:
 
 
 class Kernels(Enum):
-    """A kernel per group of tiles, or one persistent kernel that walks through the groups in order."""
+    """A kernel per group of tiles, or one persistent kernel that walks through the groups in order.
+
+    SHARING is a kernel per group whose tiles are those for its share of the SMs, since kernels of other streams run
+    beside it; else the library picks them as if the kernel had all SMs.
+    """
 
     LAUNCHED = "launched"
     PERSISTENT = "persistent"
+    SHARING = "sharing"
 
 
 class Wait(Enum):

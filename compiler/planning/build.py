@@ -112,8 +112,15 @@ def words_of(choice: OpChoice, pattern: Pattern, num_ranks: int) -> str:
     if not what or (not pattern.overlaps and not pattern.beside):
         return expression_of(choice)
     cuts = [_short(knob, "", choice) for knob in (SLICES, COLUMNS) if any(knob.of(choice))]
-    persistent = ["one persistent kernel"] if choice.tactics.kernel is Kernels.PERSISTENT else []
-    return ", ".join([what, f"by {engine_words(choice.engine)}", *persistent, *cuts])
+    kernel = _KERNELS_IN_WORDS[choice.tactics.kernel]
+    return ", ".join([what, f"by {engine_words(choice.engine)}", *kernel, *cuts])
+
+
+_KERNELS_IN_WORDS = {
+    Kernels.LAUNCHED: (),
+    Kernels.PERSISTENT: ("one persistent kernel",),
+    Kernels.SHARING: ("tiles for a share of the SMs",),
+}
 
 
 def engine_words(engine: EngineChoice) -> str:

@@ -175,7 +175,7 @@ def reject_chained(op: Op, pair: Op, maker: Part, steps: Sequence[TileGroup]) ->
     schedule, hint = maker.schedule, f"{pair.name} = uniform_fused_1d(chunks=...)"
     if maker.shape != pair.shape:
         why, hint = "it is separated, and moved as a whole", f"a template that overlaps it in itself: {hint}"
-    elif schedule.tactics.kernel is not Kernels.LAUNCHED:
+    elif schedule.tactics.kernel is Kernels.PERSISTENT:
         why, hint = "its kernel is persistent, and ends as a whole", "kernel=launched"
     elif not schedule.symmetric:
         why, hint = (
@@ -245,7 +245,7 @@ def _sides(maker: Part, taker: Part, num_ranks: int) -> tuple[dict[str, Places],
 
 def _begins_by_itself(schedule: OpPlan) -> bool:
     """Whether all ranks do alike, and each step begins by itself."""
-    return schedule.symmetric and schedule.tactics.kernel is Kernels.LAUNCHED and not schedule.engine.by_library
+    return schedule.symmetric and schedule.tactics.kernel is not Kernels.PERSISTENT and not schedule.engine.by_library
 
 
 def _made(part: Part) -> Iterator[tuple[str, Places]]:

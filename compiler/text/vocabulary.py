@@ -118,6 +118,7 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
         _exponent(),
         _share("quantisation"),
         Property("cluster", NUMBER, Fraction(1), Fraction(16), whole=True, required=False, alone=True),
+        _alone("fewest_sms", NUMBER, 1024),
         _share("error", high=10),
         _share("resolution"),
     ),

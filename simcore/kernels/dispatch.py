@@ -5,7 +5,7 @@ its units are dealt to the groups that it goes through.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
@@ -14,13 +14,17 @@ from typing import Any
 from ...compiler.ir import (
     TICKS_PER_SECOND,
     ElementwiseShape,
+    GemmShape,
     GemvShape,
     Gpu,
     IndexRange,
+    Kernels,
     KernelShape,
     OpCase,
+    OpPlan,
     Region,
     RowWiseShape,
+    Step,
     TileGroup,
     inner_size,
     tile_cols,
@@ -193,6 +197,31 @@ def compute_work(scenario: OpCase, group: TileGroup, sms: int) -> KernelWork:
         As the work models do: a size that is not positive, or an element type the GPU has no peak for.
     """
     return work_of(scenario.gpu, compute_shape(scenario, group), sms, group.accumulate)
+
+
+def shared_works(scenario: OpCase, schedule: OpPlan, steps: Iterable[Step]) -> dict[str, KernelWork]:
+    """The kernels of the GEMM groups of ``steps`` that have the tile for their share of the SMs, by name.
+
+    Kernels of other streams run beside a group: its share is that of its operations among those of itself and of the
+    least group of each other stream, and no less than a kernel can be had for. Empty where tiles are for all SMs.
+    """
+    gpu, sms = scenario.gpu, schedule.compute_sms
+    if schedule.tactics.kernel is not Kernels.SHARING or not gpu.gemm.fewest_sms:
+        return {}
+    groups = [step for step in steps if isinstance(step, TileGroup)]
+    shapes = {group.name: compute_shape(scenario, group) for group in groups}
+    least: dict[int, int] = {}
+    for group in groups:
+        flops = shapes[group.name].flops
+        least[group.stream] = min(flops, least.get(group.stream, flops))
+    works = {}
+    for group in groups:
+        shape = shapes[group.name]
+        others = sum(least.values()) - least[group.stream]
+        share = max(gpu.gemm.fewest_sms, sms * shape.flops // (shape.flops + others))
+        if isinstance(shape, GemmShape):
+            works[group.name] = gemm_work(gpu, shape, min(sms, share), group.accumulate, shared=True)
+    return works
 
 
 def work_of(gpu: Gpu, shape: KernelShape, sms: int, accumulate: bool = False) -> KernelWork:

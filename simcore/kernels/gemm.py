@@ -54,7 +54,9 @@ ROUNDING_MARGIN = 1 - 1e-9
 
 
 @lru_cache(maxsize=8192)
-def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, static_order: bool = False) -> KernelWork:
+def gemm_work(
+    gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, static_order: bool = False, shared: bool = False
+) -> KernelWork:
     """The kernel a library would pick for ``shape`` when ``sms`` SMs are free for it.
 
     Parameters
@@ -66,6 +68,9 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, st
     static_order
         Whether SM j runs the tiles j, j + SMs and so on, as in a persistent kernel whose tiles wait for chunks: then
         nothing balances the last wave, and the inner dimension stays whole.
+    shared
+        Whether ``sms`` are its share, beside other kernels that take what its last wave leaves: a unit is then a tile,
+        and runs on whatever SM is free.
 
     Raises
     ------
@@ -78,7 +83,8 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, st
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
     read, written = hbm_bytes(shape, accumulate)
     model = gpu.gemm.of(shape.dtype)
-    form = BodyForm.of(gpu, model, read + written, 1.0 if static_order else float(model.quantisation))
+    quantisation = 1.0 if static_order else 0.0 if shared else float(model.quantisation)
+    form = BodyForm.of(gpu, model, read + written, quantisation)
     if model.ragged_ticks is None or static_order:
         tiles = tile_times(gpu, shape.dtype, shape.k, splits=model.splits_k and not static_order)
         best = _fastest(gpu, shape, sms, tiles, form)
@@ -88,7 +94,7 @@ def gemm_work(gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, st
     missed, from_mall = _missed_bytes(gpu, shape, sms, best, hits)
     longer = slowdown(gpu, shape.dtype, shape.flops if shape.whole_flops is None else shape.whole_flops)
     return replace(
-        tiled_work(gpu, model, best, sms, read, written, longer),
+        tiled_work(gpu, model, best, sms, read, written, longer, shared=shared),
         l2_hit_bytes=hits - missed,
         hbm_read_bytes=read + missed - from_mall,
         mall_read_bytes=from_mall,
@@ -149,21 +155,30 @@ def _of_fewest_waves(gpu: Gpu, shape: GemmShape, sms: int, form: BodyForm) -> Ti
 
 
 def tiled_work(
-    gpu: Gpu, model: GemmModel, tiling: Tiling, sms: int, read: int, written: int, longer: float = 1.0
+    gpu: Gpu,
+    model: GemmModel,
+    tiling: Tiling,
+    sms: int,
+    read: int,
+    written: int,
+    longer: float = 1.0,
+    *,
+    shared: bool = False,
 ) -> KernelWork:
     """The kernel of ``model`` with ``tiling``, which reads and writes so many bytes, ``longer`` times as long.
 
-    A tile at a lower clock takes as much of the network on chip, only over a longer time.
+    A tile at a lower clock takes as much of the network on chip, only over a longer time. The units of a ``shared`` one
+    are its tiles.
     """
-    waves = max(1, math.ceil(tiling.num_slots / sms))
+    waves = max(1.0, tiling.num_slots / sms) if shared else max(1, math.ceil(tiling.num_slots / sms))
     unit_ticks = max(ROUNDING_TICKS, rounded_ticks(tiling.body_us / waves))
     rows, cols = tiling.block
     split = f" split {tiling.split}" if tiling.split > 1 else ""
     return KernelWork(
-        num_units=tiling.num_slots if waves == 1 else waves * sms,
+        num_units=tiling.num_slots if shared or waves == 1 else math.ceil(waves) * sms,
         unit_ticks=max(unit_ticks, rounded_ticks(tiling.body_us * longer / waves)),
         start_ticks=model.start_ticks,
-        waves=waves,
+        waves=math.ceil(waves),
         l2_hit_bytes=max(0, tiling.l2_read_bytes - read),
         hbm_read_bytes=read,
         hbm_write_bytes=written,

@@ -24,7 +24,7 @@ from ...compiler.ir import (
     network_of,
     num_sharing,
 )
-from ..kernels.dispatch import compute_work, reduce_work, stream_work
+from ..kernels.dispatch import compute_work, reduce_work, shared_works, stream_work
 from ..kernels.work import KernelWork
 from ..program.limits import RunTooLarge
 from .copies import ends_of
@@ -233,6 +233,7 @@ def _copying(scenario: OpCase, schedule: OpPlan, step: Transfer, sharing: int) -
 def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[KernelWork]:
     """The kernels of a rank; the groups of a stream are one if they are persistent."""
     gpu, sms, streams = scenario.gpu, schedule.compute_sms, dict[int, list[TileGroup]]()
+    shared = shared_works(scenario, schedule, steps)
     persistent = schedule.tactics.kernel is Kernels.PERSISTENT and scenario.shape.gemm is not None
     for step in steps:
         if isinstance(step, Reduction):
@@ -240,6 +241,6 @@ def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Itera
         elif isinstance(step, TileGroup) and persistent:
             streams.setdefault(step.stream, []).append(step)
         elif isinstance(step, TileGroup):
-            yield compute_work(scenario, step, sms)
+            yield shared.get(step.name) or compute_work(scenario, step, sms)
     for groups in streams.values():
         yield stream_work(scenario, groups, sms)

@@ -19,7 +19,16 @@ from ...compiler.ir import (
     TileGroup,
     Wait,
 )
-from ..kernels.dispatch import compute_shape, compute_work, reduce_work, stream_parts, stream_work, whole_shape, work_of
+from ..kernels.dispatch import (
+    compute_shape,
+    compute_work,
+    reduce_work,
+    shared_works,
+    stream_parts,
+    stream_work,
+    whole_shape,
+    work_of,
+)
 from ..kernels.gemm import stream_shape, ticks_for
 from ..kernels.work import KernelWork
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
@@ -35,7 +44,9 @@ def lower_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Ste
         _persistent_group(state, rank, step, steps)
         return
     here = state.scenario.at(rank)
-    work = compute_work(here, step, state.schedule.compute_sms)
+    if rank not in state.shared:
+        state.shared[rank] = shared_works(here, state.schedule, steps)
+    work = state.shared[rank].get(step.name) or compute_work(here, step, state.schedule.compute_sms)
     shape = compute_shape(here, step)
     if shape.tiled:
         work = _as_whole(state, shape, work, step.kernel)
@@ -98,7 +109,10 @@ def _launched(state: Lowering, rank: int, step: TileGroup | Reduction, work: Ker
     # Units that do not look for themselves begin when others have: SMs are not bound to units.
     arrived = (*units.on_transfers, *units.ops[waiting:]) if looks else launch
     waiters = Waiters(launch, arrived, units.polling)
-    state.register_kernel(rank, step, units.ops, waiters, work, work.alone_ticks)
+    # What a kernel that shares the SMs leaves idle others take: it counts with its SM time.
+    shared, time = step.name in state.shared.get(rank, {}), work.num_units * work.unit_ticks
+    alone = work.start_ticks + time // state.schedule.compute_sms if shared else work.alone_ticks
+    state.register_kernel(rank, step, units.ops, waiters, work, alone)
 
 
 def _persistent_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Step]) -> None:

@@ -129,6 +129,7 @@ class Lowering:
     waiters: dict[tuple[int, str], Waiters] = field(default_factory=dict)
     pairs: dict[tuple[int, str], Transfer] = field(default_factory=dict)  # the other copy of the same command
     streams: dict[tuple[int, int], Persistent] = field(default_factory=dict)  # by rank and stream
+    shared: dict[int, Mapping[str, KernelWork]] = field(default_factory=dict)  # of groups that share SMs, by rank
     monitored: dict[int, int] = field(default_factory=dict)  # entries of the monitor that are taken, by rank
     writes: Mapping[tuple[int, str], Sequence[Write]] = field(default_factory=dict)  # transfers taken from a profile
     kernel_names: dict[int, frozenset[str]] = field(default_factory=dict)  # of groups and sums, by rank

@@ -14,7 +14,7 @@ from ...ir import (
 )
 from .base import Knob, Rule, ScheduleRequest, WordValues
 
-USUAL_WAIT = {Kernels.LAUNCHED: Wait.EVENT, Kernels.PERSISTENT: Wait.POLL}
+USUAL_WAIT = {Kernels.LAUNCHED: Wait.EVENT, Kernels.PERSISTENT: Wait.POLL, Kernels.SHARING: Wait.EVENT}
 
 
 def _reject_get(request: ScheduleRequest) -> Rejection | None:
@@ -64,9 +64,25 @@ PROTOCOL = Knob(
 
 
 def _reject_persistent(request: ScheduleRequest) -> Rejection | None:
-    if request.choice.tactics.kernel is Kernels.LAUNCHED or not request.scenario.shape.pattern.overlaps:
+    if request.choice.tactics.kernel is not Kernels.PERSISTENT or not request.scenario.shape.pattern.overlaps:
         return None
     return persistent_rejection(request.scenario.shape)
+
+
+def _reject_sharing(request: ScheduleRequest) -> Rejection | None:
+    gpu, gemm = request.scenario.gpu, request.scenario.shape.gemm
+    if request.choice.tactics.kernel is not Kernels.SHARING:
+        return None
+    if gemm is None or not gpu.gemm.fewest_sms:
+        has = (
+            "no kernels of its own"
+            if gemm is None
+            else f"no library that picks tiles for some of the SMs of {gpu.name}"
+        )
+        return Rejection(Code.MGS513, f"{request.scenario.shape.label} has {has}", "leave kernel=sharing out")
+    if request.choice.streams > 1:
+        return None
+    return Rejection(Code.MGS513, "kernels of one stream share their SMs with no other", "say streams=8")
 
 
 def persistent_rejection(shape: OpShape) -> Rejection | None:
@@ -83,7 +99,7 @@ KERNEL = Knob(
     "kernel",
     WordValues(Kernels),
     Kernels.LAUNCHED,
-    rules=(Rule(("kernel",), _reject_persistent),),
+    rules=(Rule(("kernel",), _reject_persistent), Rule(("kernel", "streams"), _reject_sharing)),
     option=True,
 )
 

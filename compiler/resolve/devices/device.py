@@ -294,6 +294,7 @@ def _gemm(
         validated=exact[f"{block}.error"].origin in (Origin.MEASURED, Origin.FITTED),
         pair_tiles=tiles.get("pair_tiles", ()),
         cluster=figures.whole_if("gemm.cluster") or 1,
+        fewest_sms=figures.whole_if("gemm.fewest_sms") or 0,
         fitted_l2=fitted_l2,
         ragged_ticks=figures.ticks(f"{block}.ragged") if f"{block}.ragged" in exact else None,
         uneven=exact[f"{block}.uneven"].value.amount if f"{block}.uneven" in exact else Fraction(0),

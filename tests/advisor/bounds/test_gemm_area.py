@@ -68,6 +68,25 @@ def test_no_kernel_takes_less_for_its_share(gpu: Gpu, persistent: bool) -> None:
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("gpu", GPUS.values(), ids=GPUS)
+def test_no_kernel_that_may_share_the_sms_takes_less(gpu: Gpu) -> None:
+    """Whether it does or not, and where it finds all SMs free."""
+    rng = random.Random(8)
+    for _ in range(2):
+        m, n, k = (64 * log_uniform(rng, 128) for _ in range(3))
+        least = least_ratios(gpu, GemmShape(m, n, k, DT), KernelClass(8, gpu.sms, shared=True))
+        for _ in range(60):
+            part = GemmShape(log_uniform(rng, m), log_uniform(rng, n), log_uniform(rng, k), DT)
+            shares, adds = rng.random() < 0.7, rng.random() < 0.3
+            work = gemm_work(gpu, part, rng.randint(8, gpu.sms) if shares else gpu.sms, adds, shared=shares)
+            lasts = -(-work.num_units // gpu.sms) * work.unit_ticks / TICKS_PER_US
+            size = part.m * part.n * part.k
+            taken = work.num_units * work.unit_ticks / TICKS_PER_US / size
+            assert taken >= least.within(np.array([lasts]))[0] >= least.least, part
+            assert taken >= least.up_to(np.array([float(size)]))[0], part
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("gpu", GPUS.values(), ids=GPUS)
 def test_slices_that_are_finished_in_time_take_no_less(gpu: Gpu) -> None:
     rng = random.Random(9)
     whole = GemmShape(1024, 1536, 2048, DT)

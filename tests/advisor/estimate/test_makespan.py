@@ -1,10 +1,11 @@
 import math
+from dataclasses import replace
 
 import pytest
 
 from magus.advisor.estimate.fluid import FluidLink, SlotPool
 from magus.advisor.estimate.makespan import estimate_ticks
-from magus.compiler.ir import TICKS_PER_US, EngineChoice, EngineKind, OpCase, OpChoice
+from magus.compiler.ir import TICKS_PER_US, EngineChoice, EngineKind, ExecutionOptions, Kernels, OpCase, OpChoice
 from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.simcore import simulate_op
 from tests.helpers.marks import thinned
@@ -109,3 +110,18 @@ def test_slots_run_kernels_in_the_order_they_are_ready() -> None:
     assert pool.deal(1.0, 3, 1.0)[:2] == (10.0, 12.0)  # two slots are free from 10 on, and the third unit follows at 11
     pool.delay(15.0, 7.0)
     assert pool.deal(2.0, 4, TICKS_PER_US)[0] >= 11.0
+
+
+def test_rows_that_hold_an_engine_and_tiles_for_a_share_of_the_sms_are_estimated_as_they_are_simulated() -> None:
+    scenario = SCENARIOS["mesh"]
+    gpu = scenario.gpu
+    rows = replace(gpu, dma=replace(gpu.dma, packet_ticks=TICKS_PER_US // 2), gemm=replace(gpu.gemm, fewest_sms=8))
+    scenario = replace(scenario, system=replace(scenario.system, gpu=rows))
+    sharing = ExecutionOptions(kernel=Kernels.SHARING)
+    columns = OpChoice("uniform_fused_2d", 32, EngineChoice(DMA, 7))
+    slices = OpChoice("hetero_unfused_1d", 16, EngineChoice(DMA, 7), 7, sharing)
+
+    for choice in (columns, slices):
+        schedule = build_op_plan(scenario, choice)
+        simulated = simulate_op(scenario, schedule, unit_bytes=4096).makespan_ticks
+        assert estimate_ticks(scenario, schedule).makespan_ticks == pytest.approx(simulated, rel=0.03)

@@ -1,5 +1,7 @@
 """Tactics, modes of engines and algorithms: written, printed, read again, and refused where a machine lacks them."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +30,7 @@ from magus.compiler.planning.build import (
     expression_of,
     non_default_options,
     options_from,
+    reject_choice,
     words_of,
 )
 from magus.compiler.resolve.schedules.from_text import read_choice
@@ -121,6 +124,8 @@ def test_what_is_usual_is_not_printed() -> None:
         (SM, ExecutionOptions(per=WaitPer.TILE), "MGS513"),
         (SM, ExecutionOptions(kernel=Kernels.PERSISTENT), "MGS513"),
         (SM, ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.MONITOR), "MGS410"),
+        (SM, ExecutionOptions(kernel=Kernels.SHARING), "MGS513"),
+        (SM, ExecutionOptions(kernel=Kernels.SHARING, wait=Wait.POLL), "MGS513"),
     ],
 )
 def test_what_a_machine_has_not_got(plain: OpCase, engine: EngineChoice, tactics: ExecutionOptions, code: str) -> None:
@@ -128,6 +133,19 @@ def test_what_a_machine_has_not_got(plain: OpCase, engine: EngineChoice, tactics
         build_op_plan(plain, OpChoice("shard_p2p", 4, engine, 1, tactics))
 
     assert caught.value.rejection.code.name == code and caught.value.rejection.hint
+
+
+def test_kernels_share_the_sms_of_several_streams_where_a_library_has_their_tiles(plain: OpCase) -> None:
+    gpu, tactics = plain.gpu, ExecutionOptions(kernel=Kernels.SHARING)
+    fewer = replace(gpu, gemm=replace(gpu.gemm, fewest_sms=8))
+    scenario = replace(plain, system=replace(plain.system, gpu=fewer))
+    several, one = (OpChoice("hetero_unfused_1d", 8, SM, streams, tactics) for streams in (3, 1))
+
+    whole, streams = reject_choice(plain, several), reject_choice(scenario, one)
+
+    assert whole is not None and "no library that picks tiles for some of the SMs" in whole.message
+    assert streams is not None and streams.hint == "say streams=8"
+    assert build_op_plan(scenario, several).expression.endswith("streams=3, kernel=sharing)")
 
 
 def test_what_a_machine_has_got(waker: OpCase) -> None:

@@ -16,10 +16,12 @@ from magus.simcore.kernels.dispatch import compute_work, least_sm_ticks, reduce_
 from magus.simcore.kernels.gemm import ROUNDING_TICKS, gemm_work, group_shape, rounded_ticks, ticks_for
 from magus.simcore.kernels.gemm_form import (
     BodyForm,
+    TileForm,
     block_of_fewest_waves,
     min_sm_ticks,
     operand_bytes,
     slowdown,
+    split_k,
     split_us,
     tile_times,
 )
@@ -384,3 +386,17 @@ def test_more_work_is_never_shorter_and_a_higher_peak_never_longer(one: int, oth
 
     assert 1 <= slowdown(gpu, DType.BF16, less) <= slowdown(gpu, DType.BF16, more) < 1.25 + 1e-9
     assert slowdown(faster, DType.BF16, more) <= slowdown(gpu, DType.BF16, more)
+
+
+@given(sizes, sizes, sizes, st.sampled_from(GPUS), st.integers(min_value=8, max_value=132))
+def test_the_units_of_a_kernel_that_shares_the_sms_are_its_tiles(m, n, k, gpu, sms) -> None:  # type: ignore[no-untyped-def]
+    shape = GemmShape(m, n, k, DType.BF16)
+    work = gemm_work(gpu, shape, sms, shared=True)
+    pair, block = "pair" in work.label, (work.block_rows, work.block_cols)
+    split = int(work.label.partition(" split ")[2] or 1)
+
+    blocks = math.ceil(m / work.block_rows) * math.ceil(n / work.block_cols) * split
+    assert work.num_units == blocks * (1 + pair)
+    tile_us = TileForm.of(gpu, shape.dtype).us((block, 1 + pair), split_k(k, split))
+    assert work.unit_ticks >= tile_us * TICKS_PER_US * (1 - 1e-9)
+    assert work.waves == math.ceil(work.num_units / sms)

@@ -320,3 +320,52 @@ def test_a_total_of_fewer_than_there_are_workers_is_spread_over_all_of_them() ->
     assert [first for first, _ in each] == [0, 0, 1, 0, 0, 1, 0, 0, 1]
     assert sum(second for _, second in each) == 20
     assert {second for _, second in each} == {2, 3}
+
+
+SHARING = ExecutionOptions(kernel=Kernels.SHARING)
+
+
+def unfused(tactics: ExecutionOptions, streams: int, rows: int = 4096, fewest_sms: int = 8) -> tuple[OpCase, OpPlan]:
+    """A kernel for each slice and peer of AG+GEMM on MI300X in a mesh."""
+    scenario = ag_gemm(rows, 2048, 8192, ranks=4)
+    gpu = replace(scenario.gpu, gemm=replace(scenario.gpu.gemm, fewest_sms=fewest_sms))
+    scenario = on_gpu(scenario, gpu)
+    choice = OpChoice("hetero_unfused_1d", 16, EngineChoice(EngineKind.DMA, 3), streams, tactics)
+    return scenario, build_op_plan(scenario, choice)
+
+
+def test_kernels_that_run_beside_each_other_take_less_with_tiles_for_their_share() -> None:
+    whole, shared = (makespan(*unfused(tactics, 3), unit_bytes=8192) for tactics in (ExecutionOptions(), SHARING))
+
+    assert 1.05 * shared < whole
+
+
+def test_a_kernel_has_the_tile_for_its_part_of_what_streams_compute() -> None:
+    scenario, schedule = unfused(SHARING, 3)
+
+    steps = lower_op(scenario, schedule, unit_bytes=8192).steps
+    kernels = {ops.step.name: ops.kernel for ops in steps if ops.rank == 0 and isinstance(ops.step, TileGroup)}
+
+    gemm = scenario.shape.gemm
+    assert gemm is not None
+    piece, own = replace(gemm, m=256), replace(gemm, m=1024)
+    sms = scenario.gpu.sms
+    assert kernels["g1_1"] == gemm_work(scenario.gpu, piece, sms // 3, shared=True)
+    assert kernels["own"] == gemm_work(scenario.gpu, own, sms * 4 // 6, shared=True)
+
+
+def test_no_kernel_is_had_for_fewer_sms_than_a_profile_says() -> None:
+    scenario, schedule = unfused(SHARING, 12, fewest_sms=100)
+
+    steps = lower_op(scenario, schedule, unit_bytes=8192).steps
+    (kernel,) = (ops.kernel for ops in steps if ops.rank == 0 and ops.step.name == "g1_1")
+
+    gemm = scenario.shape.gemm
+    assert gemm is not None
+    assert kernel == gemm_work(scenario.gpu, replace(gemm, m=256), 100, shared=True)
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("fold", [True, False])
+def test_kernels_that_share_the_sms_equal_the_oracle(fold: bool) -> None:
+    assert differs_from_oracle(*unfused(SHARING, 3, rows=1024), 8192, fold=fold) == []
