@@ -123,6 +123,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.synthesis
 	$(BIN)/python -m benchmarks.moe
 	$(BIN)/python -m benchmarks.steps
+	$(BIN)/python -m benchmarks.cluster --questions 1000
 
 # Every warning fails: a link that leads nowhere is one.
 docs: $(USER)

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from ...compiler.ir import Cancelled, JsonObject, OpCase, Scenario, Schedule, Settings
+from ...compiler.ir import Cancelled, JsonObject, OpCase, Rejection, Scenario, Schedule, Settings
 from ...compiler.planning.build import ScheduleError, schedule_block
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.text.records import Tabular
 from ..answer.stages import AdviceOptions
 from ..candidates.advice import Advice
 from ..solver import NoFeasibleSchedule
+from ..work.on_dask import BackendError
 from ..work.pools import Ask
 from .build import policy_table
 from .cover import TOLERANCE, SizeAxis, axis_of_scenario, size_of
@@ -26,13 +27,15 @@ class Sweep(Tabular):
     """Points in their order, and the rules if one size varied and nothing else did.
 
     One that was ``interrupted`` has the points that were answered until then, and no rules; neither has one with points
-    that ``failed``, for which no schedule is feasible, with the reasons.
+    that ``failed``, for which no schedule is feasible, with the reasons. ``lost`` is why the machines that worked on it
+    were lost, if they were.
     """
 
     points: tuple[SweepPoint, ...]
     policy: PolicyTable | None
     interrupted: bool = False
     failed: tuple[tuple[Settings, str], ...] = ()
+    lost: Rejection | None = None
 
     ROWS: ClassVar[str] = "points"
 
@@ -111,8 +114,8 @@ def swept(
 
     Raises
     ------
-    Cancelled
-        If what was asked was stopped at the first point.
+    Cancelled, BackendError
+        If what was asked was stopped at the first point, or those who answer were lost there.
     """
     found: list[SweepPoint] = []
     failed: list[tuple[Settings, str]] = []
@@ -128,12 +131,12 @@ def swept(
         searched = options.bespoke or failed
         rules = None if searched or not found else _rules(found, ask, options.verify, tolerance)
         return Sweep(tuple(found), rules, failed=tuple(failed))
-    except Cancelled:
+    except (Cancelled, BackendError) as error:
         if not found:
             raise
-        several = found[0].advice.scenario.only_case is None
+        several, lost = found[0].advice.scenario.only_case is None, getattr(error, "rejection", None)
         kept = timed_everywhere(found, None) if several else found
-        return Sweep(tuple(kept), None, interrupted=True, failed=tuple(failed))
+        return Sweep(tuple(kept), None, interrupted=True, failed=tuple(failed), lost=lost)
 
 
 def _of_several(points: Sequence[SweepPoint], others: OtherSizes | None, tolerance: float, *, rules: bool) -> Sweep:

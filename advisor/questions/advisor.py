@@ -326,14 +326,14 @@ class Advisor:
             hint = "simulate that schedule, or drop 'replay' from the system"
             raise ScheduleError(Rejection(Code.MGS523, message, hint))
         check_routes(scenario.system)
-        if scenario.only_case is not None:
-            kept = place_of(self.proposals, scenario, options).recall()
-            if kept is not None:
-                return kept
+        place = None if scenario.only_case is None else place_of(self.proposals, scenario, options)
+        kept = None if place is None else place.recall()
+        if kept is not None:
+            return kept
         there = self._there(Requested(scenario, options, watcher.answered is not None, near), watcher)
         if there is not None:
-            if scenario.only_case is not None and near == ALONE and isinstance(self._processes, Cluster):
-                place = place_of(self.proposals, there.scenario, options)  # parts are told by identity
+            if place is not None and near == ALONE and isinstance(self._processes, Cluster):
+                place = place.of_equal(there.scenario)  # parts are told by identity
                 if not place.is_filled:  # a worker that shares the folder has kept it before
                     place.keep(there)
             return there

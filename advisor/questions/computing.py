@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -57,10 +57,18 @@ class KeptAdvice:
         requested = ("advise", case, options, proposals, _solver_version())
         return cls(scenario, case, memo_of(requested, ADVISOR))
 
+    def of_equal(self, scenario: Scenario) -> "KeptAdvice":
+        """Return the same place for an equal scenario, such as one that was sent."""
+        return replace(self, scenario=scenario, case=scenario.case)
+
     @property
     def is_filled(self) -> bool:
         """Whether something is kept there."""
         return self.memo is not None and self.memo.read() is not None
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Return a block in which no other process of this machine computes this advice."""
+        return nullcontext() if self.memo is None else self.memo.alone()
 
     def recall(self) -> Advice | None:
         """Return the advice, None if it is not known."""
@@ -143,6 +151,27 @@ def answer_there(proposals: ProposalModel | None, requested: Requested, caller: 
 def answer_at_worker(digests: tuple[str, str], keeps: bool, requested: Requested) -> Advice:
     """Return the answer at a worker of a cluster, which ``keeps`` results for itself too, and answers from them.
 
+    Workers that share a folder compute an answer once, whoever asks for it and however often.
+
+    Raises
+    ------
+    BackendError
+        As ``check_worker``.
+    """
+    check_worker(digests, keeps)
+    alone = replace(requested, options=replace(requested.options, workers=1))
+    proposals, caller = load_proposals(None)[0], Caller(lambda what: None, never, 0.0)
+    subject, options, near = requested.subject, requested.options, beside(proposals, requested.near)
+    if subject.only_case is None:  # what is jointly simulated is kept where it is
+        return answer_there(proposals, alone, caller)
+    place = place_of(near, subject, options)
+    with place.alone():  # who asked before may have been killed while a worker went on, or as its answer arrived
+        return place.recall() or answer_there(proposals, alone, caller)
+
+
+def check_worker(digests: tuple[str, str], keeps: bool) -> None:
+    """Begin a task at a worker of a cluster, which ``keeps`` results for itself too.
+
     Raises
     ------
     BackendError
@@ -152,12 +181,6 @@ def answer_at_worker(digests: tuple[str, str], keeps: bool, requested: Requested
         message = "a worker has another version of Magus, Python or numpy, or another model"
         raise BackendError(message, "install the same versions on all machines")
     use(user_store() if keeps else None)
-    alone = replace(requested, options=replace(requested.options, workers=1))
-    proposals, caller = load_proposals(None)[0], Caller(lambda what: None, never, 0.0)
-    known = None
-    if requested.subject.only_case is not None:  # who asked before may have been killed as the answer arrived
-        known = place_of(beside(proposals, requested.near), requested.subject, requested.options).recall()
-    return answer_there(proposals, alone, caller) if known is None else known
 
 
 @cache

@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
@@ -76,6 +76,10 @@ class Memo:
     def write(self, data: bytes) -> None:
         """Keep ``data``."""
         self.store.write(self.key, data)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Return a block in which no other process of this machine is that wants this answer; see ``Store.alone``."""
+        return self.store.alone(self.key)
 
     def recall(self, kind: type[T], given: Given = ()) -> T | None:
         """Return the answer, None if it is not known; see ``codec`` for what is ``given``."""

@@ -5,6 +5,8 @@ checksum of its key and its data: what is cut off, altered or from elsewhere is 
 the begin of their keys, which are hashes. Each folder is kept within its share of the bound, so that no process needs
 to know the whole; the entries that were used longest ago go first.
 
+Who computes an entry may say so (``alone``): another process that wants it waits, and finds it.
+
 Nothing here fails: an entry that cannot be read is missing, and one that cannot be written is left out.
 """
 
@@ -13,7 +15,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -28,6 +30,9 @@ ENVIRONMENT_VARIABLE = "MAGUS_CACHE_DIR"
 MAX_BYTES = 256 << 20
 NUM_FOLDERS = 256
 CHECKSUM_BYTES = 32
+UNDER_WAY, LOCK_DIGITS = "under_way", 3
+"""The folder of the locks of entries that are computed, and the first digits of a key that name one of them."""
+
 MAX_UNPACKED = 64
 """Largest ratio of an entry to the share of its folder: JSON of simulations is packed some tenfold."""
 
@@ -78,6 +83,24 @@ class Store:
             replace_whole(path, sealed)
         except OSError:
             log.debug("a result was not kept", exc_info=True)
+
+    @contextmanager
+    def alone(self, key: str) -> Iterator[None]:
+        """Wait until no other thread or process of this machine is in the block for ``key``.
+
+        One that ends, however suddenly, lets the next one in. Keys of the same first digits share a file, so that
+        there are few; where it cannot be locked nobody waits.
+        """
+        path = self.folder / UNDER_WAY / key[:LOCK_DIGITS]
+        with ExitStack() as held:
+            try:
+                import fcntl  # not on every system
+
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                fcntl.flock(held.enter_context(path.open("ab")), fcntl.LOCK_EX)
+            except (ImportError, OSError):
+                log.debug("others may compute the same result meanwhile", exc_info=True)
+            yield
 
     def _make_room(self, folder: Path, needed: int) -> None:
         """Remove entries, and files that a writer left behind, until ``needed`` bytes fit into ``folder``."""

@@ -14,14 +14,17 @@ from typing import Any
 
 import pytest
 
+from benchmarks.cluster import Loopback, killed_and_resumed, wait_for
 from magus.advisor import AdviceOptions, Advisor, Request, advise_step, keep_results
 from magus.advisor.questions import computing
 from magus.advisor.questions.computing import answer_at_worker, digests_here
 from magus.advisor.steps.ahead import on_cluster
-from magus.advisor.work.on_dask import BackendError, Cluster
+from magus.advisor.work.on_dask import RESUME, BackendError, Cluster
 from magus.compiler.ir import Cancelled, Scenario
 from magus.compiler.request.scenario import scenario_of
 from magus.simcore.memo.memo import current_store, use
+from magus.simcore.memo.store import UNDER_WAY
+from magus.tui.exit_codes import Exit
 from tests.helpers.steps import TEXT as STEP
 
 distributed = pytest.importorskip("distributed")
@@ -110,13 +113,38 @@ def test_a_killed_sweep_goes_on_from_there(cluster: Any, tmp_path: Path) -> None
         time.sleep(0.02)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    before = {path: path.stat().st_ino for path in (tmp_path / "cache").rglob("*") if path.is_file()}
+    before = {
+        path: path.stat().st_ino for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.stat().st_size
+    }
     resumed = subprocess.run(with_cluster, env=environment, capture_output=True, text=True, check=False)
     alone = subprocess.run([*command, "--no-cache"], env=environment, capture_output=True, text=True, check=False)
 
     assert len(before) >= 3 and resumed.returncode == 0, resumed.stderr
     assert all(path.stat().st_ino == file_id for path, file_id in before.items()), "written anew"
     assert json.loads(resumed.stdout) == json.loads(alone.stdout)
+
+
+def test_whatever_is_killed_no_question_is_lost_or_computed_twice(tmp_path: Path) -> None:
+    found = killed_and_resumed(60, tmp_path)
+
+    assert (found.asked, found.answered, found.repeated, found.lost) == (60, 60, 0, 0)
+    assert found.asked - 2 <= found.computed <= found.asked, "a kill may come between an answer and its line in the log"
+
+
+def test_a_sweep_that_loses_its_scheduler_prints_what_it_has_and_goes_on(tmp_path: Path) -> None:
+    there = Loopback(tmp_path)
+    with there.scheduler() as scheduler, there.worker():
+        asking = there.asking(60)
+        wait_for(lambda: there.num_computed() >= 20, asking)
+        scheduler.kill()
+        text, said = asking.communicate(timeout=600)
+    with there.scheduler(), there.worker():
+        whole, _ = there.asking(60).communicate(timeout=600)
+    lines = there.log.read_text().splitlines()
+
+    assert asking.returncode == Exit.INPUT and "MGS432 error: the scheduler at" in said and RESUME in said
+    assert 1 < len(text.splitlines()) < 61 and whole.startswith(text) and len(whole.splitlines()) == 61
+    assert len(lines) == len(set(lines))
 
 
 def test_a_worker_computes_no_answer_twice(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +169,7 @@ def test_a_worker_computes_no_answer_twice(kept: Path, monkeypatch: pytest.Monke
 
 
 def _kept(folder: Path) -> int:
-    return sum(path.is_file() for path in (folder / "cache").rglob("*"))
+    return sum(path.is_file() for path in (folder / "cache").rglob("*") if path.parent.name != UNDER_WAY)
 
 
 def test_a_worker_of_another_version_is_reported(cluster: Any) -> None:

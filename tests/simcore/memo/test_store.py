@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from itertools import count
 from pathlib import Path
 
@@ -251,3 +252,30 @@ def test_the_folder_is_the_one_named_else_the_users(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(store_module, "user_cache_path", lambda *_, **__: Path("~/.cache/magus"))  # nobody's home
     assert user_store() is None
+
+
+def test_who_computes_an_entry_is_alone_until_its_process_ends(tmp_path: Path) -> None:
+    inside = "import sys, time; from magus.simcore.memo.store import Store; from pathlib import Path\n"
+    inside += f"with Store(Path({str(tmp_path)!r})).alone({key('a')!r}): print('in', flush=True); time.sleep(600)"
+    first = subprocess.Popen([sys.executable, "-c", inside], stdout=subprocess.PIPE, text=True)
+    assert first.stdout is not None and first.stdout.readline() == "in\n"
+    entered = [threading.Event() for _ in range(2)]
+
+    def enter(name: str, event: threading.Event) -> None:
+        with Store(tmp_path).alone(key(name)):
+            event.set()
+
+    waiting = threading.Thread(target=enter, args=("a", entered[0]))
+    waiting.start()
+    enter("b", entered[1])
+    assert entered[1].is_set() and not entered[0].wait(0.05)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    waiting.join(60)
+    assert entered[0].is_set()
+
+
+def test_where_nothing_can_be_locked_nobody_waits(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with Store(tmp_path / "file").alone(key("a")), Store(tmp_path / "file").alone(key("a")):
+        assert files(tmp_path) == [tmp_path / "file"]

@@ -53,7 +53,7 @@ def _text(
     Raises
     ------
     Refused
-        If the format cannot say it.
+        If the format cannot say it, or those who worked on the sweep were lost.
     """
     for of_scenarios in SCENARIO_TARGETS:
         if of_scenarios.name == name:
@@ -62,6 +62,8 @@ def _text(
     target.settled(options, several=several)  # before anything is simulated
     sweep = sweep_of(request, points)
     say_failed(sweep)
+    if sweep.lost is not None:
+        raise Refused(sweep.lost)
     if sweep.interrupted:
         return None
     if not sweep.points:

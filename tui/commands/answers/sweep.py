@@ -23,7 +23,7 @@ from ...exit_codes import Exit
 from ...text.door import print_json, put, put_text, say
 from ...text.progress import progress_line
 from ...text.sweep import sweep_text
-from ..console import show
+from ..console import say_rejection, show
 from ..inputs import ScenarioInput, is_stdin, source_of
 from ..interrupts import interruptible
 from ..out.pictures import Pictures
@@ -52,10 +52,18 @@ def put_sweep(sweep: Sweep, num_points: int, form: SweepForm, varied: tuple[str,
         put(sweep_text(sweep, varied))
     if sweep.interrupted:
         say(f"magus: stopped early: {len(sweep.points)} of {num_points} points, no rules")
-        return Exit.INTERRUPTED
+        return ended_early(sweep)
     if sweep.failed:
         return Exit.NOT_FEASIBLE
     return Exit.INPUT if some_failed else Exit.DONE
+
+
+def ended_early(sweep: Sweep) -> Exit:
+    """Say why those who worked on a sweep were lost, if they were; return the exit code of one that ended early."""
+    if sweep.lost is None:
+        return Exit.INTERRUPTED
+    say_rejection(sweep.lost)
+    return Exit.INPUT
 
 
 def say_failed(sweep: Sweep) -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 from magus.advisor import Advisor, NoFeasibleSchedule
 from magus.advisor.policy.reader import Policy
+from magus.advisor.work.on_dask import RESUME, BackendError
 from magus.advisor.work.processes import Processes
 from magus.tui.commands.answers import sweep as command
+from magus.tui.exit_codes import Exit
 from tests.helpers.commands import magus
 
 TEXT = """use "nvidia/h100"
@@ -55,6 +58,28 @@ def test_a_line_for_each_point_and_the_rules(file: Path) -> None:
     assert [line.split()[0] for line in lines[3:8]] == ["64", "128", "256", "512", "1024"]
     assert "Rules, the first that matches wins (flips predicted" in done.stdout
     assert "  - m 64.." in done.stdout
+
+
+def test_what_was_found_before_the_scheduler_was_lost_is_printed(file: Path, monkeypatch: Any) -> None:
+    recommend, answered = Advisor.recommend, count()
+
+    def losing(self: Advisor, *given: Any, **more: Any) -> Any:
+        if next(answered) == 2:
+            raise BackendError("the scheduler at tcp://head:8786 was lost", RESUME)
+        return recommend(self, *given, **more)
+
+    monkeypatch.setattr(Advisor, "recommend", losing)
+    monkeypatch.setattr(Advisor, "on_cluster", lambda self, address: self)
+    words = (file, "--workload", "sum", "--set", "M=64..512", "--no-verify", "--scheduler", "tcp://head:8786")
+    done = magus("sweep", *words, "--json")
+    answered = count()
+    exported = magus("export", *words, "--to", "policy")
+
+    found = json.loads(done.stdout)
+    assert [point["settings"]["M"] for point in found["points"]] == ["64", "128"] and found["interrupted"]
+    assert done.exit_code == exported.exit_code == Exit.INPUT and exported.stdout == ""
+    assert "2 of 4 points, no rules" in done.stderr and "MGS432 error: the scheduler at" in done.stderr
+    assert RESUME in done.stderr and RESUME in exported.stderr
 
 
 def test_processes_answer_the_same(file: Path, monkeypatch: Any) -> None:
