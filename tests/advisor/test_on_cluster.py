@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from benchmarks.cluster import Loopback, killed_and_resumed, wait_for
-from magus.advisor import AdviceOptions, Advisor, Request, advise_step, keep_results
+from magus.advisor import AdviceOptions, Advisor, Request, advise_step, ask, keep_results, model_question
 from magus.advisor.questions import computing
 from magus.advisor.questions.computing import answer_at_worker, digests_here
+from magus.advisor.questions.many import ask_many
 from magus.advisor.steps.ahead import on_cluster
 from magus.advisor.work.on_dask import RESUME, BackendError, Cluster
 from magus.compiler.ir import Cancelled, Scenario
@@ -145,6 +146,14 @@ def test_a_sweep_that_loses_its_scheduler_prints_what_it_has_and_goes_on(tmp_pat
     assert asking.returncode == Exit.INPUT and "MGS432 error: the scheduler at" in said and RESUME in said
     assert 1 < len(text.splitlines()) < 61 and whole.startswith(text) and len(whole.splitlines()) == 61
     assert len(lines) == len(set(lines))
+
+
+def test_workers_answer_about_models_as_one_process_does(cluster: Any, kept: Path) -> None:
+    questions = [model_question(name, "h100", "vllm", tp=4, prefill=512) for name in ("llama-3.2-1b", "llama-3.2-3b")]
+    there = ask_many(questions, scheduler=cluster.scheduler_address)
+
+    assert not there.interrupted and there.answers == {each: ask(each).document() for each in questions}
+    assert ask_many(questions).answers == there.answers
 
 
 def test_a_worker_computes_no_answer_twice(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,15 @@
 """The answer to one question about a model, in a dozen lines."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
+from ...advisor import RequestError
 from ...advisor.answer.switches import Switched
 from ...advisor.implementations.predict import Promise
 from ...advisor.questions.ask import LayoutAnswer, ModelAnswer
 from ...advisor.questions.layouts import LayoutOutcome, LayoutQuestion
 from ...advisor.steps.search import TIE
+from ...compiler.ir import JsonObject
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.units import bytes_text, us_text
 from .door import bullet, hanging, wrapped
@@ -168,3 +171,54 @@ def _kernel(answer: ModelAnswer) -> Iterator[str]:
     promised = "" if kernel is None else f"; with what kernels cost {_promise(kernel)}"
     most = "" if limit is None else f"; no schedule more than {limit:.2f}x"
     yield from hanging(f"{answer.simulated:.2f}x over today as simulated{promised}{most}.", 21, "A kernel could gain: ")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedModels:
+    """What is known of each model by its name: the document of its answer, None without one, or why it is refused."""
+
+    answers: Mapping[str, JsonObject | None]
+    refused: Mapping[str, RequestError]
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """The models that nobody answered."""
+        return tuple(name for name, found in self.answers.items() if found is None)
+
+    def document(self) -> JsonObject:
+        """As JSON of the schema ``magus-ask-many/1``."""
+        return {
+            "schema": "magus-ask-many/1",
+            "answers": [found for found in self.answers.values() if found is not None],
+            "refused": [
+                {"model": name, "code": error.code.name, "reason": error.message, "hint": error.hint}
+                for name, error in self.refused.items()
+            ],
+            "unanswered": list(self.unanswered),
+        }
+
+
+def many_text(asked: AskedModels) -> str:
+    """Return a line for each model: its time today, the gain of what to switch on first, and what that is."""
+    found = {name: each for name, each in asked.answers.items() if each is not None}
+    rows: list[tuple[str, ...]] = [("model", "today", "gain", "  switch on")]
+    for name, each in found.items():
+        first = each["switch_on"]
+        gain, what = ("", "  nothing") if first is None else (f"{first['gain']:.2f}x", f"  {first['switch']}")
+        rows.append((name, f"{each['today_us'] / 1e3:,.2f} ms", gain, what + _from_tokens(first)))
+    lines = [f"{line}" for line in _columns(rows)] if found else []
+    for name, error in asked.refused.items():
+        lines += bullet("!", f"{name}: {error.message}; {error.hint}")
+    if asked.unanswered:
+        lines += bullet("!", f"not answered: {', '.join(asked.unanswered)}")
+    return "\n".join(lines) + "\n"
+
+
+def _from_tokens(first: JsonObject | None) -> str:
+    least = None if first is None else first["from_tokens"]
+    return "" if least is None else f", from {least} tokens on"
+
+
+def _columns(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    """The table: numbers to the right, words to the left."""
+    yield from (line.rstrip() for line in aligned([(*row[:3], f"{row[3]:<60}") for row in rows], 1))

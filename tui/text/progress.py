@@ -29,6 +29,7 @@ WORDS = {
     "confirm": "confirming line by line {done}/{total}",
     "distill": "estimating shapes {done}/{total}",
     "sweep": "advising, point {done}/{total}",
+    "models": "asking about models, {done}/{total} answered",
     "sensitivity": "changing hardware numbers",
     "draws": "drawing the routing",
     "threshold": "looking for the threshold",

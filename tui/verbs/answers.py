@@ -219,7 +219,10 @@ def distill(
 
 
 def ask(
-    model: Annotated[str, typer.Option("--model", metavar="NAME", help="A model that ships, or its config.json.")],
+    models: Annotated[
+        list[str],
+        typer.Option("--model", metavar="NAME", help="A model that ships, or its config.json; several, or all."),
+    ],
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="A GPU of the library, such as b200.")],
     framework: Annotated[
         str,
@@ -244,14 +247,21 @@ def ask(
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Then all that advise says.")] = False,
     json: JsonOption = False,
+    scheduler: SchedulerOption = None,
+    no_cache: NoCacheOption = False,
 ) -> None:
     """Say what to switch on for a model, with a framework.
 
     It names the gain over what the framework does today.
     """
-    from ..commands.answers.ask import answer, answer_step
+    from ..commands.answers.ask import answer, answer_many, answer_step
 
-    asked: dict[str, object] = {"model": model, "gpu": gpu, "framework": framework}
+    model, several = models[0], len(models) > 1 or "all" in models or scheduler is not None
+    if several and (full or gpus is not None):
+        say("magus: --full and --gpus are about one model, asked without --scheduler")
+        raise typer.Exit(Exit.USAGE)
+    asked: dict[str, object] = {"gpu": gpu, "framework": framework}
+    asked |= {} if several else {"model": model}
     asked |= {"prefill": prefill, "decode": decode, "keys": keys, "sequences": sequences}
     if gpus is not None:
         if (tp, dp, ep) != (None, None, None):
@@ -262,6 +272,8 @@ def ask(
         raise typer.Exit(answer(asked | {"gpus": gpus}, workers=DEFAULT_WORKERS, full=full, as_json=json))
     asked |= {"tp": tp or 8, "dp": dp or 1, "ep": ep or 1}
     asked |= {"train": train, "seq_len": seq_len, "micro_batch": micro_batch}
+    if several:
+        raise typer.Exit(answer_many(models, asked, scheduler=scheduler, as_json=json))
     raise typer.Exit(answer(asked, workers=DEFAULT_WORKERS, full=full, as_json=json))
 
 

@@ -1,22 +1,28 @@
 """``magus ask``: what to switch on for a model, with a framework."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ....advisor import Advisor, RequestError
 from ....advisor.answer.stages import DEFAULT_TOP
 from ....advisor.questions.ask import QUICK, LayoutAnswer, ModelAnswer, ask
 from ....advisor.questions.layouts import layout_question
-from ....advisor.questions.question import model_question
+from ....advisor.questions.question import ModelQuestion, model_question
 from ....compiler.codes import Code
 from ...exit_codes import Exit
-from ...text.ask import ask_text, layouts_text
+from ...text.ask import AskedModels, ask_text, layouts_text, many_text
 from ...text.door import put_text
+from ...text.progress import progress_line
 from ...text.render import advice_text
-from ..console import say_request_error
+from ..console import say_rejection, say_request_error
+from ..interrupts import interruptible
 from ..running import run_command
+
+if TYPE_CHECKING:
+    from ....advisor.questions.many import ManyAnswers
 
 
 def answer(asked: Mapping[str, Any], *, workers: int, full: bool, as_json: bool) -> Exit:
@@ -40,6 +46,39 @@ def answer(asked: Mapping[str, Any], *, workers: int, full: bool, as_json: bool)
         return Exit.DONE
 
     return run_command(action)
+
+
+def answer_many(models: Sequence[str], asked: Mapping[str, Any], *, scheduler: str | None, as_json: bool) -> Exit:
+    """Print a line for each of ``models``, to which ``model_question(**asked)`` is put; ``all`` are those that ship."""
+    from ....advisor.questions.many import ask_many  # most ask about one
+    from ....compiler.from_model.request import model_names
+
+    def action() -> Exit:
+        names = model_names() if "all" in models else tuple(dict.fromkeys(models))
+        questions, refused = dict[str, ModelQuestion](), dict[str, RequestError]()
+        for name in names:
+            try:
+                questions[name] = model_question(name, **asked)
+            except RequestError as error:
+                refused[name] = error
+        with progress_line() as progress, interruptible() as stopped:
+            reported = partial(progress, "models")
+            found = ask_many(tuple(questions.values()), scheduler=scheduler, progress=reported, should_stop=stopped)
+        refused |= {name: found.refused[each] for name, each in questions.items() if each in found.refused}
+        answers = {name: found.answers.get(each) for name, each in questions.items() if name not in refused}
+        table = AskedModels(answers, refused)
+        put_text(json.dumps(table.document(), indent=2) + "\n" if as_json else many_text(table))
+        if found.lost is not None:
+            say_rejection(found.lost)
+        return _ended(found, any_refused=bool(refused))
+
+    return run_command(action)
+
+
+def _ended(found: "ManyAnswers", *, any_refused: bool) -> Exit:
+    if found.interrupted:
+        return Exit.INTERRUPTED if found.lost is None else Exit.INPUT
+    return Exit.INPUT if any_refused else Exit.DONE
 
 
 def answer_step(model: str, gpu: str, framework: str, sizes: tuple[int, int, int], *, as_json: bool) -> Exit:
