@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .kernel_syntax import name_of
 from .kernel_values import (
     BlockPointer,
+    Descriptor,
     KernelValue,
     Known,
     added,
@@ -68,7 +69,7 @@ def _dot(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mappi
 
 
 def _load(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
-    pointer = walk.value(nodes[0])
+    pointer = _block_of(walk, call, nodes, options) or walk.value(nodes[0])
     for each in (*nodes[1:], *options.values()):
         walk.value(each)
     walk.loads.append(KernelAccess(call, pointer))
@@ -79,9 +80,10 @@ def _load(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapp
 
 def _store(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
     given = [*nodes, *(options[name] for name in ("pointer", "value") if name in options)]
+    block = _block_of(walk, call, nodes, options)
     for each in (*given[2:], *options.values()):
         walk.value(each)
-    walk.stores.append(KernelAccess(call, walk.value(given[0]), walk.plain(given[1])))
+    walk.stores.append(KernelAccess(call, block or walk.value(given[0]), walk.plain(given[1 if block is None else 2])))
     return UNKNOWN
 
 
@@ -95,16 +97,55 @@ def _block(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Map
     given = {**dict(zip(names, nodes, strict=False)), **options}
     if not set(names) <= set(given):
         return UNKNOWN
-    base, (shape, strides, offsets) = (
-        walk.plain(given["base"]),
-        (
-            tuple(map(plain, part)) if isinstance(part := walk.value(given[name]), tuple) else ()
-            for name in ("shape", "strides", "offsets")
-        ),
-    )
+    made = _described(walk, given)
+    return _block_at(made, _numbers(walk, given["offsets"]))
+
+
+def _descriptor(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
+    names = ("base", "shape", "strides", "block_shape")
+    given = {**dict(zip(names, nodes, strict=False)), **options}
+    return _described(walk, given) if set(names) <= set(given) else UNKNOWN
+
+
+def _described(walk: "Walk", given: Mapping[str, ast.expr]) -> Descriptor:
     sizes = given["block_shape"].elts if isinstance(given["block_shape"], ast.Tuple | ast.List) else ()
-    uses = combined(base, *offsets).uses
-    return BlockPointer(replace(base, uses=uses), shape, strides, offsets, tuple(map(ast.unparse, sizes)))
+    shape, strides = (_numbers(walk, given[name]) for name in ("shape", "strides"))
+    return Descriptor(walk.plain(given["base"]), shape, strides, tuple(map(ast.unparse, sizes)))
+
+
+def _numbers(walk: "Walk", node: ast.expr) -> tuple[KernelValue, ...]:
+    return tuple(map(plain, part)) if isinstance(part := walk.value(node), tuple) else ()
+
+
+def _block_at(made: Descriptor, offsets: tuple[KernelValue, ...]) -> BlockPointer:
+    uses = combined(made.base, *offsets).uses
+    return BlockPointer(replace(made.base, uses=uses), made.shape, made.strides, offsets, made.axes)
+
+
+def _block_of(
+    walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]
+) -> BlockPointer | None:
+    """Return what a descriptor loads or stores, None if a pointer does.
+
+    Of a descriptor that the host has made the sizes of a block are those that its offsets are multiples of.
+    """
+    of_module = not isinstance(call.func, ast.Attribute) or call.func.value is not nodes[0]
+    made, places = walk.value(nodes[0]), options.get("offsets", nodes[1] if len(nodes) > 1 else None)
+    by_host = name_of(call).endswith("_tensor_descriptor") or not of_module
+    if places is None or not (isinstance(made, Descriptor) or (by_host and isinstance(made, KernelValue))):
+        return None
+    offsets = _numbers(walk, places)
+    if isinstance(made, Descriptor):
+        return _block_at(made, offsets)
+    axes = tuple(_size_of(walk, each) or f"{ast.unparse(nodes[0])}[{place}]" for place, each in enumerate(offsets))
+    return _block_at(Descriptor(made, (), (), axes), offsets)
+
+
+def _size_of(walk: "Walk", offset: KernelValue) -> str:
+    """The parameter that an offset is a multiple of, if it is plainly one."""
+    products = [{name for name, _ in product if name in walk.parameters} for product in offset.terms or ()]
+    sizes = set.intersection(*products) if products else set[str]()
+    return min(sizes) if len(sizes) == 1 else ""
 
 
 def _advance(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:
@@ -152,10 +193,11 @@ CALLS: Mapping[str, _Call] = {
     "arange": _arange,
     **dict.fromkeys(("zeros", "full"), _filled),
     **dict.fromkeys(("dot", "dot_scaled"), _dot),
-    "load": _load,
-    "store": _store,
+    **dict.fromkeys(("load", "load_tensor_descriptor"), _load),
+    **dict.fromkeys(("store", "store_tensor_descriptor"), _store),
     **dict.fromkeys(("trans", "permute"), _trans),
     "make_block_ptr": _block,
+    "make_tensor_descriptor": _descriptor,
     "advance": _advance,
     "where": _where,
     "cdiv": _cdiv,

@@ -1,4 +1,4 @@
-"""Which Triton kernels no order of tiles can be given to, or read what no flag orders, and why."""
+"""Which Triton kernels no order of tiles can be given to, and why."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,8 @@ from .kernel_syntax import Loop, NotRecognised, assigned, called, name_of, names
 
 RESERVED = "magus_"
 """How the names begin that rewritten kernels have more."""
-_DESCRIPTORS = ("make_tensor_descriptor", "load_tensor_descriptor", "_experimental_descriptor_load")
+STORES = ("store", "store_tensor_descriptor")
+_DESCRIPTORS = ("make_tensor_descriptor", "load_tensor_descriptor", "store_tensor_descriptor")
 
 
 def check_function(function: ast.FunctionDef) -> None:
@@ -23,22 +24,41 @@ def check_function(function: ast.FunctionDef) -> None:
             if name.startswith(RESERVED):
                 raise NotRecognised(node, f"{name} is a name that Magus gives", f"names do not begin with {RESERVED}")
     check_memory(function)
-    if not any(called(function, "store")):
+    if not any(called(function, *STORES)):
         hint = "store the tile in the kernel itself"
         raise NotRecognised(function, f"{function.name} stores nothing by tl.store", hint)
 
 
 def check_memory(function: ast.FunctionDef) -> None:
-    """Refuse a function that reads what no flag orders, or adds to what other programs write."""
-    parameters = {each.arg for each in function.args.args}
+    """Refuse a function that reads rows which memory names, or adds to what other programs write."""
+    described = {each.arg for each in function.args.args} | _assigned_descriptors(function)
     for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         if name_of(call).startswith("atomic_"):
             message = "the kernel counts or adds atomically, as split K and stream K do"
             raise NotRecognised(call, message, "store each tile once")
-        of_parameter = isinstance(owner, ast.Name) and owner.id in parameters and name_of(call) in ("load", "store")
-        if of_parameter or name_of(call) in _DESCRIPTORS:
-            raise NotRecognised(call, "loads and stores by descriptor are not ordered by flags", "use pointers")
+        if isinstance(owner, ast.Name) and owner.id in described and name_of(call) in ("gather", "scatter"):
+            message = f"{owner.id} reads or writes rows that a tensor names, and not those of the tile"
+            raise NotRecognised(call, message, "load and store the rows of the tile")
+        if "experimental" in name_of(call):
+            hint = "use tl.make_tensor_descriptor, or a descriptor that the host makes"
+            raise NotRecognised(call, f"{name_of(call)} is of another version of Triton", hint)
+
+
+def uses_descriptors(functions: Iterable[ast.FunctionDef]) -> bool:
+    """Whether any of ``functions`` loads or stores by tensor descriptors, its own or the host's."""
+    for function in functions:
+        described = {each.arg for each in function.args.args}
+        for call in called(function, "load", "store", *_DESCRIPTORS):
+            owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+            if name_of(call) in _DESCRIPTORS or (isinstance(owner, ast.Name) and owner.id in described):
+                return True
+    return False
+
+
+def _assigned_descriptors(function: ast.FunctionDef) -> set[str]:
+    made = (each for each in ast.walk(function) if isinstance(each, ast.Assign))
+    return assigned(each for each in made if any(called(each.value, "make_tensor_descriptor")))
 
 
 def check_loop(function: ast.FunctionDef, loop: Loop, indices: set[str]) -> None:
@@ -51,7 +71,7 @@ def check_loop(function: ast.FunctionDef, loop: Loop, indices: set[str]) -> None
         if name in assigned(loop.body) and name not in indices | _counters(loop):
             raise NotRecognised(node, f"{name} goes from one tile to the next", "compute it anew for each tile")
     for outside in function.body:
-        for call in called(outside, "store", "dot") if outside is not loop else ():
+        for call in called(outside, *STORES, "dot") if outside is not loop else ():
             raise NotRecognised(
                 call, "a part of a tile is outside the loop through the tiles", "keep a tile in the loop"
             )

@@ -7,7 +7,7 @@ the column of a tile in two variables, each multiplied by a size of the tile. No
 import ast
 from dataclasses import dataclass
 
-from .kernel_checks import RESERVED, check_function, check_loop
+from .kernel_checks import RESERVED, check_function, check_loop, uses_descriptors
 from .kernel_repeats import drop_repeats
 from .kernel_syntax import Loop, NotRecognised, assigned, called, is_jit, pure_helpers
 from .kernel_tuning import Config, take_config
@@ -20,7 +20,8 @@ class KernelForm:
     """A kernel: the sizes of a tile by their names, the row and the column of a tile by theirs.
 
     ``body`` is what computes a tile, ``loop`` the loop through the tiles, None where a program computes one. ``config``
-    is the configuration of its autotuning, None if it has none.
+    is the configuration of its autotuning, None if it has none. ``ordered`` says that it uses tensor descriptors, whose
+    loads and stores flags alone do not order.
     """
 
     function: ast.FunctionDef
@@ -30,6 +31,7 @@ class KernelForm:
     row: str
     col: str
     loop: Loop | None
+    ordered: bool
 
     @property
     def row_name(self) -> str:
@@ -73,7 +75,8 @@ def kernel_form(module: ast.Module, wanted: Config | None = None) -> KernelForm:
         raise NotRecognised(loops[1], f"a second loop assigns {row} or {col}", "one loop goes through the tiles")
     for loop in loops:
         check_loop(function, loop, {row, col})
-    return KernelForm(function, config, block_m, block_n, row, col, loops[0] if loops else None)
+    ordered = uses_descriptors([function, *helpers.values()])
+    return KernelForm(function, config, block_m, block_n, row, col, loops[0] if loops else None, ordered)
 
 
 def _kernel(module: ast.Module) -> ast.FunctionDef:

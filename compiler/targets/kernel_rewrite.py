@@ -29,15 +29,25 @@ for magus_wait in range(tl.load(magus_tile + 6), tl.load(magus_tile + 7)):
     magus_flag = magus_flags + tl.load(magus_waits + magus_wait)
     while tl.atomic_add(magus_flag, 0, sem="acquire", scope="sys") - magus_epoch < 0:
         pass
+{fence}
 {row} = tl.load(magus_tile) // {block_m}
 {col} = tl.load(magus_tile + 2) // {block_n}
 """
 TELL = """
 magus_count = tl.load(magus_tile + 8)
 if magus_count >= 0:
+    {fence}
     tl.debug_barrier()
     tl.atomic_add(magus_flags + magus_count, 1, sem="release", scope="sys")
 """
+ORDER_DESCRIPTORS = '''
+@triton.jit
+def magus_order_descriptors():
+    """Loads by descriptor come after the flags, and stores before: from sm_90 on these go another way than others."""
+    if tl.target_info.cuda_capability_geq(9, 0):
+        tl.inline_asm_elementwise("cp.async.bulk.wait_group 0; fence.proxy.async.global; mov.u32 $0, 0;", "=r", [],
+                                  dtype=tl.int32, is_pure=False, pack=1)
+'''
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,8 @@ def rewrite_kernel(source: Source, wanted: Config | None = None) -> RewrittenKer
                 check_memory(helper)
         _check_programs(needed)
         by_row = check_stores(form, {each.name: each for each in module.body if isinstance(each, ast.FunctionDef)})
-        text = "\n\n".join(map(ast.unparse, (*needed, *functions)))
+        ordering = ast.parse(ORDER_DESCRIPTORS).body if form.ordered else []
+        text = "\n\n".join(map(ast.unparse, (*needed, *ordering, *functions)))
     except NotRecognised as error:
         raise _refused(source, error.message, getattr(error.node, "lineno", 1), error.hint) from None
     except SyntaxError as error:
@@ -131,7 +142,12 @@ def _loop(form: KernelForm, tile: Sequence[ast.stmt]) -> ast.For:
     (loop,) = ast.parse(LOOP).body
     assert isinstance(loop, ast.For), "a loop is written above"
     names = {"row": form.row_name, "col": form.col_name, "block_m": form.block_m, "block_n": form.block_n}
-    loop.body = [*ast.parse(FIND_AND_WAIT.format(**names)).body, *tile, *ast.parse(TELL).body]
+    names["fence"] = "magus_order_descriptors()" if form.ordered else ""
+    loop.body = [
+        *ast.parse(FIND_AND_WAIT.format(**names)).body,
+        *tile,
+        *ast.parse(TELL.format(**names)).body,
+    ]
     return loop
 
 

@@ -39,7 +39,8 @@ def check_stores(form: KernelForm, helpers: Mapping[str, ast.FunctionDef]) -> tu
     if not tiles:
         store = walk.stores[0].node if walk.stores else form.function
         raise NotRecognised(store, "no store of a tile is seen", _hint(form))
-    steps = [(_check_store(form, each), each.node) for each in tiles]
+    found = [(_check_store(form, each), each.node) for each in tiles]
+    steps = [(each, node) for each, node in found if each is not None]
     numbers_of_rows = _check_limits(form, [*walk.limits, *(limit for each in tiles for limit in _limits(each))])
     for (rows, _), node in steps:
         if [name for name, _ in rows] in [[name] for name in numbers_of_rows]:
@@ -48,8 +49,8 @@ def check_stores(form: KernelForm, helpers: Mapping[str, ast.FunctionDef]) -> tu
     return tuple(_by_row(form, walk))
 
 
-def _check_store(form: KernelForm, store: KernelAccess) -> tuple[Product, Product]:
-    """Return the steps along both axes; refuse other axes than the accumulator has, or other steps."""
+def _check_store(form: KernelForm, store: KernelAccess) -> tuple[Product, Product] | None:
+    """Return the steps along both axes, None if the host knows; refuse other axes than the accumulator's, or steps."""
     tile = form.block_m, form.block_n
     sides = _axes(store.pointer), None if store.stored is None else store.stored.axes
     if tile[::-1] in sides:
@@ -63,6 +64,8 @@ def _check_store(form: KernelForm, store: KernelAccess) -> tuple[Product, Produc
         raise NotRecognised(store.node, f"a tile is {_sizes(tile)}, and {what}", _hint(form))
     if isinstance(store.pointer, BlockPointer):
         steps = _steps_of_block(form, store.pointer, store.node)
+        if steps is None:
+            return None
     else:
         assert isinstance(store.pointer, KernelValue), "what has axes is a tensor"
         steps = _steps(form, store.pointer, store.node)
@@ -90,13 +93,15 @@ def _steps(form: KernelForm, pointer: KernelValue, node: ast.AST) -> tuple[Produ
     return found[0], found[1]
 
 
-def _steps_of_block(form: KernelForm, pointer: BlockPointer, node: ast.AST) -> tuple[Product, Product]:
+def _steps_of_block(form: KernelForm, pointer: BlockPointer, node: ast.AST) -> tuple[Product, Product] | None:
     for axis, (place, block) in enumerate(((ROW, form.block_m), (COL, form.block_n))):
         wanted = {tuple(sorted(((place, SCALAR), (block, SCALAR)))): 1}
         if axis >= len(pointer.offsets) or pointer.offsets[axis].terms != wanted:
             side = "rows" if axis == 0 else "columns"
             message = f"the {side} of a stored block do not begin at {_index(form, axis)} * {block}"
             raise NotRecognised(node, message, _hint(form))
+    if not pointer.strides:
+        return None
     strides = [each.terms for each in pointer.strides]
     if len(strides) != 2 or any(each is None or len(each) != 1 for each in strides):
         raise NotRecognised(node, "how far rows of the output lie apart is not followed", _hint(form))

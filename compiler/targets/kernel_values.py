@@ -49,7 +49,11 @@ class KernelValue:
 
 @dataclass(frozen=True, slots=True)
 class BlockPointer:
-    """What ``tl.make_block_ptr`` makes: a tile of ``axes`` at ``offsets`` in a matrix of ``shape`` and ``strides``."""
+    """A tile of ``axes`` at ``offsets`` in a matrix of ``shape`` and ``strides``.
+
+    ``tl.make_block_ptr`` makes it, and a tensor descriptor where it loads or stores. Without ``strides`` the host has
+    made the descriptor, whose columns lie side by side.
+    """
 
     base: KernelValue
     shape: tuple[KernelValue, ...]
@@ -58,7 +62,17 @@ class BlockPointer:
     axes: tuple[str, ...]
 
 
-Known = KernelValue | BlockPointer | tuple["Known", ...]
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """What ``tl.make_tensor_descriptor`` makes: a matrix at ``base``, of which blocks of ``axes`` move."""
+
+    base: KernelValue
+    shape: tuple[KernelValue, ...]
+    strides: tuple[KernelValue, ...]
+    axes: tuple[str, ...]
+
+
+Known = KernelValue | BlockPointer | Descriptor | tuple["Known", ...]
 
 
 def atom(name: str, axis: int = SCALAR, axes: tuple[str, ...] = (), base: Iterable[str] = ()) -> KernelValue:

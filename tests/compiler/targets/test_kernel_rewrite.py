@@ -18,7 +18,9 @@ from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.targets.rewritten import FOLDER, KERNELS
 
 GOLDEN = paths.GOLDEN / "triton"
+BY_HOST = (FOLDER / "by_host.py").read_text()
 COUNTED = (FOLDER / "counted.py").read_text()
+DESCRIBED = (FOLDER / "described.py").read_text()
 GROUPED = (FOLDER / "grouped.py").read_text()
 GRID = (FOLDER / "grid.py").read_text()
 PERSISTENT = (FOLDER / "persistent.py").read_text()
@@ -90,9 +92,31 @@ REFUSED = {
         "autotuning has no configuration",
     ),
     "split K": (COUNTED.replace("tl.store(", "tl.atomic_add("), "the kernel counts or adds atomically"),
-    "descriptors": (
-        COUNTED.replace("across = ", "d = tl.make_tensor_descriptor(a, [M, K], [lda, 1], [BM, BK])\n    across = "),
-        "loads and stores by descriptor are not ordered by flags",
+    "rows that a tensor names": (
+        BY_HOST.replace("a_desc.load([at_m, at_k])", "a_desc.gather(tl.arange(0, BM), at_k)"),
+        "a_desc reads or writes rows that a tensor names",
+    ),
+    "rows that a tensor names, stored": (
+        DESCRIBED.replace("out.store([m * BM, n * BN], acc", "out.scatter(acc").replace(
+            "element_ty))", "element_ty), m, n)"
+        ),
+        "out reads or writes rows that a tensor names",
+    ),
+    "descriptors of old": (
+        BY_HOST.replace("a_desc.load(", "tl._experimental_descriptor_load(a_desc, "),
+        "_experimental_descriptor_load is of another version of Triton",
+    ),
+    "a descriptor of the output turned round": (
+        BY_HOST.replace("c_desc.store([at_m, at_n], acc)", "c_desc.store([at_n, at_m], acc.T)"),
+        "the tile is stored transposed",
+    ),
+    "a descriptor stored elsewhere": (
+        BY_HOST.replace("c_desc.store([at_m", "c_desc.store([at_m + BM"),
+        "the rows of a stored block do not begin at m * BM",
+    ),
+    "a descriptor whose rows lie the number of rows apart": (
+        DESCRIBED.replace("strides=[N, 1], block_shape=[BM, BN]", "strides=[M, 1], block_shape=[BM, BN]"),
+        "rows of the output lie M apart, which is the number of rows",
     ),
     "early return": (
         GROUPED.replace("    tl.assume(pid_m >= 0)", "    if pid_m > 9:\n        return"),
@@ -145,10 +169,6 @@ REFUSED = {
         GROUPED.replace("    pid_n = (program % in_group) // size\n", "").replace("M, N, K,", "M, N, K, pid_n,", 1),
         "pid_n is not found in the kernel",
     ),
-    "descriptors from outside": (
-        COUNTED.replace("acc = tl.dot(x,", "x = a.load([0, 0])\n            acc = tl.dot(x,"),
-        "loads and stores by descriptor are not ordered by flags",
-    ),
     "helpers that know the program": (
         GROUPED.replace("SLOPE * x)", "SLOPE * x * tl.program_id(0))"),
         "the number of the program says more",
@@ -173,7 +193,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_recognised_is_refused_with_a_place(name: str) -> None:
     text, message = REFUSED[name]
-    assert text not in (COUNTED, GROUPED, PERSISTENT)
+    assert text not in (BY_HOST, COUNTED, DESCRIBED, GROUPED, PERSISTENT)
     with pytest.raises(CompileError) as caught:
         rewrite_kernel(Source("kernel.py", text))
 
@@ -209,6 +229,18 @@ def test_a_kernel_without_some_of_its_lines_is_refused_or_still_python(name: str
             else:
                 compile(made.text, "kernel.py", "exec")
     assert lines
+
+
+def test_descriptors_read_behind_the_flags_and_store_before_them() -> None:
+    """From sm_90 on they are ordered by a fence alone, which pointers have no need of."""
+    for text in (BY_HOST, DESCRIBED):
+        lines = [line.strip() for line in rewrite_kernel(Source("kernel.py", text)).text.splitlines()]
+        fences = [place for place, line in enumerate(lines) if line == "magus_order_descriptors()"]
+        polls = [place for place, line in enumerate(lines) if "sem='acquire'" in line]
+        counts = [place for place, line in enumerate(lines) if "sem='release'" in line]
+        finds = [place for place, line in enumerate(lines) if line.startswith("m = tl.load(magus_tile)")]
+        assert polls < fences[:1] < finds < fences[1:] < counts
+    assert "magus_order" not in rewrite_kernel(Source("kernel.py", COUNTED)).text
 
 
 def test_a_search_in_several_steps_goes_as_a_whole() -> None:

@@ -73,3 +73,23 @@ def test_a_rewritten_kernel_compiles(target: str, tmp_path: Path) -> None:
 
     for instruction in (TARGETS[target][1], *FENCES[target.split()[0]]):
         assert instruction in str(found["assembly"]), instruction
+
+
+@pytest.mark.parametrize("target", ["cuda 80 32", "cuda 90 32", "cuda 100 32", "hip gfx942 64"])
+def test_loads_by_descriptor_come_after_the_flags_and_stores_before(target: str, tmp_path: Path) -> None:
+    scenario = scenario_of(Pattern.GEMM_RS, SYSTEMS[0], 4, 512, 512, 512)
+    path, schedule = tmp_path / "plan.py", resolve_schedule(scenario, "hetero_fused_1d(chunks=8)")
+    kernel = rewrite_kernel(Source("described.py", (FOLDER / "described.py").read_text()))
+    path.write_text(triton_text(scenario, schedule, kernel=kernel), encoding="utf-8")
+
+    text = str(
+        compiled(path, kernel.name, target, {"BM": 128, "BN": 128, "BK": 64, "GROUP": 8, "SMS": 132})["assembly"]
+    )
+
+    steps = [line for line in text.splitlines() if "fence.proxy.async.global" in line]
+    assert len(steps) == (2 if target in ("cuda 90 32", "cuda 100 32") else 0)
+    if steps:
+        flag, load = text.index("sys.acquire"), text.index("cp.async.bulk.tensor.2d.shared")
+        store, count = text.index("cp.async.bulk.tensor.2d.global"), text.index(".global.sys.release.add")
+        first, second = text.index(steps[0]), text.rindex(steps[1])
+        assert flag < first < load < store < second < count

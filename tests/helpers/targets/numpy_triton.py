@@ -59,6 +59,10 @@ class Pointer:
         strides = tuple(each // self.memory.itemsize for each in self.memory.strides)
         return strides if axis is None else strides[axis]
 
+    def described(self, block: Sequence[int]) -> "Descriptor":
+        """A descriptor of blocks of a matrix."""
+        return Descriptor(self, self.shape, self.stride(), block)
+
     def ravel(self) -> NDArray[Any]:
         """All of memory."""
         return self.memory.reshape(-1)
@@ -83,6 +87,24 @@ class Block:
         """The block some steps further."""
         offsets = tuple(one + other for one, other in zip(self.parts["offsets"], steps, strict=True))
         return Block(**{**self.parts, "offsets": offsets})
+
+
+class Descriptor:
+    """What ``make_tensor_descriptor`` makes: blocks of a matrix; what lies outside is zero, and is not stored."""
+
+    def __init__(self, base: Any, shape: Any, strides: Any, block_shape: Any) -> None:
+        self.parts = {"base": base, "shape": shape, "strides": strides, "block_shape": block_shape}
+
+    def load(self, offsets: Any) -> Tensor:
+        """The block at ``offsets``."""
+        pointer, inside = Block(**self.parts, offsets=offsets).at()
+        return tensor(np.where(inside, pointer.ravel()[np.where(inside, pointer.places, 0)], 0))
+
+    def store(self, offsets: Any, value: Any) -> None:
+        """Put a block at ``offsets``, and count it."""
+        pointer, inside = Block(**self.parts, offsets=offsets).at()
+        pointer.ravel()[pointer.places[inside]] = np.asarray(value)[inside]
+        np.add.at(pointer.counts, pointer.places[inside], 1)
 
 
 class Kernel:
@@ -119,7 +141,8 @@ class Language(ModuleType):
         self.expand_dims, self.broadcast_to = np.expand_dims, lambda value, shape: tensor(np.broadcast_to(value, shape))
         self.trans = lambda value, *order: value.transpose(*order)
         self.assume = self.debug_barrier = lambda *given: None
-        self.make_block_ptr, self.advance = Block, Block.moved
+        self.make_block_ptr, self.advance, self.make_tensor_descriptor = Block, Block.moved, Descriptor
+        self.target_info = SimpleNamespace(cuda_capability_geq=lambda *version: False)
 
     def _range(self, *given: int, **more: object) -> range:
         return range(*given)
