@@ -117,7 +117,10 @@ class _KeepAll:
 def language() -> Lark:
     """Return the lexer and parser of the language, from the tables beside the grammar if they are of this grammar."""
     grammar = load_grammar()
-    return read_tables(load_tables(), grammar, _KeepAll()) or make_language(grammar)
+    made: Any = read_tables(load_tables(), grammar, _KeepAll()) or make_language(grammar)
+    made.lexer = made.parser.lexer  # else lark makes one, of all terminals, for every text
+    kept: Lark = made
+    return kept
 
 
 def make_language(grammar: str) -> Lark:

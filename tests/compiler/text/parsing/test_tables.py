@@ -92,6 +92,15 @@ def test_without_tables_the_language_is_made(monkeypatch: pytest.MonkeyPatch) ->
     ]
 
 
+def test_a_lexer_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "load_tables", lambda: "")
+    read, made = language(), language.__wrapped__()
+    monkeypatch.setattr(lark.lark, "BasicLexer", None)
+
+    assert [str(word) for word in read.lex("let a = 1")] == ["let", "a", "=", "1"]
+    assert [str(word) for word in made.lex("let a = 1")] == ["let", "a", "=", "1"]
+
+
 def test_tables_that_cannot_be_read_are_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(magus.grammar, "files", lambda name: tmp_path)
     assert load_tables() == ""
