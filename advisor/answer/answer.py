@@ -183,7 +183,7 @@ def _outside(scenario: Scenario, candidates: Sequence[Candidate]) -> tuple[str, 
 
 def _above_bound(scenario: Scenario, found: Findings) -> Findings:
     """Return the findings without times below the bound; where it is not known, below what is known at once."""
-    limit = BoundCheck(_quick_bound_ticks(scenario) if found.bound is None else found.bound.ticks)
+    limit = BoundCheck(_quick_bound_ticks(scenario, found) if found.bound is None else found.bound.ticks)
     finals = finalists(scenario, found.candidates)
     timed, _ = confirmed_times(found.candidates, finals, found.confirmed)
     below, (offers, about_offers) = limit.below(timed), limit.offers(found.offers)
@@ -198,8 +198,14 @@ def _above_bound(scenario: Scenario, found: Findings) -> Findings:
     return replace(found, candidates=kept, confirmed=confirmed, offers=offers, notes=notes)
 
 
-def _quick_bound_ticks(scenario: Scenario) -> int:
-    return quick_bound_ticks(scenario.cases[0]) if len(scenario.cases) == 1 else 0
+def _quick_bound_ticks(scenario: Scenario, found: Findings) -> int:
+    """A bound that tells which times of ``found`` are below the quick one; 0 of several ops."""
+    if len(scenario.cases) > 1:
+        return 0
+    if found.offers is not None or found.confirmed != Confirmed():
+        return quick_bound_ticks(scenario.cases[0])
+    times = (us for one in found.candidates for us in (one.best_us, one.predicted_us) if us is not None)
+    return quick_bound_ticks(scenario.cases[0], beside=min(times, default=0.0) * TICKS_PER_US * (1 - 1e-9))
 
 
 def confirmed_times(

@@ -106,7 +106,7 @@ def library_unfit(scenario: OpCase) -> Rejection | None:
     if unfit is not None:
         return unfit
     ticks = library_collective_time(scenario).ticks
-    least = quick_bound_ticks(replace(scenario, shape=collective_alone(scenario.shape)))
+    least = quick_bound_ticks(replace(scenario, shape=collective_alone(scenario.shape)), beside=ticks)
     if ticks >= least:
         return None
     message = f"its closed form gives {ticks_text(ticks)}, below the bound of {ticks_text(least)}"

@@ -265,7 +265,11 @@ def test_the_quick_bound_is_the_least_of_all_cases(seed: int) -> None:
         for case in cases
     ]
 
-    assert quick_bound_ticks(scenario) == max(1, min(bounds))
+    least = quick_bound_ticks(scenario)
+    assert least == max(1, min(bounds))
+    for beside in (least - 1, least, 1.1 * least, 2 * max(bounds)):
+        known = quick_bound_ticks(scenario, beside=beside)
+        assert known == least if beside < least else least <= known <= beside
 
 
 def test_service_is_never_overestimated() -> None:
