@@ -7,7 +7,7 @@ import numpy as np
 
 from ..compiler.ir import Direction, Pattern, Reach, Reduction, Region, TileGroup, Transfer
 from .board import Board, HoldPolicy, Moment
-from .memory import Array, Attention, Fault, Mask, PartialSum, Place, common
+from .memory import Array, Attention, CheckedArray, Fault, Mask, PartialSum, Place, common
 from .problem import FROM_FIRST, GATHERS, Expected, Problem
 from .report import MAX_NAMED
 from .tasks import MEMORY, Mark, Task, landing_ranks, marks_of, source_ranks
@@ -58,7 +58,7 @@ class Executor:
         match task.step:
             case Transfer() as step:
                 for rank in landing_ranks(step, task.rank, self._n):
-                    yield rank, self._problem.memories[rank].result.name, self._landing_place(task, step)
+                    yield rank, self._landing(rank, step).name, self._landing_place(task, step)
             case Reduction() as step:
                 yield task.rank, self._problem.memories[task.rank].result.name, self._place(task.rank, step.region)
             case TileGroup() as step:
@@ -79,11 +79,17 @@ class Executor:
         _, rows, cols = self._place(task.rank, task.step.region)
         return rows.stop - rows.start, cols.stop - cols.start
 
+    def _landing(self, rank: int, step: Transfer) -> CheckedArray:
+        """Return what a transfer to ``rank`` is written to."""
+        memory = self._problem.memories[rank]
+        return memory.passing if self._pattern.exchanges and step.passes else memory.result
+
     def _landing_place(self, task: Task, step: Transfer) -> Place:
         """Return where a transfer arrives; of an all_to_all blocks are filed by the rank that they come from."""
         block, rows, cols = self._place(task.rank, step.region)
         if self._pattern.exchanges:
-            block = (task.rank + step.peer) % self._n if step.direction is Direction.GET else task.rank
+            source = (task.rank + (step.peer if step.direction is Direction.GET else step.origin)) % self._n
+            block = source * self._n + block if step.passes else source
         return block, rows, cols
 
     def _transfer(self, task: Task, step: Transfer) -> None:
@@ -122,6 +128,8 @@ class Executor:
         memory, block = self._problem.memories[rank], place[0]
         if self._pattern.sums:
             return memory.read_sum(place, task)
+        if task.step.origin:
+            return memory.passing.read(((rank + task.step.origin) % self._n * self._n + block, *place[1:]), task)
         has = rank == block if self._pattern in GATHERS else rank == 0 or self._pattern not in FROM_FIRST
         return (memory.data if has else memory.result).read(place, task)
 
@@ -133,7 +141,8 @@ class Executor:
             return
         place, adds = self._landing_place(task, step), step.reduce and step.reach is Reach.PEER
         if not self._pattern.sums:
-            memory.result.write(place, values + memory.result.read(place, task) if adds else values, task)
+            landing = self._landing(rank, step)
+            landing.write(place, values + landing.read(place, task) if adds else values, task)
         elif adds:
             memory.add(place, values, task)
         else:

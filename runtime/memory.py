@@ -140,14 +140,16 @@ class RankMemory:
     """What one rank holds of the moved tensor, and the outputs of its kernels.
 
     ``data`` is what it has from the start or computes: by block, in an all_to_all by the rank that a block is for.
-    ``result`` is what arrives or is summed: by block, in an all_to_all by the rank that a block comes from. ``added``
-    is what was added where it arrived, on top of either, ``adders`` where and by whom. ``parts`` wait for their sum.
-    ``outputs`` has None for a kernel that computes ``data``.
+    ``result`` is what arrives or is summed: by block, in an all_to_all by the rank that a block comes from. ``passing``
+    is what comes to be passed on there: by the rank that a block comes from, times all ranks, and the one it is for.
+    ``added`` is what was added where it arrived, on top of either, ``adders`` where and by whom. ``parts`` wait for
+    their sum. ``outputs`` has None for a kernel that computes ``data``.
     """
 
     data: CheckedArray
     result: CheckedArray
     added: Array
+    passing: CheckedArray
     outputs: tuple[CheckedArray | None, ...] = ()
     adders: list[tuple[Place, Task]] = field(default_factory=list)
     parts: list[PartialSum] = field(default_factory=list)

@@ -16,6 +16,7 @@ from ..compiler.ir import (
     OpShape,
     Part,
     Pattern,
+    Transfer,
     cutting_of,
     moved_rows,
     rows_of_block,
@@ -126,7 +127,10 @@ class Problem:
         result, slot = CheckedArray(name, blocks, axes, tasks), self.slots.get(MOVED_IN)
         data = CheckedArray(name, blocks, axes, tasks) if slot is None else TakenArray(slot, rank, blocks, tasks)
         outputs = tuple(self._output_array(kernel, tasks) for kernel in range(self.shape.num_kernels))
-        return RankMemory(data, result, np.zeros_like(data.values), outputs)
+        passes = any(isinstance(task.step, Transfer) and task.step.origin for task in tasks)
+        pairs = self.num_ranks**2 if passes and self.shape.pattern is Pattern.ALL_TO_ALL else 0
+        passing = CheckedArray(f"{name} on its way", pairs, axes, tasks)
+        return RankMemory(data, result, np.zeros_like(data.values), passing, outputs)
 
     def _output_array(self, kernel: int, tasks: Sequence[Task]) -> CheckedArray | None:
         stage, axes = self.shape.stage(kernel), self.layout.kernels[kernel]

@@ -83,7 +83,7 @@ class PlanFacts:
 
 def block_rows(scenario: OpCase, rank: int, step: Transfer | Reduction) -> int:
     """Return the rows of the block that a step of ``rank`` moves or sums."""
-    holder = step.peer if isinstance(step, Transfer) and step.direction is Direction.GET else 0
+    holder = (step.peer if step.direction is Direction.GET else step.origin) if isinstance(step, Transfer) else 0
     return moved_rows(scenario.shape.at(rank), scenario.num_ranks, step.region.owner, holder)
 
 

@@ -43,7 +43,10 @@ class PlanFault:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A transfer at its destination; ``region`` and ``source`` are relative to the destination."""
+    """A transfer at its destination; ``region`` and ``source`` are relative to the destination.
+
+    ``source`` is the rank that it reads, of a block that was passed on in an all_to_all the one whose it is.
+    """
 
     transfer: Transfer
     issuer: int
@@ -94,7 +97,7 @@ def _issuers(step: Transfer, rank: int, num_ranks: int) -> Collection[int]:
 
 
 def _arrival(step: Transfer, issuer: int, rank: int, num_ranks: int) -> Arrival:
-    source = issuer if step.direction is Direction.PUT else issuer + step.peer
+    source = issuer + (step.origin if step.direction is Direction.PUT else step.peer)
     region = Region((issuer + step.region.owner - rank) % num_ranks, step.region.rows, step.region.cols)
     return Arrival(step, issuer, (source - rank) % num_ranks, region)
 

@@ -226,7 +226,8 @@ class Transfer:
 
     ``lane`` picks one engine of the schedule's pool, None lets the first free one take it. ``signal`` is set at the
     destination when the last byte has arrived. ``reduce`` adds into the destination instead of storing (SMs only).
-    ``after`` names steps of this rank and signals that must have arrived at this rank.
+    ``after`` names steps of this rank and signals that must have arrived at this rank. In an all_to_all the block is
+    that of rank r + ``origin``: 0 of the rank's own, else one that the rank passes on.
     """
 
     name: str
@@ -238,6 +239,12 @@ class Transfer:
     lane: int | None = None
     reduce: bool = False
     reach: Reach = Reach.PEER
+    origin: int = 0
+
+    @property
+    def passes(self) -> bool:
+        """Whether it puts a block for one rank to another: in an all_to_all that one passes it on."""
+        return self.direction is Direction.PUT and self.reach is Reach.PEER and self.region.owner != self.peer
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,8 +185,9 @@ def _transfer(
     after: tuple[str, ...] = (),
     lane: int | None = None,
     reduce: bool = False,
+    origin: int = 0,
 ) -> Transfer:
-    return Transfer(name, kind, region, peer, signal, after, lane, reduce, Reach.PEER if peer else Reach.ALL)
+    return Transfer(name, kind, region, peer, signal, after, lane, reduce, Reach.PEER if peer else Reach.ALL, origin)
 
 
 def _tiles(kind: str, **values: Any) -> TileGroup:
@@ -211,7 +212,7 @@ def _step(limits: StepLimits) -> Form[Step]:
     transfer = record(
         _transfer,
         {"kind": word(directions), "name": NAME, "region": region, "peer": _peer(limits.ranks), "signal": NAME},
-        {"after": _NAMES, "lane": whole(0, limits.engines - 1), "reduce": FLAG},
+        {"after": _NAMES, "lane": whole(0, limits.engines - 1), "reduce": FLAG, "origin": owner},
     )
     tiles = record(
         _tiles,

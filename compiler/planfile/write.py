@@ -281,7 +281,8 @@ def _transfer(step: Transfer) -> JsonObject:
     document["signal"] = step.signal
     document |= {"after": list(step.after)} if step.after else {}
     document |= {"lane": step.lane} if step.lane is not None else {}
-    return document | ({"reduce": True} if step.reduce else {})
+    document |= {"reduce": True} if step.reduce else {}
+    return document | ({"origin": step.origin} if step.origin else {})
 
 
 def _queue(after: tuple[str, ...], stream: int) -> JsonObject:
@@ -326,7 +327,9 @@ def _step_text(scenario: OpCase, step: Step) -> str:
         case Transfer():
             side = "to" if step.direction is Direction.PUT else "from"
             whom = "all" if step.reach is Reach.ALL else step.peer
-            words = [f"{step.direction.value} {_region_text(tensor, step.region)} {side} {whom} signal {step.signal}"]
+            words = [f"{step.direction.value} {_region_text(tensor, step.region)}"]
+            words += [f"of {step.origin}"] if step.origin else []
+            words += [f"{side} {whom} signal {step.signal}"]
             words += _after(step.after)
             words += [] if step.lane is None else [f"lane {step.lane}"]
             words += ["reduce"] if step.reduce else []

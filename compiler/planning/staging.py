@@ -5,6 +5,7 @@ done. Only a get knows: it is issued by the rank that reads, after those steps. 
 waits for nothing here, so it has a buffer of its own.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from graphlib import CycleError
 
@@ -151,12 +152,24 @@ def staging_of_steps(scenario: OpCase, ranks: tuple[tuple[Step, ...], ...], *, s
     if shape.moved is not None and pattern in (Pattern.AG_GEMM, Pattern.A2A_GEMM):
         reused = min(elements_reused(steps, scenario.num_ranks, exchanges=pattern.exchanges) for steps in ranks)
         return needed - shape.moved.dtype.bytes_of(reused)
+    if shape.moved is not None and pattern is Pattern.ALL_TO_ALL:
+        return needed + shape.moved.dtype.bytes_of(_elements_passed(ranks))
     if shape.moved is None or not shape.pattern.sums:
         return needed
     usual = shape.moved.rows * shape.moved.cols * (scenario.num_ranks - 1) // scenario.num_ranks
     sums = ([step for step in steps if isinstance(step, Reduction)] for steps in ranks)
     parts = max(sum((s.num_parts - 1) * s.region.rows.size * s.region.cols.size for s in each) for each in sums)
     return needed + shape.moved.dtype.bytes_of(parts - usual)
+
+
+def _elements_passed(ranks: tuple[tuple[Step, ...], ...]) -> int:
+    """Elements that come to the busiest rank to be passed on, of steps of every different rank."""
+    passed = Counter[int]()
+    for rank, steps in enumerate(ranks):
+        for step in steps:
+            if isinstance(step, Transfer) and step.passes:
+                passed[(rank + step.peer) % len(ranks)] += _elements(step)
+    return max(passed.values(), default=0)
 
 
 def slices_inner(scenario: OpCase, template: Template) -> bool:

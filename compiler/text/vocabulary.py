@@ -278,7 +278,7 @@ TENSOR_WORDS = ("shard", "over")
 OBJECTIVES = ("makespan",)
 PLAN_ACTIONS = ("put", "get", "compute", "reduce")
 PLAN_CLAUSES: Mapping[str, tuple[str, ...]] = {
-    "put": ("to", "signal", "after", "lane", "reduce"),
+    "put": ("of", "to", "signal", "after", "lane", "reduce"),
     "get": ("from", "signal", "after", "lane", "reduce"),
     "compute": ("k", "after", "stream", "accumulate"),
     "reduce": ("parts", "after", "stream"),

@@ -1,5 +1,6 @@
 """Data faults of a plan: every byte must arrive once, every tile be computed once, and nothing be used too early."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -59,6 +60,8 @@ def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
         return
     if pattern.reduces:
         yield from _sum_faults(plan)
+    if pattern.exchanges:
+        yield from _passed_twice(plan)
     for step in plan.steps.values():
         if isinstance(step, TileGroup) and plan.scenario.shape.stage(step.kernel).pattern.consumes:
             yield from _needs(plan, step, step.regions, before[step.name], cols=(step.k.start, step.k.stop))
@@ -66,7 +69,7 @@ def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
         elif isinstance(step, Transfer) and pattern in _GATHERS:
             yield from _source_faults(plan, step, before)
         elif isinstance(step, Transfer) and pattern.exchanges:
-            yield from _exchange_faults(plan, step)
+            yield from _exchange_faults(plan, step, before[step.name])
             yield from _output_faults(plan, step, before[step.name])
         elif isinstance(step, Transfer) and pattern.reduces:
             yield from _partial_faults(plan, step, step.region, before[step.name])
@@ -99,12 +102,37 @@ def _arrival_faults(plan: RankPlan) -> Iterator[PlanFault]:
             yield PlanFault(Code.MGS501, "", message)
 
 
-def _exchange_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
-    """Check that an all_to_all sends every rank its own block, from the rank that has it from the start."""
-    puts, owner = step.direction is Direction.PUT, step.region.owner % plan.scenario.num_ranks
-    if step.reach is Reach.ALL or owner != (step.peer if puts else 0):
+def _exchange_faults(plan: RankPlan, step: Transfer, before: frozenset[str]) -> Iterator[PlanFault]:
+    """Check that an all_to_all brings every rank its own block, or to ranks that pass it on as soon as they have it."""
+    n, puts, owner = plan.scenario.num_ranks, step.direction is Direction.PUT, step.region.owner
+    may_pass = puts and owner and plan.scenario.shape.pattern is Pattern.ALL_TO_ALL and step.origin != step.peer
+    if step.reach is Reach.ALL or (owner != (step.peer if puts else 0) and not may_pass):
         message = f"{step.name} moves block +{owner} to a rank that it is not for"
         yield PlanFault(Code.MGS509, step.name, message)
+    if step.origin:
+        here = [each for each in plan.arrivals if (each.source, each.region.owner) == (step.origin, owner)]
+        missing = first_gap(
+            Rect.of(step.region), [Rect.of(each.region) for each in here if each.transfer.signal in before]
+        )
+        if missing is not None:
+            source, target = ((plan.rank + each) % n for each in (step.origin, owner))
+            message = f"{step.name} passes on {missing} from rank {source} for rank {target} without waiting for them"
+            yield PlanFault(Code.MGS508, step.name, message)
+
+
+def _passed_twice(plan: RankPlan) -> Iterator[PlanFault]:
+    """Check that what a rank passes on in an all_to_all comes to it once."""
+    passed = defaultdict[tuple[int, int], list[Rect]](list)
+    for arrival in plan.arrivals:
+        if arrival.region.owner:
+            passed[arrival.source, arrival.region.owner].append(Rect.of(arrival.region))
+    for ends, rects in passed.items():
+        whole = Rect(0, max(rect.bottom for rect in rects), 0, max(rect.right for rect in rects))
+        _, twice = uncovered(whole, rects)
+        if twice is not None:
+            source, target = ((plan.rank + each) % plan.scenario.num_ranks for each in ends)
+            message = f"{twice} from rank {source} for rank {target} reach rank {plan.rank} twice"
+            yield PlanFault(Code.MGS501, "", message)
 
 
 def _output_faults(plan: RankPlan, step: Transfer, before: frozenset[str]) -> Iterator[PlanFault]:

@@ -106,7 +106,8 @@ def _block_of(plan: RankPlan, step: Step, region: Region) -> tuple[int, int]:
     if isinstance(step, TileGroup):
         stage = shape.stage(step.kernel)
         return tile_rows(stage, n, region.owner), tile_cols(stage)
-    source = step.peer if isinstance(step, Transfer) and step.direction is Direction.GET else 0
+    gets = isinstance(step, Transfer) and step.direction is Direction.GET
+    source = (step.peer if gets else step.origin) if isinstance(step, Transfer) else 0
     return moved_rows(shape, n, region.owner, source), cols
 
 
@@ -120,6 +121,9 @@ def _engine_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
 
 def _peer_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
     n, gets = plan.scenario.num_ranks, step.direction is Direction.GET
+    if step.origin and (plan.scenario.shape.pattern is not Pattern.ALL_TO_ALL or gets or step.reach is Reach.ALL):
+        message = f"{step.name} says whose block it passes on, as puts to one rank in an all_to_all alone do"
+        yield PlanFault(Code.MGS509, step.name, message)
     if step.reach is Reach.PEER:
         if not 1 <= step.peer < n:
             yield PlanFault(Code.MGS509, step.name, f"{step.name} names peer {step.peer} of {n} ranks")

@@ -91,6 +91,9 @@ class LoneCollective:
                 raise beyond_mscclpp(message, "engine=dma(n), where a kernel sums, or algorithm direct or one_shot")
             if step.reach is Reach.PEER and step.direction is Direction.GET:
                 raise beyond_mscclpp(f"{step.name} is a get, and puts are written", "transfer=put")
+            if shape.pattern is Pattern.ALL_TO_ALL and step.passes:
+                message = f"{step.name} puts a block to a rank that passes it on, for which a plan has no buffer here"
+                raise beyond_mscclpp(message, "a schedule whose blocks go straight, such as serial")
         elif isinstance(step, Reduction) and shape.pattern is Pattern.REDUCE_SCATTER and step.region.owner:
             message = f"{step.name} sums a part of the result of another rank"
             raise beyond_mscclpp(message, "algorithm direct or one_shot; ring for an all_reduce")

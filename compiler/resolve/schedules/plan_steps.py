@@ -129,6 +129,7 @@ class Clauses:
     """The clauses of one step, with the default of each."""
 
     rank: int | None = None
+    origin: int = 0
     reach: Reach = Reach.PEER
     signal: str = ""
     after: tuple[str, ...] = ()
@@ -171,6 +172,8 @@ class ClauseReader:
                 said.rank, said.reach = 0, Reach.ALL
             case "to" | "from":
                 said.rank = self._regions.relative(words.take("a rank"), "a peer", itself=False)
+            case "of":
+                said.origin = self._regions.relative(words.take("a rank"), "an origin", itself=False)
             case "signal":
                 signal = words.take_name("a signal")
                 self._signals[signal.text] = signal.span
@@ -263,7 +266,7 @@ class StepReader:
             missing = side if said.rank is None else "signal"
             hint = f"{direction.value} {moved.name}.shard(0) {side} 1 signal s1"
             raise self._report.fail(Code.MGS209, f"a {direction.value} says '{missing}'", statement.span, hint)
-        source = said.rank if direction is Direction.GET else 0
+        source = said.rank if direction is Direction.GET else said.origin
         extent = Extent(moved.name, lambda owner: moved_rows(workload, ranks, owner, source), moved.cols)
         region = self._regions.region(where, extent)
         reduce = "reduce" in said.flags
@@ -284,6 +287,7 @@ class StepReader:
             said.lane,
             reduce,
             said.reach,
+            said.origin,
         )
 
     def _check_switched(self, statement: ast.Define, direction: Direction, said: Clauses, reduce: bool) -> None:
