@@ -6,7 +6,7 @@ from .figures.metrics import DataFlow, data_flows
 from .figures.result import Load, LoadKind, Loads, OpResult, Result, ServerLoad, Timeline
 from .figures.spans import exposed_spans
 from .fold.run import DEFAULT_OPTIONS, RunOptions
-from .lower.budget import affordable_unit, line_hops
+from .lower.budget import affordable_unit, check_unlike, line_hops
 from .lower.plan import plan_of
 from .program.limits import RunTooLarge
 from .program.program import PACKET_BYTES, RunOutcome
@@ -33,6 +33,7 @@ __all__ = [
     "Timeline",
     "WhatIf",
     "affordable_unit",
+    "check_unlike",
     "data_flows",
     "exposed_spans",
     "line_hops",

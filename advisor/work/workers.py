@@ -28,6 +28,7 @@ from ...simcore import (
     RunOutcome,
     RunTooLarge,
     WhatIf,
+    check_unlike,
     runs_compiled,
     simulate_op,
 )
@@ -109,7 +110,14 @@ class SimulationJob:
 
 
 def run_job(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result:
-    """Run one job in this process."""
+    """Run one job in this process.
+
+    Raises
+    ------
+    RunTooLarge
+        If it takes longer than one of the runs of an answer may, by ``check_unlike``, or more than any run may.
+    """
+    check_unlike(job.scenario, job.schedule)
     return simulate_op(
         job.scenario,
         job.schedule,

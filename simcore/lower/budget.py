@@ -30,6 +30,7 @@ from ..program.limits import RunTooLarge
 from .copies import ends_of
 from .machine import NOC_PACKET_BYTES, noc_of, noc_packet_bytes, noc_packet_ticks, sent_per_byte
 from .state import moved_bytes
+from .steps import period_of
 from .switch import num_slices
 
 MAX_LINE_HOPS = 4_000_000_000
@@ -45,6 +46,9 @@ MAX_ROUTED = 25_000_000
 
 MAX_BETWEEN_ALL = 10_000_000
 """Links on routes between all pairs of GPUs; estimates and bounds go through those that no shift maps onto others."""
+
+MAX_UNLIKE = 500_000
+"""Ops and links on their ways in one of the dozen runs of an answer, where no ranks are alike: about ten seconds."""
 
 _SAMPLED = 16
 
@@ -113,6 +117,24 @@ def check_budget(system: System, plan: Plan, unit_bytes: int, ranks: int) -> Non
                 about = number * ranks // counted
                 message = f"{plan.expression} has about {about:.1e} {unit}, the limit is {limit:.1e}"
                 raise RunTooLarge(f"{message}: {hint}")
+
+
+def check_unlike(scenario: OpCase, schedule: OpPlan) -> None:
+    """Refuse a run of an answer in which every rank is lowered by itself, and together they are too many.
+
+    Raises
+    ------
+    RunTooLarge
+        If no shift of ranks keeps plan and fabric, and there are about more than ``MAX_UNLIKE`` ops and links.
+    """
+    n = scenario.num_ranks
+    if period_of(scenario, schedule) < n:
+        return
+    cost = cost_of(scenario, schedule, (_busiest(scenario, schedule),))
+    about = n * (cost.ops + cost.routed)
+    if about > MAX_UNLIKE:
+        message = f"{schedule.expression} has about {about:.1e} copies and links on their ways, for no ranks are alike"
+        raise RunTooLarge(f"{message}; an answer simulates {MAX_UNLIKE:.1e}, `magus simulate` more")
 
 
 def affordable_unit(

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor import enumerate_space
+from magus.advisor import AdviceOptions, Advisor, enumerate_space
 from magus.advisor.work.pools import open_processes
 from magus.advisor.work.processes import forking
 from magus.advisor.work.workers import FailureKind, SimulationJob, open_workers, run_job, suits_threads
+from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import (
     Cancelled,
@@ -256,6 +257,18 @@ def test_one_that_is_too_large_is_reported_with_its_limit() -> None:
 
     (failure,) = workers.failures
     assert failure.kind is FailureKind.TOO_LARGE and "the limit is" in failure.reason
+
+
+def test_an_answer_is_an_estimate_where_no_run_is_affordable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("magus.simcore.lower.budget.MAX_UNLIKE", 10)
+    scenario = compile_text("""use "amd/mi300x"
+system box { gpus 4 x MI300X; fabric edges(xgmi=[[0, 1], [1, 2], [2, 3]]) }
+workload one on box { x = tensor bf16[1024, 1024] shard rows; y = all_gather(x) }
+""").scenario()
+    advice = Advisor().recommend(scenario, AdviceOptions())
+
+    assert advice.recommended.is_estimate and advice.bound is not None
+    assert any("too large to simulate" in mark and "no ranks are alike" in mark for mark in advice.marks)
 
 
 def test_workers_that_die_leave_their_jobs_to_this_process() -> None:

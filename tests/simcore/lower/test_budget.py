@@ -19,7 +19,7 @@ from magus.compiler.ir import (
 from magus.compiler.ir.topologies.two_levels import FatTree
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore import RunOptions, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate_op
-from magus.simcore.lower.budget import check_budget, check_routes, cost_of
+from magus.simcore.lower.budget import MAX_UNLIKE, check_budget, check_routes, check_unlike, cost_of
 from magus.simcore.lower.plan import plan_of
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.fabrics import UNEVEN, crossbar, graph, rails, torus
@@ -153,3 +153,20 @@ def test_who_is_requested_is_whoever_began_the_stage() -> None:
         with heeding(lambda: False):
             checkpoint()
     checkpoint()
+
+
+def test_an_answer_simulates_few_of_the_ranks_that_are_all_unlike() -> None:
+    """A circle looks alike from all ranks, and one with a chord from none: then each copy is lowered by itself."""
+    circle, chord = [(rank, (rank + 1) % 150) for rank in range(150)], (0, 5)
+    choice = OpChoice("direct", 150, DMA)
+    alike, unlike = (lone_gather(150 * 16, 64, ranks=150, fabric=graph(*more)) for more in (circle, [*circle, chord]))
+    few = lone_gather(20 * 16, 64, ranks=20, fabric=graph(*((rank, (rank + 1) % 20) for rank in range(20)), chord))
+
+    check_unlike(alike, build_op_plan(alike, choice))
+    check_unlike(few, build_op_plan(few, OpChoice("direct", 20, DMA)))
+    plan = build_op_plan(unlike, choice)
+    assert (
+        sum(cost.ops + cost.routed for cost in (cost_of(unlike, plan, (rank,)) for rank in (0, 75))) * 75 > MAX_UNLIKE
+    )
+    with pytest.raises(RunTooLarge, match="no ranks are alike; an answer simulates"):
+        check_unlike(unlike, plan)
