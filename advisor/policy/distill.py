@@ -1,7 +1,7 @@
 """A rule small enough to read: a tree over a few ratios of a GEMM and its collective, made of many estimated shapes.
 
-FiCCO's heuristic (arXiv 2512.10236) is such a rule, of four schedules and by hand. This one is fitted for one pattern
-on one system to the losses of all its schedules, and judged on shapes that it was not fitted to.
+It is fitted for one pattern on one system to the losses of all its schedules, and judged on shapes that it was not
+fitted to. Or it is FiCCO's (arXiv 2512.10236), of four schedules by what that looks at, with constants that are fitted.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,11 +11,10 @@ from math import log2
 from random import Random
 
 import numpy as np
-import numpy.typing as npt
 
 from ... import __version__
 from ...compiler.codes import Code
-from ...compiler.ir import TICKS_PER_SECOND, EngineChoice, EngineKind, JsonObject, OpCase, OpChoice
+from ...compiler.ir import COLUMN_STEP, TICKS_PER_SECOND, EngineChoice, EngineKind, JsonObject, OpCase, OpChoice
 from ...compiler.planning.build import expression_of, reject_choice
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.request.request import Request, RequestError
@@ -24,8 +23,18 @@ from ...compiler.templates import BASELINE
 from ..bespoke.batches import costs_of
 from ..candidates.predicted import predicted_candidates, usual_serials
 from ..learned.learner import TreeNode, small_tree
-
-FloatArray = npt.NDArray[np.float64]
+from .static_rule import (
+    EXACT,
+    FOUR,
+    HETERO_FUSED,
+    HETERO_UNFUSED,
+    UNIFORM_1D,
+    UNIFORM_2D,
+    FiccoRule,
+    FloatArray,
+    fit_rule,
+    four_choices,
+)
 
 ROWS = tuple(1 << power for power in range(4, 17))
 COLUMNS = (512, 1024, 1792, 2048, 3584, 4096, 7168, 8192, 16384)
@@ -36,8 +45,6 @@ Every second width is another multiple of ``TILE``: models have those too, and m
 
 NUM_SHAPES, HELD_OUT = 1000, 0.25
 MAX_LEAVES = 24
-EXACT = 0.005
-"""A pick within this share of the best is exact."""
 
 MOST_LOSS, NO_FIT = 1.0, 10.0
 """Losses beyond the first count like it; the second is that of a schedule that a shape cannot be cut for."""
@@ -45,15 +52,20 @@ MOST_LOSS, NO_FIT = 1.0, 10.0
 _TEMPLATES = ("uniform_fused_1d", "hetero_fused_1d", "uniform_fused_2d")
 _PIECES = (1, 2, 4)
 TILE = 128
-FEATURES = ("comm_over_gemm", "waves", "rows_per_rank", "m_over_k", "flops_per_byte")
+FEATURES = ("comm_over_gemm", "waves", "rows_per_rank", "m_over_k", "flops_per_byte", "over_balance", "traffic_bytes")
+NUM_OF_TREES = 5
+"""Features of trees. FiCCO's rule has the others: operations per byte over the machine's balance, and traffic."""
+
+STATIC_ROWS = tuple(rows for rows in ROWS if rows >= 4096)
+"""Rows of shapes for FiCCO's rule: its schedules cut each shard into as many pieces as there are ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineRates:
     """What the ratios need of a system and pattern: seconds of a moved byte, operations per second, SMs, ranks.
 
-    ``gpu`` is the name of the GPU, a name of the language.
-    ``consumes`` is whether the input of the GEMM moves, else its output does.
+    ``balance`` is operations per second over bytes per second of memory, both at their peak. ``gpu`` is the name of the
+    GPU, a name of the language. ``consumes`` is whether the input of the GEMM moves, else its output does.
     """
 
     gpu: str
@@ -63,6 +75,7 @@ class MachineRates:
     ranks: int
     bytes_per_element: float
     consumes: bool
+    balance: float
 
     def ratios(self, m: int, n: int, k: int) -> tuple[float, ...]:
         """Return the ``FEATURES`` of a shape, a GEMM of one rank."""
@@ -76,6 +89,8 @@ class MachineRates:
             m / self.ranks,
             m / k,
             flops / traffic,
+            flops / traffic / self.balance,
+            traffic,
         )
 
 
@@ -110,43 +125,71 @@ def distilled(
     num_shapes: int = NUM_SHAPES,
     max_leaves: int = MAX_LEAVES,
     seed: int = 0,
+    static: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> DistilledRule:
     """Return a rule for the pattern, type and system of ``request``, whatever its sizes.
 
+    A ``static`` one is FiCCO's, of large shapes.
+
     Raises
     ------
     RequestError
-        If the pattern has no GEMM beside a collective.
+        If the pattern has no GEMM beside a collective, or FiCCO's rule is none for it.
     """
     first = scenario_of(request).case
     if first.shape.gemm is None or first.shape.moved is None or first.shape.pattern.beside:
         raise RequestError(Code.MGS520, "pattern", f"{request.pattern} is no GEMM that waits for a collective")
-    choices = _choices(first)
-    shapes = _shapes(first.num_ranks, num_shapes, seed)
+    choices = four_choices(first, sharing=True) if static else _choices(first)
+    if not choices:
+        raise RequestError(Code.MGS520, "pattern", "FiCCO's rule is for AG+GEMM")
+    shapes = _shapes(first.num_ranks, num_shapes, seed, static=static)
     rows: list[FloatArray] = []
     for idx, (m, n, k) in enumerate(shapes):
         progress(idx, len(shapes))
         rows.append(_ticks(scenario_of(replace(request, m=m, n=n, k=k)).case, choices))
     machine = _machine(request, first)
-    return _fitted(request, machine, choices, shapes, np.array(rows), max_leaves, seed)
+    known = round(len(shapes) * (1 - HELD_OUT))
+    features, ticks = np.array([machine.ratios(*shape) for shape in shapes]), np.array(rows)
+    if static:
+        root = _static_tree(fit_rule(features[:known, _STATIC], ticks[:known]), machine)
+    else:
+        root = small_tree(features[:known, :NUM_OF_TREES], _costs(ticks)[:known], max_leaves, seed)
+    return _judged(request, machine, choices, root, features, _costs(ticks))
 
 
-def _fitted(
+_STATIC = [FEATURES.index(name) for name in ("flops_per_byte", "m_over_k", "traffic_bytes")]
+
+
+def _costs(ticks: FloatArray) -> FloatArray:
+    """Return bounded losses of ``ticks`` [shapes, choices], infinite where a choice does not fit."""
+    losses = ticks / ticks.min(axis=1, keepdims=True) - 1
+    return np.where(np.isfinite(losses), np.minimum(losses, MOST_LOSS), NO_FIT)
+
+
+def _static_tree(rule: FiccoRule, machine: MachineRates) -> TreeNode:
+    """Return FiCCO's rule as a tree, in the digits that are written; operations per byte over the machine's balance."""
+
+    def node(name: str, threshold: float, below: TreeNode, above: TreeNode) -> TreeNode:
+        return TreeNode(below.pick, FEATURES.index(name), float(f"{threshold:.6g}"), below, above)
+
+    leaf = [TreeNode(pick=pick) for pick in range(len(FOUR))]
+    low = node("m_over_k", rule.few_rows, leaf[UNIFORM_2D], leaf[HETERO_FUSED])
+    usual = node("traffic_bytes", rule.traffic, leaf[UNIFORM_2D], leaf[UNIFORM_1D])
+    high = node("m_over_k", rule.many_rows, usual, leaf[HETERO_UNFUSED])
+    return node("over_balance", rule.intensity / machine.balance, low, high)
+
+
+def _judged(
     request: Request,
     machine: MachineRates,
     choices: Sequence[OpChoice],
-    shapes: Sequence[tuple[int, int, int]],
-    ticks: FloatArray,
-    max_leaves: int,
-    seed: int,
+    root: TreeNode,
+    features: FloatArray,
+    costs: FloatArray,
 ) -> DistilledRule:
-    """Fit to ``ticks`` [shapes, choices], infinite where a choice does not fit, and judge on the last shapes."""
-    losses = ticks / ticks.min(axis=1, keepdims=True) - 1
-    features = np.array([machine.ratios(*shape) for shape in shapes])
-    known = round(len(shapes) * (1 - HELD_OUT))
-    costs = np.where(np.isfinite(losses), np.minimum(losses, MOST_LOSS), NO_FIT)
-    root = small_tree(features[:known], costs[:known], max_leaves, seed)
+    """Judge ``root`` on the last shapes: ``features`` [shapes, features], ``costs`` [shapes, choices]."""
+    known = round(len(features) * (1 - HELD_OUT))
     picks = np.array([picked(root, tuple(row)) for row in features[known:]])
     lost = costs[known:][np.arange(len(picks)), picks]
     wrong = lost[lost > EXACT]
@@ -187,10 +230,18 @@ def _is_known(scenario: OpCase, choice: OpChoice) -> bool:
     return rejection is None or rejection.code is not Code.MGS511
 
 
-def _shapes(ranks: int, count: int, seed: int) -> tuple[tuple[int, int, int], ...]:
-    """Different shapes in random order, rows in multiples of the ranks times the most pieces where they are many."""
+def _shapes(ranks: int, count: int, seed: int, *, static: bool = False) -> tuple[tuple[int, int, int], ...]:
+    """Different shapes in random order, rows in multiples of the ranks times the most pieces where they are many.
+
+    For FiCCO's rule rows and the inner dimension can be cut into as many pieces as there are ranks.
+    """
     random, found = Random(f"distill {seed}"), dict[tuple[int, int, int], None]()
     while len(found) < count:
+        if static:
+            rows, grain = random.choice(STATIC_ROWS) * random.choice((1, 1, 1.5)), COLUMN_STEP * ranks
+            m, k = ranks**2 * round(rows / ranks**2), max(1, round(_width(random) / grain)) * grain
+            found[m, _width(random), k] = None
+            continue
         rows = random.choice(ROWS) * random.choice((1, 1, 1.5))
         grain = ranks * _PIECES[-1] if rows >= 8 * ranks else ranks
         m = max(ranks, round(rows / grain) * grain)
@@ -227,6 +278,7 @@ def _machine(request: Request, scenario: OpCase) -> MachineRates:
         ranks=scenario.num_ranks,
         bytes_per_element=gemm.dtype.mean_bytes,
         consumes=scenario.shape.pattern.consumes,
+        balance=scenario.gpu.peak(gemm.dtype) / scenario.gpu.hbm.peak_bytes_per_s,
     )
 
 
@@ -258,6 +310,8 @@ def _lines(rule: DistilledRule) -> Iterator[str]:
         "rows_per_rank": f"m / {machine.ranks}.0",
         "m_over_k": "m / float(k)",
         "flops_per_byte": f"2.0 * m * n * k / ({size} * (m * k + k * n + m * n))",
+        "over_balance": f"2.0 * m * n * k / ({size} * (m * k + k * n + m * n)) / {machine.balance:.6g}",
+        "traffic_bytes": f"{size} * (m * k + k * n + m * n)",
     }
     used = set(_features(rule.root))
     for name in FEATURES:
@@ -296,6 +350,7 @@ def rule_document(rule: DistilledRule) -> JsonObject:
         "seconds_per_byte": machine.s_per_byte,
         "flops_per_s": machine.flops_per_s,
         "sms": machine.sms,
+        "flops_per_byte": machine.balance,
         "moved": "input" if machine.consumes else "output",
         "fitted": rule.shapes,
         "tested": rule.tested,

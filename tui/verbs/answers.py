@@ -200,6 +200,7 @@ def distill(
     dtype: Annotated[str, typer.Option("--dtype", metavar="TYPE", help="A type, such as bf16 or fp8.")] = "bf16",
     shapes: Annotated[int, typer.Option("--shapes", min=40, max=3000, metavar="N", help="Shapes to estimate.")] = 1000,
     seed: Annotated[int, typer.Option("--seed", min=0, max=MAX_SEED, metavar="N", help="Seed of the shapes.")] = 0,
+    static: Annotated[bool, typer.Option("--static", help="FiCCO's rule, of four schedules for large shapes.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Write JSON instead of Python.")] = False,
     out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
 ) -> None:
@@ -215,7 +216,7 @@ def distill(
         "topology": topology,
         "dtype": dtype,
     }
-    raise typer.Exit(write_rule(question, ranks, num_shapes=shapes, seed=seed, as_json=json, out=out))
+    raise typer.Exit(write_rule(question, ranks, num_shapes=shapes, seed=seed, static=static, as_json=json, out=out))
 
 
 def ask(

@@ -7,8 +7,8 @@ import pytest
 from magus.advisor.learned.boosted_trees import ModelError
 from magus.advisor.learned.model_file import load
 from magus.advisor.learned.pairs import Found
+from magus.advisor.policy import static_rule
 from magus.advisor.training import evaluate as module
-from magus.advisor.training import ficco
 from magus.advisor.training import ficco as four
 from magus.advisor.training import ways as baselines
 from magus.advisor.training.evaluate import evaluate, evaluation_text
@@ -55,7 +55,7 @@ def test_a_table_needs_records_of_one_seed() -> None:
 
 def test_every_way_is_scored_on_what_is_held_out(table: LabelTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(baselines, "NUM_STATIC", 2)
-    monkeypatch.setattr(ficco, "NUM_QUANTILES", 3)
+    monkeypatch.setattr(static_rule, "NUM_QUANTILES", 3)
     splits = (HeldOut("scenario"), HeldOut("size", "decode"))
     monkeypatch.setattr(module, "SPLITS", splits)
     monkeypatch.setattr(four, "SPLITS", splits)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,18 @@ import pytest
 from magus.advisor import Request, RequestError
 from magus.advisor.candidates.predicted import predicted_candidates
 from magus.advisor.learned.learner import TreeNode, small_tree
-from magus.advisor.policy.distill import FEATURES, DistilledRule, distilled, picked, rule_document, rule_python, summary
+from magus.advisor.policy.distill import (
+    FEATURES,
+    DistilledRule,
+    _machine,
+    _static_tree,
+    distilled,
+    picked,
+    rule_document,
+    rule_python,
+    summary,
+)
+from magus.advisor.policy.static_rule import FiccoRule
 from magus.compiler.planfile.file import ignore_warnings
 from magus.compiler.planning.build import reject_choice
 from magus.compiler.request.scenario import scenario_of
@@ -19,6 +31,7 @@ from tests.helpers.commands import magus
 
 REQUEST = Request("AG+GEMM", m=4096, n=4096, k=4096, gpu="H100", ranks=8)
 NUM_SHAPES = 80
+INPUTS = ("flops_per_byte", "m_over_k", "traffic_bytes")
 SHAPES = [(m, n, k) for m in (16, 512, 2048, 8192, 32768) for n in (1024, 3584) for k in (2048, 8192)]
 
 
@@ -116,3 +129,46 @@ def test_the_command_writes_it() -> None:
     assert done.stdout.startswith('"""Which schedule for GEMM+RS of bf16 on 4 x H100.\n')
     as_json = magus("distill", "GEMM+RS", "--gpu", "h100", "--ranks", "4", "--shapes", "40", "--json")
     assert json.loads(as_json.stdout)["schema"] == "magus-rule/1"
+
+
+MI300X = Request("AG+GEMM", m=4096, n=4096, k=4096, gpu="MI300X", ranks=8)
+
+
+@pytest.fixture(scope="module")
+def static() -> DistilledRule:
+    return distilled(MI300X, num_shapes=12, static=True)
+
+
+def test_the_static_rule_is_of_four_schedules_and_what_the_paper_looks_at(static: DistilledRule) -> None:
+    text, document = rule_python(static), rule_document(static)
+
+    assert len(static.schedules) == 4 and "kernel=sharing" in static.schedules[2]
+    names: dict[str, Any] = {}
+    exec(compile(text, "rule.py", "exec"), names)
+    picks = [static.schedule(*shape) for shape in SHAPES]
+    assert [names["schedule"](*shape) for shape in SHAPES] == picks and len(set(picks)) >= 2
+    assert "comm_over_gemm" not in text and "waves" not in text
+    assert document["flops_per_byte"] == pytest.approx(1307e12 / 5.3e12)
+    assert document["tree"]["feature"] == "over_balance"
+
+
+@pytest.mark.slow
+def test_the_static_rule_is_right_more_often_than_not_and_loses_less_than_one_schedule() -> None:
+    rule = distilled(MI300X, num_shapes=300, static=True)
+
+    assert rule.exact > 0.6 and rule.loss < rule.fixed_loss
+
+
+def test_the_static_rule_as_a_tree_picks_what_its_constants_say() -> None:
+    rule, machine = FiccoRule(500.0, 0.25, 4.0, 1e8), _machine(MI300X, scenario_of(MI300X).case)
+    root = _static_tree(rule, machine)
+
+    for m, n, k in product((1024, 4096, 65536), (512, 3584, 16384), (1024, 8192, 28672)):
+        sizes = np.array([[machine.ratios(m, n, k)[FEATURES.index(name)] for name in INPUTS]])
+        assert picked(root, machine.ratios(m, n, k)) == int(rule.picks(sizes)[0])
+
+
+def test_the_static_rule_is_for_one_pattern() -> None:
+    done = magus("distill", "GEMM+RS", "--gpu", "mi300x", "--static")
+
+    assert done.exit_code == 1 and "FiCCO's rule is for AG+GEMM" in done.stderr

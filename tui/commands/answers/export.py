@@ -80,9 +80,19 @@ ANY = 1024
 
 
 def write_rule(
-    question: dict[str, object], num_ranks: int, *, num_shapes: int, seed: int, as_json: bool, out: Path | None
+    question: dict[str, object],
+    num_ranks: int,
+    *,
+    num_shapes: int,
+    seed: int,
+    static: bool,
+    as_json: bool,
+    out: Path | None,
 ) -> Exit:
-    """Write the rule for the fields of a request in ``question`` to ``out`` or stdout, and say how good it is."""
+    """Write the rule for the fields of a request in ``question`` to ``out`` or stdout, and say how good it is.
+
+    It is FiCCO's if it is to be ``static``.
+    """
 
     def action() -> Exit:
         try:
@@ -94,6 +104,7 @@ def write_rule(
                     request,
                     num_shapes=num_shapes,
                     seed=seed,
+                    static=static,
                     progress=lambda done, total: progress("distill", done, total),
                 )
         except RequestError as error:
