@@ -8,9 +8,10 @@ import ast
 from dataclasses import dataclass
 
 from .kernel_checks import RESERVED, check_function, check_loop, uses_descriptors
+from .kernel_guards import check_returns
 from .kernel_repeats import drop_repeats
 from .kernel_syntax import Loop, NotRecognised, assigned, called, is_jit, pure_helpers
-from .kernel_tuning import Config, take_config
+from .kernel_tuning import Config, take_branches, take_config
 
 _ACCUMULATORS = ("zeros", "full")
 
@@ -49,22 +50,26 @@ class KernelForm:
         return self.function.body if self.loop is None else self.loop.body
 
 
-def kernel_form(module: ast.Module, wanted: Config | None = None) -> KernelForm:
+def kernel_form(module: ast.Module, wanted: Config | None = None, name: str = "") -> KernelForm:
     """Find the GEMM of a file, of which autotuning goes, and what finds a tile a second time.
 
-    ``wanted`` chooses one of several configurations.
+    ``wanted`` chooses one of several configurations, ``name`` one of several kernels.
 
     Raises
     ------
     NotRecognised
         If there is none, or it is written in another way.
     """
-    function = _kernel(module)
+    function = _kernel(module, name)
     config = take_config(module, function, wanted)
+    if config is not None:
+        take_branches(function, config)
     check_function(function)
     block_m, block_n = _tile_size(function)
     helpers = {each.name: each for each in module.body if isinstance(each, ast.FunctionDef)}
-    found = {index for block in (block_m, block_n) for index in _indices(function, block)}
+    indices = {block: _indices(function, block) for block in (block_m, block_n)}
+    check_returns(function, indices, helpers)
+    found = {index for names in indices.values() for index in names}
     drop_repeats(function, found, helpers, pure_helpers(module))
     row, col = (_index(function, block) for block in (block_m, block_n))
     for index in {row, col} - assigned(function.body):
@@ -79,17 +84,20 @@ def kernel_form(module: ast.Module, wanted: Config | None = None) -> KernelForm:
     return KernelForm(function, config, block_m, block_n, row, col, loops[0] if loops else None, ordered)
 
 
-def _kernel(module: ast.Module) -> ast.FunctionDef:
+def _kernel(module: ast.Module, wanted: str) -> ast.FunctionDef:
     jitted = [
         each for each in module.body if isinstance(each, ast.FunctionDef) and any(map(is_jit, each.decorator_list))
     ]
     found = [each for each in jitted if any(called(each, "dot", "dot_scaled"))]
     if not found:
         raise NotRecognised(module, "no function with @triton.jit calls tl.dot", "a file holds one GEMM kernel")
-    if len(found) > 1:
-        names = ", ".join(each.name for each in found)
-        raise NotRecognised(found[1], f"several kernels call tl.dot: {names}", "leave the one to rewrite in the file")
-    return found[0]
+    names = ", ".join(each.name for each in found)
+    chosen = [each for each in found if wanted in ("", each.name)]
+    if not chosen:
+        raise NotRecognised(found[0], f"no kernel {wanted} calls tl.dot", f"there are: {names}")
+    if len(chosen) > 1:
+        raise NotRecognised(chosen[1], f"several kernels call tl.dot: {names}", "say which: --kernel FILE.py::NAME")
+    return chosen[0]
 
 
 def _tile_size(function: ast.FunctionDef) -> tuple[str, str]:

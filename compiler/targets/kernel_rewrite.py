@@ -14,6 +14,7 @@ from ..codes import Code
 from ..text.diagnostics import CompileError, Diagnostic, Severity, Source, Span
 from .kernel_checks import check_memory
 from .kernel_form import KernelForm, kernel_form
+from .kernel_guards import nested
 from .kernel_stores import ByRow, check_stores
 from .kernel_syntax import NotRecognised, assigned, called, is_jit, is_pure, names_read, pure_helpers
 from .kernel_tuning import Config
@@ -65,8 +66,10 @@ class RewrittenKernel:
     by_row: tuple[Diagnostic, ...] = ()
 
 
-def rewrite_kernel(source: Source, wanted: Config | None = None) -> RewrittenKernel:
-    """Rewrite the GEMM in a file, which is read and not executed; ``wanted`` chooses of its configurations.
+def rewrite_kernel(source: Source, wanted: Config | None = None, name: str = "") -> RewrittenKernel:
+    """Rewrite the GEMM in a file, which is read and not executed.
+
+    ``wanted`` chooses of its configurations, ``name`` of the kernels in the file, if there are several.
 
     Raises
     ------
@@ -75,7 +78,7 @@ def rewrite_kernel(source: Source, wanted: Config | None = None) -> RewrittenKer
     """
     try:
         module = ast.parse(source.text)
-        form = kernel_form(module, wanted)
+        form = kernel_form(module, wanted, name)
         functions = _rewritten(form, pure_helpers(module))
         needed = _needed(module, form.function, functions)
         for helper in needed:
@@ -124,6 +127,7 @@ def _rewritten(form: KernelForm, helpers: frozenset[str]) -> list[ast.FunctionDe
         _drop_unread(function, helpers)
         _check_search(form, helpers, function.body)
         _check_programs(function.body)
+        function.body = nested(function.body)
         kernel.body = [_loop(form, ast.parse(f"{function.name}({', '.join(arguments)})").body)]
     else:
         at = form.function.body.index(form.loop)

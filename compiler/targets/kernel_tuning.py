@@ -86,6 +86,39 @@ def take_config(module: ast.Module, function: ast.FunctionDef, wanted: Config | 
     return chosen
 
 
+def take_branches(function: ast.FunctionDef, config: Config) -> None:
+    """Leave of each ``if`` and ``x if y else z`` of ``function`` that the configuration decides what it decides for."""
+    _Decided(config.settings).visit(function)
+    ast.fix_missing_locations(function)
+
+
+class _Decided(ast.NodeTransformer):
+    def __init__(self, settings: Mapping[str, Setting]) -> None:
+        self._settings = settings
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        decided = self._decide(node.test)
+        return node if decided is None else (node.body if decided else node.orelse) or ast.Pass()
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        decided = self._decide(node.test)
+        return node if decided is None else node.body if decided else node.orelse
+
+    def _decide(self, test: ast.expr) -> bool | None:
+        match test:
+            case ast.Name(name) if name in self._settings:
+                return bool(self._settings[name])
+            case ast.UnaryOp(ast.Not(), operand):
+                decided = self._decide(operand)
+                return None if decided is None else not decided
+            case ast.Compare(ast.Name(name), [ast.Eq() | ast.NotEq() as operator], [ast.Constant(value)]):
+                same = None if name not in self._settings else self._settings[name] == value
+                return same if same is None or isinstance(operator, ast.Eq) else not same
+        return None
+
+
 LAUNCH = (
     "num_warps",
     "num_stages",
@@ -185,7 +218,7 @@ class _Reader:
                 pairs = zip((key for key in keys if key is not None), values, strict=True)
                 return {self.value(k, names, depth + 1): self.value(v, names, depth + 1) for k, v in pairs}
             case ast.Name(name):
-                return names[name] if name in names else self._defined(name, depth)
+                return names[name] if name in names else self._function(name) or self._defined(name, depth)
             case ast.BinOp(left, ast.Add() | ast.Mult() | ast.FloorDiv() | ast.Pow() as operator, right):
                 return _computed(operator, *(self.value(each, names, depth + 1) for each in (left, right)))
             case ast.ListComp(element, generators) | ast.GeneratorExp(element, generators):
@@ -219,8 +252,10 @@ class _Reader:
 
     def _called(self, call: ast.Call, names: Mapping[str, object], depth: int) -> object:
         name = name_of(call)
-        if name == "Config" and any(each.arg == "pre_hook" and not _is_none(each.value) for each in call.keywords):
-            raise NotRecognised(call, "a configuration has a hook before the kernel", "leave pre_hook out")
+        hooks = [each.value for each in call.keywords if each.arg == "pre_hook" and name == "Config"]
+        if any(not _is_none(each) and names.get(ast.unparse(each), each) is not None for each in hooks):
+            hint = "leave pre_hook out, and have descriptors of these blocks when the kernel is called"
+            raise NotRecognised(call, "a configuration has a hook before the kernel", hint)
         values = [self.value(each, names, depth + 1) for each in call.args]
         options = {each.arg: self.value(each.value, names, depth + 1) for each in call.keywords if each.arg is not None}
         if name == "Config":
@@ -233,11 +268,25 @@ class _Reader:
             return list(range(*(each for each in values if isinstance(each, int))))[:MAX_CONFIGS]
         if name == "product" and not options:
             return self._products(values)
-        functions = [each for each in self.module.body if isinstance(each, ast.FunctionDef) and each.name == name]
-        body = [each for each in functions[0].body if not _is_text(each)] if len(functions) == 1 else []
-        if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None and not (values or options):
-            return self.value(body[0].value, {}, depth + 1)
-        raise _NotRead(f"{name}() computes them")
+        function = self._function(name)
+        if function is None:
+            raise _NotRead(f"{name}() computes them")
+        arguments = [each.arg for each in function.args.args]
+        defaults = zip(arguments[::-1], function.args.defaults[::-1], strict=False)
+        given = {each: self.value(node, {}, depth + 1) for each, node in defaults}
+        given |= dict(zip(arguments, values, strict=False)) | options
+        for each in function.body:
+            match each:
+                case ast.Assign([ast.Name(local)], value):
+                    given[local] = self.value(value, given, depth + 1)
+        returned = [self.value(node, given, depth + 1) for node in _returned(name, function.body)]
+        if len(returned) == 1:
+            return returned[0]
+        return [config for each in returned if isinstance(each, list) for config in each]
+
+    def _function(self, name: str) -> ast.FunctionDef | None:
+        found = [each for each in self.module.body if isinstance(each, ast.FunctionDef) and each.name == name]
+        return found[0] if len(found) == 1 else None
 
     def _products(self, lists: Sequence[object]) -> list[object]:
         found: list[list[object]] = [[]]
@@ -246,6 +295,24 @@ class _Reader:
                 raise _NotRead("a product of what are no lists")
             found = [[*one, more] for one in found for more in each]
         return list(found)
+
+
+def _returned(name: str, body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
+    """Yield what a function returns, on whichever machine it runs."""
+    for each in body:
+        match each:
+            case ast.Return(value) if value is not None:
+                yield value
+                return
+            case ast.If(_, inner, orelse):
+                yield from _returned(name, inner)
+                if orelse:
+                    yield from _returned(name, orelse)
+                    return
+            case _ if not (_is_text(each) or isinstance(each, ast.Assign)):
+                raise _NotRead(f"{name}() computes them")
+    if not body or isinstance(body[-1], ast.Expr):
+        raise _NotRead(f"{name}() computes them")
 
 
 def _changes(node: ast.Call | ast.Subscript, name: str) -> bool:

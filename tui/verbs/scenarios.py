@@ -207,7 +207,10 @@ def plan(
         int | None, typer.Option("--rank", min=0, metavar="R", help="With triton: the tables of rank R alone.")
     ] = None,
     kernel: Annotated[
-        Path | None, typer.Option("--kernel", metavar="KERNEL.py", help="With triton: rewrite the GEMM of this file.")
+        Path | None,
+        typer.Option(
+            "--kernel", metavar="KERNEL.py[::NAME]", help="With triton: rewrite the GEMM of this file, or the one NAME."
+        ),
     ] = None,
     config: Annotated[
         str,

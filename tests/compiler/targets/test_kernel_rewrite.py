@@ -22,6 +22,7 @@ BY_HOST = (FOLDER / "by_host.py").read_text()
 COUNTED = (FOLDER / "counted.py").read_text()
 DESCRIBED = (FOLDER / "described.py").read_text()
 GROUPED = (FOLDER / "grouped.py").read_text()
+GUARDED = (FOLDER / "guarded.py").read_text()
 GRID = (FOLDER / "grid.py").read_text()
 PERSISTENT = (FOLDER / "persistent.py").read_text()
 
@@ -122,6 +123,19 @@ REFUSED = {
         GROUPED.replace("    tl.assume(pid_m >= 0)", "    if pid_m > 9:\n        return"),
         "a tile may end early",
     ),
+    "a return before the last tile is whole": (
+        GUARDED.replace("n * BN >= N", "n * BN + BN > N"),
+        "a tile may end early",
+    ),
+    "a return of what memory says": (
+        GUARDED.replace("m * BM >= M", "m * BM >= tl.load(lda)"),
+        "which tiles are computed is read from lda",
+    ),
+    "a return with something to do before": (
+        GUARDED.replace("        return", "        tl.store(c, 0.0)\n        return"),
+        "a tile may end early",
+    ),
+    "no kernel of that kind": (COUNTED.replace("tl.dot(", "dot_of("), "no function with @triton.jit calls tl.dot"),
     "skipped tiles": (
         COUNTED.replace("        rows = BM", "        if pid_m > 9:\n            continue\n        rows = BM"),
         "a tile may end early",
@@ -193,7 +207,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_recognised_is_refused_with_a_place(name: str) -> None:
     text, message = REFUSED[name]
-    assert text not in (BY_HOST, COUNTED, DESCRIBED, GROUPED, PERSISTENT)
+    assert text not in (BY_HOST, COUNTED, DESCRIBED, GROUPED, GUARDED, PERSISTENT)
     with pytest.raises(CompileError) as caught:
         rewrite_kernel(Source("kernel.py", text))
 
@@ -229,6 +243,27 @@ def test_a_kernel_without_some_of_its_lines_is_refused_or_still_python(name: str
             else:
                 compile(made.text, "kernel.py", "exec")
     assert lines
+
+
+def test_of_several_kernels_the_one_that_is_named() -> None:
+    source = Source("kernels.py", COUNTED + GRID)
+    for name in ("counted_kernel", "grid_kernel"):
+        made = rewrite_kernel(source, name=name)
+        assert made.name == name
+        assert all(each == name for each in ("counted_kernel", "grid_kernel") if each in made.text)
+
+    with pytest.raises(CompileError, match=r"no kernel other calls tl\.dot"):
+        rewrite_kernel(source, name="other")
+
+
+@pytest.mark.parametrize(
+    "guard", ["m * BM >= M", "M <= m * BM", "tl.cdiv(N, BN) <= n", "m >= tl.cdiv(M, BM) or n * BN >= N"]
+)
+def test_a_return_beyond_the_end_stays_as_a_condition(guard: str) -> None:
+    made = rewrite_kernel(Source("kernel.py", GUARDED.replace("m * BM >= M or n * BN >= N", guard)))
+
+    assert f"if not {guard}:" in made.text or f"if not ({guard}):" in made.text
+    assert "return" not in made.text
 
 
 def test_descriptors_read_behind_the_flags_and_store_before_them() -> None:

@@ -19,6 +19,24 @@ from tests.helpers.targets.rewritten import FOLDER
 COUNTED = (FOLDER / "counted.py").read_text()
 ONE = 'triton.Config({"BM": 64, "BN": 128, "BK": 32}, num_warps=4)'
 OTHER = 'triton.Config({"BM": 128, "BN": 128, "BK": 32}, num_warps=8)'
+EITHER = f"""
+def other():
+    rows = [128]
+    return [triton.Config({{"BM": m, "BN": 128, "BK": 32}}, num_warps=8) for m in rows]
+
+def get():
+    if hip():
+        return [{ONE}]
+    else:
+        return other()
+"""
+HOOKED = """
+def zero(arguments):
+    arguments["c"].zero_()
+
+def get(hook=zero):
+    return [triton.Config({"BM": 64, "BN": 128, "BK": 32}, pre_hook=hook)]
+"""
 
 
 def tuned(configs: str, before: str = "", more: str = "") -> str:
@@ -52,6 +70,8 @@ def made(text: str, wanted: str = "") -> RewrittenKernel:
             32,
         ),
         (tuned("configs=get()", "def get():\n    return A if hip() else B\n"), "BM=256,BN=64", 256),
+        (tuned("configs=get()", EITHER), "num_warps=8", 128),
+        (tuned("configs=get(None)", HOOKED), "", 64),
     ],
 )
 def test_one_configuration_is_taken(text: str, wanted: str, rows: int) -> None:
@@ -77,6 +97,8 @@ def test_one_configuration_is_taken(text: str, wanted: str, rows: int) -> None:
         (tuned("configs=LIST", f"LIST = [{ONE}]\nLIST += [{OTHER}]"), "", "LIST is not one list", "--config"),
         (tuned(f"configs=[{ONE}]", "", ', reset_to_zero=["c"]'), "", "reset_to_zero", "leave reset_to_zero out"),
         (tuned(f"configs=[{ONE[:-1]}, pre_hook=zero)]"), "", "a hook before the kernel", "leave pre_hook out"),
+        (tuned("configs=get(zero)", HOOKED), "", "a hook before the kernel", "descriptors of these blocks"),
+        (tuned("configs=get()", EITHER), "", "2 configurations, and tables", "BM=64,BN=128,BK=32,num_warps=4; BM=128"),
         (tuned('configs=[triton.Config({"BM": 64, "SPLIT_K": 1})]'), "", "SPLIT_K of the configuration", "constants"),
         (COUNTED, "BM=64", "is not autotuned", "leave --config out"),
         (
@@ -97,6 +119,23 @@ def test_other_decorators_are_refused_with_their_own_hint(text: str, wanted: str
 
     (found,) = caught.value.diagnostics
     assert found.code is Code.MGS542 and message in found.message and hint in found.hint
+
+
+@pytest.mark.parametrize("test", ["HALF", "not HALF", "HALF == True", "HALF != False"])
+def test_a_configuration_decides_branches(test: str) -> None:
+    """Of a kernel that stores halves in one of its configurations, the other one is followed."""
+    one = "        tl.store(c + rows[:, None] * ldc + cols[None, :], acc, (rows[:, None] < M) & (cols[None, :] < N))"
+    halves, whole = "            tl.store(c, halves(acc))", f"    {one}"
+    first, second = (whole, halves) if test.startswith("not") else (halves, whole)
+    text = COUNTED.replace(one, f"        if {test}:\n{first}\n        else:\n{second}").replace("ORDER:", "HALF:")
+    text = text.replace('if ORDER == "rows"', "if BK > 8")
+    config = 'triton.Config({"BM": 64, "BN": 128, "HALF": %s})'
+
+    found = made(text.replace("@triton.jit", f"@triton.autotune(configs=[{config % False}], key=[])\n@triton.jit"))
+
+    assert "halves" not in found.text
+    with pytest.raises(CompileError, match="no store of a tile is seen"):
+        made(text.replace("@triton.jit", f"@triton.autotune(configs=[{config % True}], key=[])\n@triton.jit"))
 
 
 def test_the_file_launches_with_the_configuration() -> None:

@@ -53,6 +53,7 @@ KERNELS = {
     "tuned": ("tuned_kernel", _by_rows(BM=BLOCK, BN=BLOCK, BK=2 * BLOCK)),
     "described": ("described_kernel", _described),
     "by_host": ("by_host_kernel", _by_host),
+    "guarded": ("guarded_kernel", _by_rows(BM=BLOCK, BN=BLOCK, BK=2 * BLOCK)),
     "counted": ("counted_kernel", _by_rows(BM=BLOCK, BN=BLOCK, BK=2 * BLOCK, ORDER="rows")),
 }
 """By file: the name of the kernel, and what it takes for a, b and c."""

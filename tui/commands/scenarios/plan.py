@@ -98,7 +98,10 @@ def print_triton(source: ScenarioInput, options: TritonOptions, out: Path | None
             say(f"magus: --rank {options.rank}: the ranks are 0 to {scenario.num_ranks - 1}")
             return Exit.USAGE
         chosen = _written_out(scenario, options.schedule)
-        kernel = None if options.kernel is None else rewrite_kernel(source_of(options.kernel), options.config)
+        kernel = None
+        if options.kernel is not None:
+            file, _, name = str(options.kernel).partition("::")
+            kernel = rewrite_kernel(source_of(Path(file)), options.config, name)
         text = triton_text(scenario, chosen, options.rank, kernel)
         if kernel is not None and scenario.shape.pattern.consumes:
             show(kernel.by_row)

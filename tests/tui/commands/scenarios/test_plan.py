@@ -246,6 +246,15 @@ def test_a_kernel_of_the_user_is_rewritten(file: Path) -> None:
     compile(text, "up.py", "exec")
 
 
+def test_one_of_several_kernels_is_named_behind_the_file(file: Path) -> None:
+    kernels = file.with_name("kernels.py")
+    kernels.write_text((KERNELS / "grouped.py").read_text() + (KERNELS / "grid.py").read_text(), encoding="utf-8")
+    text = done("plan", file, "--format", "triton", "--rank", "0", "--kernel", f"{kernels}::grid_kernel")
+
+    assert "def grid_kernel(magus_tiles, " in text and "grouped" not in text
+    compile(text, "up.py", "exec")
+
+
 def test_a_kernel_that_is_not_recognised_is_refused_with_its_place(file: Path) -> None:
     kernel = file.with_name("k.py")
     kernel.write_text((KERNELS / "grouped.py").read_text().replace("    tl.assume(pid_m >= 0)\n", "    return\n"))
