@@ -303,4 +303,4 @@ def test_three_hundred_measured_shapes_are_enough(gpu: str, start: str, limit: f
     gemm = found.part("gemm")
 
     assert gemm is not None
-    assert next(each.after for each in gemm.errors if each.group == LARGE) < limit
+    assert next(each.after for each in gemm.errors if each.group == f"{gemm.name}, {LARGE}") < limit
