@@ -11,6 +11,8 @@ from tests.helpers.figures import (
     FIGURE_FILES,
     PRINTED,
     as_written,
+    compared,
+    compared_in_page,
     figures_in_prose,
     pattern_of,
     printed,
@@ -29,6 +31,8 @@ SLOW = ("papers/astra_sim", "papers/eidola", "papers/ficco", "papers/syncopate",
 def test_a_page_shows_what_is_printed(name: str) -> None:
     assert shown_in_page(name) == printed(name)
     assert "0 failed" in shown_in_page(name)
+    if name in PAPERS:
+        assert compared(name) in compared_in_page()
 
 
 def test_the_figures_in_the_prose_of_papers_are_printed() -> None:

@@ -1,7 +1,7 @@
 """Figures of the documents that simulations give. ``python -m tests.helpers.figures`` writes them anew.
 
-docs/papers.md ends with what ``magus test`` prints of each paper, docs/moe.md with that of two examples. Other pages
-state figures in sentences: a file of tests/golden/figures, named after the page, shows each, and its published text is
+docs/papers.md has a table of what papers publish and what Magus has, and ends with what ``magus test`` prints of each;
+docs/moe.md ends with that of two examples. Other pages state figures in sentences: a file of tests/golden/figures, named after the page, shows each, and its published text is
 the sentence with ``{}`` in its place.
 """
 
@@ -22,6 +22,8 @@ PRINTED = {**dict.fromkeys(PAPERS, "papers"), "moe/experts_v4_pro": "moe", "moe/
 """The pages that end with what is printed of examples, by example."""
 FIGURE_FILES = sorted((GOLDEN / "figures").iterdir())
 _BEGIN = "`python -m tests.helpers.figures` writes this section; a test compares it with what is printed.\n"
+_TABLE = "| file | published | Magus | |\n|---|---|---|---|\n"
+_STANDINGS = {"passed": "expected", "shown": "shown"}
 _IN_PROSE = re.compile(r"`(\d[\d,.]*)( us| %| MiB)?`")
 
 
@@ -38,6 +40,38 @@ def shown_in_page(example: str) -> str:
     pattern = rf"^### `{example}\.mgs`\n\n```text\n(.*?)```$"
     found = re.search(pattern, (DOCS / f"{PRINTED[example]}.md").read_text(), re.MULTILINE | re.DOTALL)
     return found.group(1) if found else ""
+
+
+def compared(example: str) -> str:
+    """Rows of the table of a paper: file, what is published, what Magus has, and whether that is expected or shown."""
+    found: Any = document("test", ROOT / f"examples/{example}.mgs", "--workers", "1")
+    rows = (
+        (f"`{Path(example).name}`", each["published"], _has(each), _STANDINGS[each["standing"]])
+        for each in found["files"][0]["statements"]
+        if each["published"] is not None
+    )
+    return "".join(f"| {' | '.join(cell.replace('|', '') for cell in row)} |\n" for row in rows)
+
+
+def _has(statement: dict[str, Any]) -> str:
+    """What Magus has: the values, of a sweep those of its first and last point."""
+    if statement["sweep"] is None:
+        return _values(statement["values"])
+    name, points = statement["sweep"]["param"], statement["sweep"]["points"]
+    return "; ".join(f"{name} {each['setting']}: {_values(each['values'])}" for each in (points[0], points[-1]))
+
+
+def _values(values: dict[str, Any]) -> str:
+    def text(value: float | str, unit: str) -> str:
+        return value if isinstance(value, str) else f"{value:.4g} {unit}".strip()
+
+    return " against ".join(text(**each) for each in values.values())
+
+
+def compared_in_page() -> str:
+    """All rows of that table as docs/papers.md has them."""
+    _, _, after = PAPERS_PAGE.read_text().partition(_TABLE)
+    return after.partition("\n\n")[0] + "\n"
 
 
 def figures_in_prose() -> list[str]:
@@ -75,6 +109,9 @@ def write() -> None:
         examples = [each for each in PRINTED if PRINTED[each] == name]
         blocks = (f"\n### `{each}.mgs`\n\n```text\n{printed(each)}```\n" for each in examples)
         page.write_text(prose + begin + "".join(blocks))
+    before, head, _ = PAPERS_PAGE.read_text().partition(_TABLE)
+    after = PAPERS_PAGE.read_text().partition(_TABLE)[2].partition("\n\n")[2]
+    PAPERS_PAGE.write_text(before + head + "".join(map(compared, PAPERS)) + "\n" + after)
     for file in FIGURE_FILES:
         page = DOCS / f"{file.stem}.md"
         text = page.read_text()
