@@ -132,8 +132,8 @@ def _host(system: System, hosts: _Hosts, inside: Mapping[Ends, Link]) -> Documen
         every, link = {"component": f"{GPU}[0:{hosts.size}]"}, next(iter(inside.values()))
         edges = [_edge(every, every, link, MANY)]
     else:
-        parts = {pair: [{"component": _sliced(*hosts.part[node])} for node in pair] for pair in inside}
-        edges = [_edge(*parts[pair], link) for pair, link in inside.items()]
+        parts = {node: {"component": _sliced(*part)} for node, part in hosts.part.items()}
+        edges = [_edge(parts[first], parts[second], link) for (first, second), link in inside.items()]
     return {"name": HOST, "components": components, "links": _links(inside), "edges": edges}
 
 
