@@ -1,8 +1,8 @@
 """Figures of the documents that simulations give. ``python -m tests.helpers.figures`` writes them anew.
 
 docs/papers.md has a table of what papers publish and what Magus has, and ends with what ``magus test`` prints of each;
-docs/moe.md ends with that of two examples. Other pages state figures in sentences: a file of tests/golden/figures, named
-after the page, shows each, and its published text is the sentence with ``{}`` in its place.
+docs/moe.md ends with that of two examples. Other pages state figures in sentences: a file of tests/golden/figures,
+named after the page, shows each, and its published text is the sentence with ``{}`` in its place.
 """
 
 import re
