@@ -47,8 +47,11 @@ LEAST_SHARE = 0.03
 """Trees of a smaller share of a shard are left out: their chunks would be too small."""
 WEIGHTS = 1000
 """Shares as whole numbers of this."""
+BUSY = 0.02
+"""How many levels as much time on links as the busiest has is worth: it decides among trees of as many levels."""
 PEER_ROUNDS, PEER, USED = 8, 0.3, 0.1
-"""How often edges that carry little are made dearer where a rank has too many peers; and by how many levels at most."""
+"""How often edges that carry little are made dearer where a rank has too many peers, each time twice as much; by how
+many levels at first those that carry nothing; and the shares of a shard that make an edge half as dear."""
 
 
 @lru_cache(maxsize=8)
@@ -224,10 +227,12 @@ class _FewLevels:
                 self.rows[link].SetCoefficient(share, float(loads[link]) / self.packer.least)
 
     def _disadvantage(self, root: int, parents: Parents) -> float:
-        """The levels of a tree and its images, and what its edges are to be avoided for."""
+        """The levels of a tree and its images, how long they hold links, and what their edges are to be avoided for."""
         graph, images = self.packer.graph, self.packer.graph.images[root]
-        others = self.penalties[images.edges[:, graph.edges_of(root, parents)]].sum()
-        return len(images.ranks) * levels_of(root, parents) + float(others)
+        edges = graph.edges_of(root, parents)
+        others = float(self.penalties[images.edges[:, edges]].sum())
+        busy = BUSY * float(graph.loads[edges].sum()) / self.packer.least
+        return len(images.ranks) * (levels_of(root, parents) + busy) + others
 
     def improve(self, rounds: int) -> bool:
         """Add trees while that helps; whether there is a solution."""
@@ -274,7 +279,8 @@ class _FewLevels:
         prices = np.maximum([-row.dual_value() for row in self.rows], 0) / packer.least
         known = len(packer.columns)
         for root, images in graph.images.items():
-            costs = graph.costs_of(root, prices) + self.penalties[images.edges].sum(axis=0) + 1e-9 * packer.times
+            costs = graph.costs_of(root, prices) + self.penalties[images.edges].sum(axis=0)
+            costs += BUSY * len(images.ranks) * packer.times / packer.least
             alike, least = len(images.ranks), packer.parts[root] * self.whole[packer.pools[root]].dual_value() - 1e-6
             trees = [level_tree(graph, root, costs), cheapest_tree(graph, root, costs)]
             trees += [shortest_tree(graph, root, costs + hop * alike) for hop in (0.1, 1.0)]
