@@ -117,6 +117,18 @@ def test_small_ones_are_copied_by_sms_with_flags_between_the_data() -> None:
     assert all(one.engine == best.engine and one.tactics == best.tactics for one in some([*neighbours_of(small, best)]))
 
 
+@pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_reduce"])
+def test_trees_of_ranks_that_are_alike_bring_all_data(collective: str) -> None:
+    """Two boxes of three at a switch each, with a link from each GPU to its like: one root stands for all six."""
+    boxes = [[rank, 6 + rank // 3] for rank in range(6)]
+    fabric = f"edges(switches=2, xgmi={[*boxes, [0, 3], [1, 4], [2, 5]]})"
+    case = scenario_of(collective, rows=1536, fabric=fabric).case
+    best = some([one for one in forests(case) if one.engine.kind is EngineKind.DMA])[0]
+
+    assert len({tree[0] for tree in best.trees}) == 6 and len(best.trees) % 6 == 0
+    assert carry_out(*alone(case, build_op_plan(case, best)), range(2)).exact
+
+
 def test_links_of_one_way_are_taken_that_way() -> None:
     """Two pairs that a link each way joins, at other ends: trees for sums at all ranks need links both ways."""
     fabric = "edges(xgmi=[[0, 1], 1 -> 2, [2, 3], 3 -> 0])"
