@@ -6,8 +6,7 @@ they have computed (``harness/computed_log.py``), and share no folder with the o
 """
 
 import argparse
-import csv
-import io
+import json
 import os
 import resource
 import subprocess
@@ -36,6 +35,18 @@ workload gather on node {{
   y = all_gather(x)
 }}
 explore gather {{ schedules serial; engine dma(1) }}
+"""
+ROWS_AT_ONCE = 10
+"""Of one sweep, which has 1,024 points at most."""
+ONE_AFTER_THE_OTHER = """import json, sys
+from magus.tui.cli import main
+for command in json.loads(sys.argv[1]):
+    sys.argv[1:] = command
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code:
+            raise
 """
 PATIENCE_S = 3600.0
 
@@ -100,19 +111,17 @@ class Loopback:
         return list(self.folder.glob(f"{self.log.name}.*"))
 
     def asking(self, num_questions: int) -> subprocess.Popen[str]:
-        """Begin the sweep over so many points, whose rows it prints."""
-        import json
-
+        """Begin the sweeps over so many points, of which they print the rows, one sweep after the other."""
         address = json.loads(self.address_file.read_text(encoding="utf-8"))["address"]
         file = self.folder / "gather.mgs"
         file.write_text(SCENARIO, encoding="utf-8")
-        rows = -(-num_questions // SIDE)
-        sizes = (
-            f"ROWS={STEP}..{STEP * rows} step {STEP}",
-            f"COLS={STEP}..{STEP * (num_questions // rows)} step {STEP}",
-        )
-        words = ("sweep", str(file), "--set", sizes[0], "--set", sizes[1], "--no-verify", "--top", "1", "--csv")
-        command = [sys.executable, "-c", "from magus.tui.cli import main; main()", *words, "--scheduler", address]
+        rows, cols = sides(num_questions)
+        of_cols, commands = f"COLS={STEP}..{STEP * cols} step {STEP}", list[list[str]]()
+        for first in range(1, rows + 1, ROWS_AT_ONCE):
+            last = min(rows, first + ROWS_AT_ONCE - 1)
+            words = ["--set", f"ROWS={STEP * first}..{STEP * last} step {STEP}", "--set", of_cols]
+            commands.append(["sweep", str(file), *words, "--no-verify", "--top", "1", "--csv", "--scheduler", address])
+        command = [sys.executable, "-c", ONE_AFTER_THE_OTHER, json.dumps(commands)]
         more = {"MAGUS_CACHE_DIR": str(self.folder / "asking")}
         return subprocess.Popen(
             command, env=_environment(more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -136,14 +145,21 @@ def killed_and_resumed(num_questions: int, folder: Path) -> Outcome:
         assert asking.returncode == 0, said
         again, _ = there.asking(num_questions).communicate(timeout=PATIENCE_S)
         assert again == text, "answers changed"
-    points = [(row["ROWS"], row["COLS"]) for row in csv.DictReader(io.StringIO(text))]
+    points = points_of(text)
     assert len(points) == len(set(points)), "a point is answered twice"
     lines = there.log.read_text(encoding="ascii").splitlines()
-    rows, cols = _sides(num_questions)
+    rows, cols = sides(num_questions)
     return Outcome(rows * cols, len(points), len(lines), len(lines) - len(set(lines)), _cpu_s() - before)
 
 
-def _sides(num_questions: int) -> tuple[int, int]:
+def points_of(text: str) -> list[tuple[int, int]]:
+    """Return rows and columns of the points of CSV that several sweeps have printed."""
+    lines = (line.split(",", 2) for line in text.splitlines())
+    return [(int(rows), int(cols)) for rows, cols, _ in lines if rows.isdecimal()]
+
+
+def sides(num_questions: int) -> tuple[int, int]:
+    """Return of how many numbers of rows and of columns that many questions are, or a few less."""
     rows = -(-num_questions // SIDE)
     return rows, num_questions // rows
 
@@ -154,12 +170,13 @@ def wait_for(is_so: Callable[[], bool], process: subprocess.Popen[bytes] | subpr
     Raises
     ------
     RuntimeError
-        If the process ends first, or after an hour.
+        If the process ends first, with what it said, or after an hour.
     """
     until = time.monotonic() + PATIENCE_S
     while not is_so():
         if process.poll() is not None or time.monotonic() > until:
-            raise RuntimeError(f"process {process.pid} ended first, or it took too long")
+            process.kill()
+            raise RuntimeError(f"it ended first, or took too long: {process.communicate()[1]!r}")
         time.sleep(0.02)
 
 
