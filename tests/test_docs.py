@@ -171,9 +171,9 @@ def test_the_questions_about_models_are_answered() -> None:
     commands = [line for language, body in BLOCK.findall(text) if language == "sh" for line in body.splitlines()]
 
     assert [magus(*words_of(command)).stdout for command, _ in printed] == [shown for _, shown in printed]
-    assert len(printed) == 2 and len(commands) == 9
+    assert len(printed) == 2 and len(commands) == 10
     answers = [magus(*words_of(each)) for each in commands]
-    assert [each.exit_code for each in answers] == [0] * 9
+    assert [each.exit_code for each in answers] == [0] * 10
 
 
 def test_the_step_of_the_document_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
