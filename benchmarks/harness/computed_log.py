@@ -20,6 +20,6 @@ def dask_setup(worker: object) -> None:
             file.write(content_hash((scenario, options)) + "\n")
         return found
 
-    computing.computed_advice = logged
+    vars(computing)["computed_advice"] = logged
     with open(f"{path}.{os.getpid()}", "w", encoding="ascii"):  # ready: a slow machine takes its time to get here
         pass
