@@ -139,6 +139,7 @@ picture: $(STAMP)
 	$(BIN)/magus simulate examples/gemm_rs_h100.mgs --schedule 'pipelined(chunks=16, engine=dma(7))' --granularity packet --svg docs/timeline.svg > /dev/null
 	$(BIN)/magus simulate examples/layers/llama70b_backward.mgs --schedule late --svg docs/layer_timeline.svg > /dev/null
 	$(BIN)/magus simulate examples/steps/llama3_70b_128.mgs --svg docs/steps_timeline.svg > /dev/null
+	$(BIN)/magus advise examples/four_systems.mgs --bespoke 0 --svg docs/systems.svg > /dev/null
 	for each in serial halves grouped; do $(BIN)/magus simulate examples/moe/experts_v4_pro.mgs --set T=2048 --schedule $$each --granularity packet --svg docs/moe_$$each.svg > /dev/null || exit 1; done
 
 dist: $(STAMP)

@@ -20,6 +20,7 @@ NAMES = (
     "moe_dispatch_mi300x",
     "moe_combine_mi300x",
     "fsdp_two_nodes_h100",
+    "four_systems",
 )
 LAYERS = (
     "layers/llama70b_layer",

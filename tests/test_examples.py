@@ -27,6 +27,7 @@ SLOW = (
     "ring_attention_h100",
     "templates/two_nodes",
     "fsdp_two_nodes_h100",
+    "four_systems",
     *LAYERS,
     *MOE,
 )

@@ -273,17 +273,19 @@ def map_svg(points: Sequence[SweepPoint], down: str, across: str) -> str:
     return document(WIDTH, bottom + 28 + 16 * len(legend), f"Gain by {down} and {across}", body)
 
 
-COMPARED_LEFT, COMPARED_ROW = 230.0, 46.0
+COMPARED_LEFT, COMPARED_ROW = 230.0, 62.0
 
 
 def compared_svg(advices: Sequence[Advice]) -> str:
     """Return the workloads of a file, such as one on several systems, side by side: baseline, answer, bound."""
     longest = max(advice.serial.best_us for advice in advices) * TICKS_PER_US
-    scale = TimeScale(max(1, round(longest)), COMPARED_LEFT, WIDTH - COMPARED_LEFT - 70)
+    scale = TimeScale(max(1, round(longest)), COMPARED_LEFT, WIDTH - COMPARED_LEFT - 120)
     body, bottom = list[str](), MAP_TOP + COMPARED_ROW * len(advices)
     kinds = [("comm", "baseline"), ("compute", "recommended"), ("bound", "what no schedule can beat")]
-    for place, (kind, said) in enumerate(kinds if any(advice.bound for advice in advices) else kinds[:2]):
-        body += [rect_at(12 + 110 * place, 12, 18, 10, kind), text_at(36 + 110 * place, 21, said)]
+    left = 12.0
+    for kind, said in kinds if any(advice.bound for advice in advices) else kinds[:2]:
+        body += [rect_at(left, 12, 18, 10, kind), text_at(left + 24, 21, said)]
+        left += 48 + LETTER_WIDTH * len(said)
     for x, label in scale.marks():
         body.append(f'<path {painted("grid")} d="M{number(x)} {number(MAP_TOP - 10)}V{number(bottom)}"/>')
         body.append(text_at(x + 3, MAP_TOP - 12, f"{label} us", "faint"))
@@ -296,9 +298,10 @@ def compared_svg(advices: Sequence[Advice]) -> str:
             right = scale.x(one.best_us * TICKS_PER_US)
             about = f"{advice.name_of(one.expression)}: {ticks_text(round(one.best_us * TICKS_PER_US))}"
             body.append(rect_at(COMPARED_LEFT, top, right - COMPARED_LEFT, 14, kind, about))
-            how = "" if one is advice.serial else f", {advice.speedup:.2f}x: {advice.name_of(one.expression)}"
-            said = f"{ticks_text(round(one.best_us * TICKS_PER_US))}{how}"
-            body.append(text_at(right + 6, top + 11, fitting(said, WIDTH - right - 12), "faint"))
+            gain = "" if one is advice.serial else f", {advice.speedup:.2f}x"
+            body.append(text_at(right + 6, top + 11, f"{ticks_text(round(one.best_us * TICKS_PER_US))}{gain}", "faint"))
+        name = fitting(advice.name_of(advice.recommended.expression), WIDTH - COMPARED_LEFT - 12)
+        body.append(text_at(COMPARED_LEFT + 4, y + 48, name, "faint"))
         if advice.bound is not None:
             body.append(rect_at(scale.x(advice.bound.ticks) - 1, y + 1, 3, 36, "bound", ticks_text(advice.bound.ticks)))
     return document(WIDTH, bottom + 8, "Systems compared", body)

@@ -12,7 +12,7 @@ from magus.compiler.ir import Pattern
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore import run_of
 from magus.simcore.figures.result import Waterfall
-from magus.tui.drawing.svg import compared_svg, map_svg, sweep_svg, waterfall_svg
+from magus.tui.drawing.svg import LETTER_WIDTH, compared_svg, map_svg, sweep_svg, waterfall_svg
 from magus.tui.drawing.timeline_svg import loads_svg, timeline_svg
 from tests.helpers import paths
 from tests.helpers.scenarios.graph_runs import ONE_LAYER, graph_run
@@ -86,3 +86,15 @@ def test_letters_stand_out_from_the_paper() -> None:
     letters = [each for each in ElementTree.fromstring(text).iter(f"{SVG}text") if "on" not in each.get("class", "")]
     for each in some(letters):
         assert 1.05 / (luminance(each.get("fill", "")) + 0.05) >= 4.5
+
+
+def test_words_of_compared_systems_lie_inside() -> None:
+    scenario = compile_text(PAIR).scenario().case
+    slow = fakes.advice(scenario, Verdict.SERIAL)
+    drawing = ElementTree.fromstring(compared_svg([slow, fakes.advice(scenario, Verdict.OVERLAP)]))
+    words = [each for each in some(drawing.iter(f"{SVG}text")) if each.get("text-anchor") is None]
+    ends = [float(each.get("x", "")) + LETTER_WIDTH * len(each.text or "") for each in words]
+
+    assert max(ends) <= float(drawing.get("width", "0"))
+    names = [slow.name_of(slow.recommended.expression)]
+    assert [each.text for each in words if each.text in names], "the schedule is named in full"
