@@ -3,20 +3,22 @@
 Times are simulated by ``magus advise``; the machines are those on which named algorithms load links unevenly.
 """
 
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from argparse import ArgumentParser
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations, product
+from pathlib import Path
 
 from magus.advisor import AdviceOptions, Advisor
-from magus.advisor.candidates.forests import forests, trees_of
+from magus.advisor.candidates.forests import forests, neighbours_of, trees_of
 from magus.advisor.solver.forest import packings
 from magus.compiler import compile_text
-from magus.compiler.ir import TICKS_PER_US, Scenario
+from magus.compiler.ir import TICKS_PER_US, OpChoice, Scenario
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore import simulate_op
 
-from .harness.report import Figure, main
+from .harness.report import Figure, tell
 
 SIZES = {"16 MiB": (1 << 24, 1.20), "256 MiB": (1 << 28, 1.04)}
 """Bytes of the whole tensor, and by how much the bound may be exceeded."""
@@ -30,8 +32,9 @@ def _clique(ranks: Sequence[int]) -> Pairs:
     return list(combinations(ranks, 2))
 
 
-def _edges(**links: Pairs) -> str:
-    return "edges(" + ", ".join(f"{name}={[list(pair) for pair in pairs]}" for name, pairs in links.items()) + ")"
+def _edges(switches: int = 0, **links: Pairs) -> str:
+    named = (f"{name}={[list(pair) for pair in pairs]}" for name, pairs in links.items())
+    return f"edges({', '.join((f'switches={switches}', *named))})"
 
 
 _LINKS = """
@@ -39,7 +42,9 @@ link bridge extends nvlink { bandwidth 75 GB/s; achieved 65 GB/s }
 link pcie5 extends nvlink { bandwidth 64 GB/s; achieved 50 GB/s; latency 1.5 us }
 link single extends nvlink { bandwidth 25 GB/s; achieved 22 GB/s }
 link double extends nvlink { bandwidth 50 GB/s; achieved 44 GB/s }
+link nic { bandwidth 50 GB/s; achieved 45 GB/s; latency 1.5 us }
 """
+_A100 = ('use "nvidia/a100"\nlink pcie4 { bandwidth 31.5 GB/s; achieved 25.2 GB/s; latency 1 us }\n', "A100")
 _MI300X, _H100 = ('use "amd/mi300x"\n', "MI300X"), ('use "nvidia/h100"\n' + _LINKS, "H100")
 _SINGLES = [(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)]
 _DOUBLES = [(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)]
@@ -54,55 +59,106 @@ MACHINES = {
     "hybrid cube mesh": (_H100, 8, _edges(single=_SINGLES, double=_DOUBLES)),
     "mesh with a broken link": (_MI300X, 8, _edges(xgmi=[pair for pair in _clique(range(8)) if pair != (2, 5)])),
     "torus 4 x 4": (_MI300X, 16, "torus(xgmi, shape=[4, 4])"),
+    "torus 4 x 4 x 4": (_MI300X, 64, "torus(xgmi, shape=[4, 4, 4])"),
+    "PCIe box of two switches": (
+        _A100,
+        8,
+        _edges(pcie4=[*product(range(4), (8,)), *product(range(4, 8), (9,)), (8, 9)], switches=2),
+    ),
+    "two nodes of eight on rails": (_H100, 16, "rails(nvswitch, link=nvlink, node=8, nic=nic)"),
+    "two cliques, GPUs in turn": (
+        _H100,
+        8,
+        _edges(bridge=[*_clique(range(0, 8, 2)), *_clique(range(1, 8, 2))], pcie5=[(6, 1)]),
+    ),
 }
 
-_NDV2 = """use "nvidia/a100"
-link nv1 extends nvlink { bandwidth 25 GB/s; achieved 25 GB/s; latency 0.7 us }
-link nv2 extends nvlink { bandwidth 50 GB/s; achieved 50 GB/s; latency 0.7 us }
-link ib extends nvlink { bandwidth 12.5 GB/s; achieved 12.5 GB/s; latency 1.3 us }
-"""
-_ONE, _TWO = (
-    [(a + far, b + far) for far in (0, 8) for a, b in pairs]
-    for pairs in (
-        [(0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6)],
-        [(0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7)],
-    )
+PUBLISHED = Path(__file__).parent / "data" / "published.mgs"
+UNITS = {16: 1 << 12, 1000: 1 << 16}
+"""Million bytes of the whole tensor, and the units in which those are simulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """An all_gather of so many million bytes: GB/s and seconds of its solver in a repository, None without."""
+
+    workload: str
+    megabytes: int
+    gb_per_s: float
+    solver_s: float | None
+
+
+OF_OTHERS = (
+    Published("on_ndv2", 16, 22.86, 44.7),
+    Published("on_ndv2", 1000, 22.86, 43.4),
+    Published("on_dgx2", 16, 129.03, 1261.8),
+    Published("on_dgx2", 1000, 129.03, 2699.9),
+    Published("on_a100", 1000, 346.7, None),
 )
-NDV2 = "NDv2, 2 chassis"
-"""Rates, links and latencies of ``topologies/ndv2.py`` of microsoft/TE-CCL; there the link between is one way each."""
-PUBLISHED = {NDV2: ((_NDV2, "A100"), 16, _edges(nv1=_ONE, nv2=_TWO, ib=[(0, 8)]))}
-PUBLISHED_BYTES, PUBLISHED_GB_PER_S, PUBLISHED_S, UNIT_BYTES = 10**9, 22.86, 43.4, 1 << 16
+"""``output_provided`` of microsoft/TE-CCL, the fastest of its three runs; of ForestColl the optimum by its formula."""
 
 SIX = next(iter(MACHINES))
-PRODUCT_US, SUM = 388, 1.12
-"""Of a product of 6144 rows beside their gather on six GPUs; and of an all_reduce of 256 MiB over its bound."""
+_GEMM = "x = tensor bf16[6144, 24576] shard cols; w = tensor bf16[24576, 4096] shard rows; y = {}(gemm(x, w))"
+PRODUCTS = {
+    "AG+GEMM of 48 MiB": (
+        "x = tensor bf16[6144, 4096] shard rows; w = tensor bf16[4096, 24576] shard cols; y = gemm(all_gather(x), w)",
+        388,
+    ),
+    "GEMM+RS of 48 MiB": (_GEMM.format("reduce_scatter"), None),
+    "GEMM+AR of 48 MiB": (_GEMM.format("all_reduce"), None),
+}
+"""Products of 6144 x 4096 x 4096 a rank on six GPUs, and in how many us the first is to be done."""
+SUM, ADVICE_S = 1.12, 20
+"""By how much an all_reduce may exceed its bound; CPU s of an answer."""
+ALL_REDUCE, SMALL_ROW = "256 MiB: all_reduce", "64 KiB and 512 KiB"
 
 
-def measure() -> Iterator[Figure]:
-    """Yield for each machine and size the time over the bound, and over the fastest named algorithm."""
+def measure(only: str = "") -> Iterator[Figure]:
+    """Yield the figures of the rows whose name contains ``only``.
+
+    For each machine and size the time over the bound, and over the fastest named algorithm.
+    """
     advisor = Advisor.load()
-    yield from _published()
-    yield from _beside_a_kernel(advisor)
+    for published in OF_OTHERS:
+        if only in f"{published.workload} {published.megabytes}":
+            yield from _beside(published)
+    for work in PRODUCTS:
+        if only in f"{SIX}, {work}":
+            yield from _beside_a_kernel(advisor, work)
     for name in MACHINES:
-        packings.cache_clear()
-        scenario = _scenario(name, SIZES["16 MiB"][0])
-        begun = time.process_time()
-        trees_of(scenario.case)
-        yield Figure(f"{name}: trees found in", time.process_time() - begun, "CPU s", "lower", 1)
-        for size, (num_bytes, most) in SIZES.items():
-            advice = advisor.recommend(_scenario(name, num_bytes), AdviceOptions())
-            assert advice.bound is not None, "a collective has a bound"
-            simulated = [one for one in advice.candidates if one.simulated_ticks is not None and one.choice is not None]
-            named = min(one.ticks for one in simulated if one.choice is not None and not one.choice.trees)
-            best = advice.recommended.ticks
-            yield Figure(f"{name}, {size}: over the bound", best / advice.bound.ticks, "x", "lower", most)
-            yield Figure(f"{name}, {size}: fastest named algorithm over this", named / best, "x", "higher", 1)
+        for size in (*SIZES, ALL_REDUCE, SMALL_ROW):
+            if only in f"{name}, {size}":
+                yield from _row(advisor, name, size)
 
+
+def _row(advisor: Advisor, name: str, size: str) -> Iterator[Figure]:
+    if size in SIZES:
+        num_bytes, most = SIZES[size]
+        yield from _gathered(advisor, name, size, num_bytes, most)
+    elif size == SMALL_ROW:
+        yield from small(advisor, name)
+    else:
         summed = advisor.recommend(_scenario(name, SIZES["256 MiB"][0], "y = all_reduce(x)", ""), AdviceOptions())
         assert summed.bound is not None, "a collective has a bound"
         over = summed.recommended.ticks / summed.bound.ticks
-        yield Figure(f"{name}, 256 MiB: all_reduce over the bound", over, "x", "lower", SUM)
-        yield from small(advisor, name)
+        yield Figure(f"{name}, {size} over the bound", over, "x", "lower", SUM)
+
+
+def _gathered(advisor: Advisor, name: str, size: str, num_bytes: int, most: float) -> Iterator[Figure]:
+    scenario = _scenario(name, num_bytes)
+    packings.cache_clear()
+    begun = time.process_time()
+    trees_of(scenario.case)
+    yield Figure(f"{name}, {size}: trees found in", time.process_time() - begun, "CPU s", "lower", 1)
+    advice = advisor.recommend(scenario, AdviceOptions())
+    took = time.process_time() - begun
+    assert advice.bound is not None, "a collective has a bound"
+    simulated = [one for one in advice.candidates if one.simulated_ticks is not None and one.choice is not None]
+    named = min(one.ticks for one in simulated if one.choice is not None and not one.choice.trees)
+    best = advice.recommended.ticks
+    yield Figure(f"{name}, {size}: over the bound", best / advice.bound.ticks, "x", "lower", most)
+    yield Figure(f"{name}, {size}: fastest named algorithm over this", named / best, "x", "higher", 1)
+    yield Figure(f"{name}, {size}: whole advice", took, "CPU s", "lower", ADVICE_S)
 
 
 def small(advisor: Advisor, name: str) -> Iterator[Figure]:
@@ -118,46 +174,66 @@ def small(advisor: Advisor, name: str) -> Iterator[Figure]:
         yield Figure(f"{name}, {size}: {collective}, fastest named algorithm over this", named / best, "x", "higher", 1)
 
 
-def _published() -> Iterator[Figure]:
-    """Yield the bandwidth of an all_gather as TE-CCL counts it, of 1 GB in all, and the seconds that synthesis takes.
+def _beside(published: Published) -> Iterator[Figure]:
+    """Yield the bandwidth of an all_gather as published synthesis counts it, and the seconds that it takes here.
 
-    Trees are found and a few numbers of chunks simulated, in units of 64 KiB.
+    That is for the trees and for all simulations by which advice chooses the number of chunks.
     """
-    case, begun = _scenario(NDV2, PUBLISHED_BYTES).case, time.process_time()
+    text = PUBLISHED.read_text().replace("MB = 1000", f"MB = {published.megabytes}")
+    case, begun = compile_text(text).scenario(published.workload).case, time.process_time()
     packings.cache_clear()
-    plans = [build_op_plan(case, choice) for choice in forests(case)]
-    least = min(simulate_op(case, plan, unit_bytes=UNIT_BYTES).total_ticks for plan in plans)
+    trees_of(case)
+    found = time.process_time() - begun
+
+    def fastest(choices: Iterable[OpChoice]) -> tuple[int, OpChoice]:
+        unit_bytes = UNITS[published.megabytes]
+        timed = [(simulate_op(case, build_op_plan(case, one), unit_bytes=unit_bytes), one) for one in choices]
+        return min(((result.total_ticks, one) for result, one in timed), key=lambda each: each[0])
+
+    first = fastest(forests(case))
+    least = min(first[0], fastest(neighbours_of(case, first[1]))[0])
     assert case.shape.moved is not None, "a collective moves a tensor"
     rate = case.shape.moved.num_bytes / (least / TICKS_PER_US) / 1000
-    yield Figure(f"{NDV2}, all_gather of 1 GB", rate, "GB/s", "higher", PUBLISHED_GB_PER_S)
-    yield Figure(f"{NDV2}, found and simulated in", time.process_time() - begun, "CPU s", "lower", PUBLISHED_S)
-
-
-def _beside_a_kernel(advisor: Advisor) -> Iterator[Figure]:
-    """Yield the times of AG+GEMM on six GPUs: of trees, in packets and by lines, and of the fastest other schedule."""
-    product = "w = tensor bf16[4096, 24576] shard cols; y = gemm(all_gather(x), w)"
-    advice = advisor.recommend(_scenario(SIX, 48 << 20, product), AdviceOptions())
-    known = [one for one in advice.candidates if one.simulated_us is not None and one.choice is not None]
-    times = [one.best_us for one in known if one.choice is not None and one.choice.trees]
-    others = [one.best_us for one in known if one.choice is not None and not one.choice.trees]
-    plans = [one.schedule for one in known if one.choice is not None and one.choice.trees]
-    packets = [simulate_op(advice.case, plan).total_ticks / TICKS_PER_US for plan in plans]
-    yield Figure(f"{SIX}, AG+GEMM of 48 MiB: trees, in packets", min(packets), "us", "lower", PRODUCT_US)
-    yield Figure(f"{SIX}, AG+GEMM of 48 MiB: trees, as advised", min(times), "us", "lower", PRODUCT_US)
+    name = f"{published.workload} {published.megabytes}"
+    yield Figure(f"{name} MB: all_gather", rate, "GB/s", "higher", published.gb_per_s)
+    yield Figure(f"{name} MB: trees found in", found, "CPU s", "lower", published.solver_s)
     yield Figure(
-        f"{SIX}, AG+GEMM of 48 MiB: fastest other schedule over this", min(others) / min(times), "x", "higher", 1
+        f"{name} MB: found and simulated in", time.process_time() - begun, "CPU s", "lower", published.solver_s
     )
+
+
+def _beside_a_kernel(advisor: Advisor, work: str) -> Iterator[Figure]:
+    """Yield the times of a product on six GPUs: of trees, in packets and by lines, and of the fastest without trees."""
+    text, most = PRODUCTS[work]
+    advice = advisor.recommend(_on(SIX, text), AdviceOptions())
+    known = [one for one in advice.candidates if one.simulated_us is not None and one.choice is not None]
+    planted = [one for one in known if one.choice is not None and one.choice.trees]
+    others = [one.best_us for one in known if one.choice is not None and not one.choice.trees]
+    packets = [simulate_op(advice.case, one.schedule).total_ticks / TICKS_PER_US for one in planted]
+    times = [one.best_us for one in planted]
+    yield Figure(f"{SIX}, {work}: trees, in packets", min(packets), "us", "lower", most)
+    yield Figure(f"{SIX}, {work}: trees, as advised", min(times), "us", "lower", most)
+    yield Figure(f"{SIX}, {work}: fastest other schedule over this", min(others) / min(times), "x", "higher", 1)
 
 
 def _scenario(
     name: str, num_bytes: int, work: str = "y = all_gather(x)", layout: str = "shard rows", cols: int = COLS
 ) -> Scenario:
-    (head, gpu), ranks, fabric = (MACHINES | PUBLISHED)[name]
-    rows = num_bytes // (2 * cols) // ranks * ranks
+    rows = num_bytes // (2 * cols) // MACHINES[name][1] * MACHINES[name][1]
+    return _on(name, f"x = tensor bf16[{rows}, {cols}] {layout}; {work}")
+
+
+def _on(name: str, work: str) -> Scenario:
+    (head, gpu), ranks, fabric = MACHINES[name]
     system = f"system s {{ gpus {ranks} x {gpu}; fabric {fabric} }}"
-    text = f"workload w on s {{ x = tensor bf16[{rows}, {cols}] {layout}; {work} }}"
-    return compile_text(f"{head}{system}\n{text}\n").scenario()
+    return compile_text(f"{head}{system}\nworkload w on s {{ {work} }}\n").scenario()
 
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__ or "", measure))
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "rows", nargs="?", default="", help="only rows whose name contains this, such as 'torus 4 x 4, 16'"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    arguments = parser.parse_args()
+    tell(measure(arguments.rows), as_json=arguments.json)
