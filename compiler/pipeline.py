@@ -68,7 +68,8 @@ class Compiled:
         Raises
         ------
         CompileError
-            If there is no workload, or none of that name, or if it is a step, which is no scenario: see ``step``.
+            If there is no workload, or none of that name, or if it is a step, which is no scenario: see ``step``,
+            or a layer whose keys and values a step exchanges.
         """
         step = self.step(workload)
         if step is not None:
@@ -79,16 +80,23 @@ class Compiled:
             hint = f"its parts: --workload {' or '.join(partition.parts)}; magus advise answers about all of it"
             raise CompileError([Diagnostic(Code.MGS574, message, Span(Source(self.path, ""), 0, 0), hint)])
         by_name = {scenario.name: scenario for scenario in self.workloads}
-        if workload is None and self.workloads:
-            return self.workloads[0]
-        if workload in by_name:
-            return by_name[workload]
+        found = self.workloads[0] if workload is None and self.workloads else by_name.get(workload or "")
+        if found is not None:
+            return self._whole(found)
         span = Span(Source(self.path, ""), 0, 0)
         if workload is None:
             raise CompileError([Diagnostic(Code.MGS122, "the file declares no workload", span)])
         known = (*by_name, *(each.name for each in self.steps), *(each.name for each in self.partitions))
         hint = did_you_mean(workload, known) or f"workloads are: {', '.join(known) or 'none'}"
         raise CompileError([Diagnostic(Code.MGS203, f"unknown workload '{workload}'", span, hint)])
+
+    def _whole(self, scenario: Scenario) -> Scenario:
+        """A scenario, unless its step does a part of it."""
+        for each in scenario.workload.in_context:
+            message = f"attention of {scenario.name} is over {each.over}, whose keys and values its step exchanges"
+            hint = f"ask about the step, or about whole sequences: {each.over} 1"
+            raise CompileError([Diagnostic(Code.MGS573, message, Span(Source(self.path, ""), 0, 0), hint)])
+        return scenario
 
     def _of_step(self, step: StepScenario) -> Diagnostic:
         layers = " or ".join(dict.fromkeys(part.forward.name for block in step.step.blocks for part in block.parts))

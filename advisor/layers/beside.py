@@ -161,18 +161,40 @@ def traffic_case(copies: System, traffic: SharedTraffic) -> OpCase:
     return OpCase(TRAFFIC, copies, OpShape(TRAFFIC, "", traffic.pattern, (moved,), moved, None, "y"))
 
 
-@cache
-def traffic_alone(copies: System, traffic: SharedTraffic, unit_bytes: int) -> int:
-    """The ticks of traffic with the machine to itself, simulated in packets of ``unit_bytes``.
+@dataclass(frozen=True, slots=True)
+class TrafficTicks:
+    """Ticks of traffic with the machine to itself."""
 
-    Raises
-    ------
-    ScheduleError
-        If no algorithm does it.
-    """
-    case, schedule = traffic_plan(copies, traffic)
-    lowered = lower(copies, Plan.of_one(TRAFFIC, case.shape, schedule), unit_bytes=unit_bytes, alike=True)
-    return run(lowered.program).makespan_ticks
+    ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficAlone:
+    """The question how long ``traffic`` among ``copies`` takes by itself, in packets of ``unit_bytes``."""
+
+    copies: System
+    traffic: SharedTraffic
+    unit_bytes: int
+
+    def ticks(self, should_stop: ShouldStop = never) -> TrafficTicks:
+        """Simulate it, or look it up.
+
+        Raises
+        ------
+        ScheduleError
+            If no algorithm does it.
+        Cancelled
+            If ``should_stop`` said so.
+        """
+        question = memo_of(("traffic alone", self.copies, self.traffic, self.unit_bytes), ADVISOR)
+        with heeding(should_stop):
+            return memoized(question, TrafficTicks, partial(self._simulated, should_stop))
+
+    def _simulated(self, should_stop: ShouldStop) -> TrafficTicks:
+        case, schedule = traffic_plan(self.copies, self.traffic)
+        plan = Plan.of_one(TRAFFIC, case.shape, schedule)
+        lowered = lower(self.copies, plan, unit_bytes=self.unit_bytes, alike=True)
+        return TrafficTicks(int(_done(lowered.program, should_stop).max()))
 
 
 def traffic_plan(copies: System, traffic: SharedTraffic) -> tuple[OpCase, OpPlan]:

@@ -89,6 +89,8 @@ def _only_part(scenario: StepScenario, schedule: StepSchedule) -> LayerPart:
     if schedule.pipeline.kind is PipelineKind.DUAL:
         raise _refused("dual has each layer on two stages, whose gradients no plan sums", "another pipeline")
     (part,) = blocks[0].parts
+    if part.context is not None:
+        raise _refused(f"{part.forward.name} has parts of sequences, whose keys and values no plan exchanges")
     ranks = part.forward.num_ranks
     whole = [each.name for each in weights_of(part.forward) if each.shard is Shard.NONE and ranks > 1]
     if whole:

@@ -6,7 +6,7 @@ Megatron-LM ``arguments.py``; torchtitan ``job_config.py``; DeepSpeed ``config-j
 from collections.abc import Iterator
 from fractions import Fraction
 
-from ...compiler.ir.step import KEEP_LEAST, Overlapped, PipelineKind
+from ...compiler.ir.step import KEEP_LEAST, ContextKind, Overlapped, PipelineKind
 from .outcome import StepOutcome
 
 FRAMEWORKS = ("Megatron-LM", "torchtitan", "DeepSpeed", "MaxText")
@@ -45,6 +45,8 @@ def _megatron(outcome: StepOutcome) -> Iterator[str]:
             yield f"{flag} {sizes[axis]}"
     if sizes.get("tp", 1) > 1:
         yield "--sequence-parallel"
+    if outcome.scenario.in_context:
+        yield f"--cp-comm-type {'p2p' if schedule.context is ContextKind.RING else 'all_gather'}"
     if schedule.pipeline.chunks > 1:
         yield f"--num-layers-per-virtual-pipeline-stage {max(outcome.run.chunks)}"
     yield f"--micro-batch-size {_plain(outcome.microbatch)} --global-batch-size {outcome.scenario.step.sequences}"
@@ -66,6 +68,9 @@ def _titan(outcome: StepOutcome) -> Iterator[str]:
     for axis, key in _TITAN.items():
         if sizes.get(axis, 1) > 1:
             yield f"--parallelism.{key}={sizes[axis]}"
+    if outcome.scenario.in_context:
+        rotated = "alltoall" if schedule.context is ContextKind.RING else "allgather"
+        yield f"--parallelism.context_parallel_rotate_method={rotated}"
     if outcome.scenario.num_stages > 1:
         yield f"--parallelism.pipeline_parallel_schedule={_TITAN_SCHEDULES[schedule.pipeline.kind]}"
     yield f"--training.local_batch_size={_plain(outcome.microbatch * outcome.scenario.step.microbatches)}"
@@ -73,7 +78,8 @@ def _titan(outcome: StepOutcome) -> Iterator[str]:
 
 
 def _deepspeed(outcome: StepOutcome) -> Iterator[str]:
-    if outcome.scenario.num_stages > 1 or not (outcome.schedule.zero == 3 or outcome.shards_batch):
+    scenario, shares = outcome.scenario, outcome.schedule.zero == 3 or outcome.shards_batch
+    if scenario.num_stages > 1 or scenario.in_context or not shares:
         return
     batch = f'"train_micro_batch_size_per_gpu": {_plain(outcome.microbatch)}'
     yield f'{{"zero_optimization": {{"stage": 3, "overlap_comm": true}}, {batch}}}'

@@ -28,7 +28,7 @@ from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import RunTooLarge
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ..answer.switches import weights_gathered
-from ..layers.beside import BesideTicks, LayerBeside, SharedTraffic, between_nodes
+from ..layers.beside import BesideTicks, LayerBeside, SharedTraffic, TrafficAlone, TrafficTicks, between_nodes
 from ..layers.joint import JointRuns
 from ..layers.orders import by_library
 from .stacks import for_seconds
@@ -77,18 +77,19 @@ class LayerPass:
         return memoized(question, PassTicks, partial(_simulated, self.scenario, self.schedule, should_stop))
 
 
-LayerQuestion = LayerPass | LayerBeside
+LayerQuestion = LayerPass | LayerBeside | TrafficAlone
+LayerAnswer = PassTicks | BesideTicks | TrafficTicks | None
 
 
-def ticks_of_question(question: LayerQuestion, should_stop: ShouldStop = never) -> PassTicks | BesideTicks | None:
-    """Answer a question about a layer; None where it is not simulated together with traffic.
+def ticks_of_question(question: LayerQuestion, should_stop: ShouldStop = never) -> LayerAnswer:
+    """Answer a question about a layer or traffic; None where these are not simulated together.
 
     Raises
     ------
     ScheduleError
-        If a layer cannot be simulated by itself.
+        If a layer, or traffic, cannot be simulated by itself.
     """
-    if isinstance(question, LayerPass):
+    if not isinstance(question, LayerBeside):
         return question.ticks(should_stop)
     with suppress(ScheduleError, RunTooLarge):
         found = question.ticks(should_stop)
@@ -123,6 +124,7 @@ class LayerTimes:
     noted: dict[LayerQuestion, None] | None = None
     _known: dict[tuple[System, Workload, Schedule], PassTicks] = field(default_factory=dict)
     _beside: dict[LayerBeside, BesideTicks | None] = field(default_factory=dict)
+    _traffic: dict[TrafficAlone, TrafficTicks] = field(default_factory=dict)
 
     @property
     def num_simulated(self) -> int:
@@ -132,7 +134,10 @@ class LayerTimes:
     def of(self, each: PassOf) -> PassTicks:
         """Return the ticks of a pass; what its stack adds beside kernels is not in them."""
         scenario = each.for_seconds()
-        question = LayerPass(scenario, schedule_of(scenario, each.schedule))
+        return self.by_itself(LayerPass(scenario, schedule_of(scenario, each.schedule)))
+
+    def by_itself(self, question: LayerPass) -> PassTicks:
+        """Return the ticks of a layer."""
         known = self._known.get(_key(question))
         if known is None and self.noted is not None:
             self.noted[question] = None
@@ -147,12 +152,17 @@ class LayerTimes:
 
         None where they are not simulated together: without such ranks, or where it is not known what the groups share.
         """
-        if not self.contended or held.ranks is None or held.ranks.num_ranks == 1:
+        if held.ranks is None or held.ranks.num_ranks == 1:
             return None
         traffic = SharedTraffic(pattern, dtype, held.parameters)
         scenario = of.for_seconds()
         schedule, copies = schedule_of(scenario, of.schedule), for_seconds(held.ranks, of.stack)
-        question = LayerBeside(scenario, schedule, copies, traffic, TRAFFIC_PACKET, alike=True)
+        return self.both(LayerBeside(scenario, schedule, copies, traffic, TRAFFIC_PACKET, alike=True))
+
+    def both(self, question: LayerBeside) -> BesideTicks | None:
+        """Return the ticks of a layer and of traffic beside it; None where they are not simulated together."""
+        if not self.contended:
+            return None
         if question not in self._beside:
             if self.noted is not None:
                 self.noted[question] = None
@@ -160,13 +170,32 @@ class LayerTimes:
             self.take(question, ticks_of_question(question, self.should_stop))  # nothing is kept of one that is stopped
         return self._beside[question]
 
-    def take(self, question: LayerQuestion, ticks: PassTicks | BesideTicks | None) -> None:
+    def traffic(self, ranks: System, traffic: SharedTraffic) -> int:
+        """Return the ticks of traffic with the machine to itself.
+
+        Raises
+        ------
+        ScheduleError
+            If no algorithm does it.
+        """
+        question = TrafficAlone(ranks, traffic, TRAFFIC_PACKET)
+        if question not in self._traffic:
+            if self.noted is not None:
+                self.noted[question] = None
+                return 1  # it takes time, so that what runs beside it is asked too
+            self.take(question, question.ticks(self.should_stop))
+        return self._traffic[question].ticks
+
+    def take(self, question: LayerQuestion, ticks: LayerAnswer) -> None:
         """Know the answer to a question."""
         if isinstance(question, LayerPass):
             assert isinstance(ticks, PassTicks), "a layer by itself always has ticks"
             self._known[_key(question)] = ticks
+        elif isinstance(question, TrafficAlone):
+            assert isinstance(ticks, TrafficTicks), "traffic by itself always has ticks"
+            self._traffic[question] = ticks
         else:
-            assert not isinstance(ticks, PassTicks), "a layer beside traffic has both"
+            assert ticks is None or isinstance(ticks, BesideTicks), "a layer beside traffic has both"
             self._beside[question] = ticks
 
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 from ...compiler.ir import Scenario, Shard
 from ...compiler.ir.step import KEEP_LEAST, LayerBlock, LayerPart, PassKind, StepScenario, StepSchedule
 from ...simcore.steps.orders import Orders, chunks_at, orders_of
+from .context import buffer_bytes
 from .layer_times import Held
 from .times import elements_of_rank, ends_ranks, ends_sharing, handed_on, head_shape, held_by, weights_of
 
@@ -46,7 +47,7 @@ class StageMemory:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """Bytes of a layer on one rank: kept for the backward pass, made anew in it, and gathered weights."""
+    """Bytes of a layer on one rank: kept for the backward pass, made anew in it, and what is gathered."""
 
     held: tuple[Held, ...]
     kept: int
@@ -56,7 +57,7 @@ class _Layer:
 
 def memory_of(scenario: StepScenario, schedule: StepSchedule, counts: Sequence[int]) -> tuple[StageMemory, ...]:
     """Return the memory of each stage; ``counts`` are the layers of each chunk along the model."""
-    layers = [_layer(block, schedule.keep) for block in scenario.step.blocks for _ in range(block.count)]
+    layers = [_layer(block, schedule) for block in scenario.step.blocks for _ in range(block.count)]
     chunks: list[list[_Layer]] = []
     for count in counts:
         chunks.append(layers[:count])
@@ -115,14 +116,15 @@ def most_held(kept: Sequence[int], orders: Orders) -> tuple[int, ...]:
     return tuple(most)
 
 
-def _layer(block: LayerBlock, keep: str) -> _Layer:
+def _layer(block: LayerBlock, schedule: StepSchedule) -> _Layer:
     kept = remade = gathered = 0
     held: list[Held] = []
     for part in block.parts:
         held += held_by(part)
-        kept += kept_bytes(part, keep)
+        kept += kept_bytes(part, schedule.keep)
         remade += made_bytes(part.forward)
         gathered += sum(each.num_bytes for each in weights_of(part.forward) if each.shard is Shard.FLAT)
+        gathered += buffer_bytes(part.forward, schedule.context)
     return _Layer(tuple(held), kept, max(0, remade - kept), gathered)
 
 

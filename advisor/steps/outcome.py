@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from ...compiler.ir import TICKS_PER_SECOND, JsonObject, Rejection, Settings, Shard
-from ...compiler.ir.step import KEEP_ALL, KEEP_LEAST, StepScenario, StepSchedule
+from ...compiler.ir.step import KEEP_ALL, KEEP_LEAST, ContextKind, StepScenario, StepSchedule
 from ...compiler.planning.build import ScheduleError
 from ...simcore.steps.orders import rejected
 from ...simcore.steps.step import StepRun, layers_of_chunks, run_step
@@ -88,7 +88,10 @@ class StepOutcome:
         pipeline = schedule.pipeline.expression.replace("chunks=", "") if self.scenario.num_stages > 1 else ""
         keeps = KEEP_LEAST if schedule.keep == KEEP_LEAST else "some"
         kept = f"keep {keeps}" if derived and schedule.keep != KEEP_ALL else ""
-        return " ".join(filter(None, (pipeline, f"zero {schedule.zero}" if shares else "", kept)))
+        ring = self.scenario.in_context and schedule.context is ContextKind.RING
+        return " ".join(
+            filter(None, (pipeline, "ring" if ring else "", f"zero {schedule.zero}" if shares else "", kept))
+        )
 
     def document(self) -> JsonObject:
         """Return the figures as JSON: seconds, bytes, shares."""
@@ -99,6 +102,7 @@ class StepOutcome:
             "pipeline": self.schedule.pipeline.expression,
             "zero": self.schedule.zero,
             "keep": self.schedule.keep,
+            "context": self.schedule.context.value if self.scenario.in_context else None,
             "stack": None if self.schedule.stack is None else self.schedule.stack.name,
             "overlap": [each.value for each in self.schedule.overlapped],
             "microbatch": float(self.microbatch),

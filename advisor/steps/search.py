@@ -7,7 +7,15 @@ from functools import partial
 from itertools import product
 
 from ...compiler.ir import Cancelled, Progress, Settings, ShouldStop
-from ...compiler.ir.step import KEEP_WRITTEN, Overlapped, Pipeline, PipelineKind, StepScenario, StepSchedule
+from ...compiler.ir.step import (
+    KEEP_WRITTEN,
+    ContextKind,
+    Overlapped,
+    Pipeline,
+    PipelineKind,
+    StepScenario,
+    StepSchedule,
+)
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import CompileError
@@ -92,12 +100,15 @@ def schedules_of(scenario: StepScenario) -> Iterator[StepSchedule]:
         pipelines = (Pipeline(),)
     zeros = (explore.zero or (first.zero,)) if have_copies(scenario) else (0,)
     keeps = (first.keep,) if written else explore.keep or (first.keep,)
-    for pipeline, zero, keep in product(pipelines, zeros, keeps):
+    contexts = (explore.context or (first.context,)) if scenario.in_context else (first.context,)
+    for pipeline, zero, keep, context in product(pipelines, zeros, keeps, contexts):
         stages = first.stages if pipeline == first.pipeline and len(first.stages) == scenario.num_stages else ()
-        found = replace(first, pipeline=pipeline, zero=zero, keep=keep, stages=stages)
+        found = replace(first, pipeline=pipeline, zero=zero, keep=keep, stages=stages, context=context)
         if zero == 3 and scenario.num_stages > 1:
             continue  # weights of all layers would be gathered for each microbatch
-        yield replace(found, name=f"{pipeline.expression} zero {zero} keep {keep}" if found != first else first.name)
+        ring = " context ring" if scenario.in_context and context is ContextKind.RING else ""
+        name = f"{pipeline.expression} zero {zero} keep {keep}{ring}"
+        yield replace(found, name=name if found != first else first.name)
 
 
 def search(

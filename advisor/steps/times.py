@@ -20,8 +20,9 @@ from ...compiler.planning.knobs.library import library_rejection
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.steps.step import LayerTicks, StepTicks
 from ..bounds.lower_bound import quick_bound_ticks
-from ..layers.beside import SharedTraffic, traffic_alone, traffic_case
-from .layer_times import TRAFFIC_PACKET, Held, LayerTimes, PassOf, PassTicks
+from ..layers.beside import SharedTraffic, traffic_case
+from .context import exchange_ticks
+from .layer_times import Held, LayerTimes, PassOf, PassTicks
 from .stacks import for_seconds, memory_ticks, stack_ticks
 
 LOSS_BYTES = 10
@@ -64,7 +65,7 @@ def have_copies(scenario: StepScenario) -> bool:
     return any(held.copies > 1 for part in parts for held in held_by(part))
 
 
-def traffic_ticks(system: System | None, num_bytes: int, pattern: Pattern) -> int:
+def traffic_ticks(times: LayerTimes, system: System | None, num_bytes: int, pattern: Pattern) -> int:
     """The time of a collective of ``num_bytes``, the whole tensor, among the ranks of ``system`` alone; 0 without any.
 
     By the library where its time is known, which is in one node. Among nodes rings reach the bound of bandwidth, and
@@ -75,12 +76,12 @@ def traffic_ticks(system: System | None, num_bytes: int, pattern: Pattern) -> in
     ranks, traffic = system.num_ranks, SharedTraffic(pattern, DType.FP8, num_bytes)
     case = traffic_case(system, traffic)
     if library_rejection(case) is None:
-        return traffic_alone(system, traffic, TRAFFIC_PACKET)
+        return times.traffic(system, traffic)
     steps = (ranks - 1) * (2 if pattern is Pattern.ALL_REDUCE else 1)
     return quick_bound_ticks(case) + steps * max(link.latency_ticks for link in system.fabric.links)
 
 
-def send_ticks(scenario: StepScenario) -> int:
+def send_ticks(scenario: StepScenario, times: LayerTimes) -> int:
     """How long a rank takes to send what a stage hands on to the next one.
 
     Of what all ranks of a group have each sends a part, and those of the next stage gather it (Narayanan et al. 2021,
@@ -92,7 +93,7 @@ def send_ticks(scenario: StepScenario) -> int:
     moved = handed_on(forward)
     num_bytes, gathered = moved.dtype.bytes_of(elements_of_rank(moved, forward.num_ranks)), 0
     if moved.shard is Shard.NONE and forward.num_ranks > 1:
-        gathered = traffic_ticks(forward.system, num_bytes, Pattern.ALL_GATHER)
+        gathered = traffic_ticks(times, forward.system, num_bytes, Pattern.ALL_GATHER)
         num_bytes = -(-num_bytes // forward.num_ranks)
     pair = replace(scenario.stages, num_ranks=2) if scenario.num_stages > 2 else scenario.stages
     tensor = Tensor("x", DType.FP8, 1, num_bytes, Shard.NONE)
@@ -139,9 +140,9 @@ def ticks_of(scenario: StepScenario, schedule: StepSchedule, times: LayerTimes, 
     weight = handed_on(scenario.step.blocks[0].parts[0].forward).dtype
     moved = optimizer.moved_bytes(weight.bytes_of(1))
     update = tuple(memory_ticks(gpu, each * (moved + CLEARED_BYTES)) for each in updated)
-    send, costs = send_ticks(scenario), schedule.costs
+    send, costs = send_ticks(scenario, times), schedule.costs
     waited = 0 if costs is None else int(costs.sends * send)
-    return StepTicks(tuple(layers), _head(scenario, costs), send, update, waited)
+    return StepTicks(tuple(layers), _head(scenario, costs, times), send, update, waited)
 
 
 def _part_ticks(
@@ -152,6 +153,12 @@ def _part_ticks(
     behind = times.of(PassOf(back, named.get(back.name), schedule.costs))
     if schedule.costs is not None:
         ahead, behind = _on_stack(ahead, behind, part, back, schedule.costs)
+    if part.context is not None:
+        both = PassOf(forward, None, schedule.costs), PassOf(back, None, schedule.costs)
+        ahead, behind = (
+            replace(ticks, ticks=ticks.ticks + exchange_ticks(of, part.context, schedule.context, times, backward=late))
+            for ticks, of, late in zip((ahead, behind), both, (False, True), strict=True)
+        )
     again = ahead.ticks if schedule.keep == KEEP_LEAST else 0
     layer = LayerTicks(ahead.ticks, again + behind.ticks - behind.weights, behind.weights)
     weight, gradient = handed_on(forward).dtype, step.optimizer.gradients
@@ -181,7 +188,7 @@ def _with_traffic(
     backward: bool,
 ) -> LayerTicks:
     """A layer with the traffic of some of its weights, and how much longer the pass ``of`` a layer takes beside it."""
-    alone = traffic_ticks(held.ranks, dtype.bytes_of(held.parameters), pattern)
+    alone = traffic_ticks(times, held.ranks, dtype.bytes_of(held.parameters), pattern)
     both = times.beside(of, held, pattern, dtype) if alone else None
     longer, slower = (
         (0, 0) if both is None else (both.layer_beside - both.layer_alone, both.traffic_beside - both.traffic_alone)
@@ -222,7 +229,7 @@ def ends_ranks(step: Step) -> System | None:
     return part.copies if shares or part.forward.num_ranks == 1 else part.stage or part.forward.system
 
 
-def _head(scenario: StepScenario, stack: Stack | None) -> LayerTicks:
+def _head(scenario: StepScenario, stack: Stack | None, times: LayerTimes) -> LayerTicks:
     """The last product and the loss; its gradient is two products as large. Embeddings are looked up in no time."""
     shape, gpu = head_shape(scenario.step), scenario.system.gpu
     if shape is None:
@@ -233,12 +240,12 @@ def _head(scenario: StepScenario, stack: Stack | None) -> LayerTicks:
     sizes = scenario.step.optimizer.gradients.bytes_of(weights), shape.dtype.bytes_of(weights)
     if group is not None:  # gathered forward and backward, and scattered, each time
         gathered, scattered = (
-            traffic_ticks(group, size, pattern)
+            traffic_ticks(times, group, size, pattern)
             for size, pattern in zip(sizes[::-1], (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER), strict=True)
         )
         return LayerTicks(product + loss + gathered, product + loss + gathered + scattered, product)
     copies = ends_ranks(scenario.step)
-    gradients = traffic_ticks(copies, sizes[0], Pattern.REDUCE_SCATTER)
+    gradients = traffic_ticks(times, copies, sizes[0], Pattern.REDUCE_SCATTER)
     return LayerTicks(
-        product + loss, product + loss, product, gradients, traffic_ticks(copies, sizes[1], Pattern.ALL_GATHER)
+        product + loss, product + loss, product, gradients, traffic_ticks(times, copies, sizes[1], Pattern.ALL_GATHER)
     )

@@ -62,6 +62,18 @@ class Overlapped(Enum):
     WEIGHTS = "weights"
 
 
+class ContextKind(Enum):
+    """How ranks that each have a part of a sequence get the keys and values of the others; the word in the language.
+
+    GATHERED: all of them before attention, and gradients are scattered behind its backward pass (Llama 3, arXiv
+    2407.21783, section 3.3.2). RING: block by block from neighbour to neighbour, beside attention with the block that
+    is there (Ring Attention, arXiv 2310.01889).
+    """
+
+    GATHERED = "gathered"
+    RING = "ring"
+
+
 @dataclass(frozen=True, slots=True)
 class Optimizer:
     """Adam: two moments and a ``master`` copy of each weight, and ``gradients`` that microbatches add up in."""
@@ -97,12 +109,15 @@ class LayerPart:
         The ranks that hold the same part of weights that its group shares, as a system; None where there is one alone.
     stage
         The ranks that hold all that no rank of its group has alone: all of a stage.
+    context
+        The ranks that its attention exchanges keys and values with; None where each has whole sequences.
     """
 
     forward: Scenario
     backward: tuple[tuple[str, Scenario], ...]
     copies: System | None = None
     stage: System | None = None
+    context: System | None = None
 
     def back(self, keep: str) -> Scenario:
         """The backward pass where ``keep`` is kept; of a layer that is computed again it finds all.
@@ -176,6 +191,8 @@ class StepSchedule:
         What the backward pass finds, where it is derived.
     parts
         The schedule of each workload by name; the others are by the library.
+    context
+        How keys and values are exchanged, where sequences lie on several ranks.
     stack
         The framework, whose costs each layer has; None without any.
     """
@@ -187,6 +204,7 @@ class StepSchedule:
     overlapped: tuple[Overlapped, ...] = ()
     keep: str = KEEP_ALL
     parts: tuple[tuple[str, str], ...] = ()
+    context: ContextKind = ContextKind.GATHERED
     stack: Implementation | None = None
 
     @property
@@ -206,6 +224,7 @@ class StepExplore:
     pipelines: tuple[Pipeline, ...] = ()
     zero: tuple[int, ...] = ()
     keep: tuple[str, ...] = ()
+    context: tuple[ContextKind, ...] = ()
     memory_bytes: int | None = None
 
     @property
@@ -232,6 +251,11 @@ class StepScenario:
     stages: System | None = None
     schedules: tuple[StepSchedule, ...] = ()
     explore: StepExplore = field(default_factory=StepExplore)
+
+    @property
+    def in_context(self) -> bool:
+        """Whether a sequence lies on several ranks."""
+        return any(part.context is not None for block in self.step.blocks for part in block.parts)
 
     @property
     def num_stages(self) -> int:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 
+from .operations.attention import AttentionShape
 from .operations.base import Routing
 from .operations.gemm import GemmShape
 from .operations.grouped_gemm import GroupedGemmShape
@@ -326,6 +327,12 @@ class Workload:
         what = {each: Made.MOVED if each in gathered else Made.OUTPUT for each in shape.made}
         results = tuple((each, op.name, what[each]) for each in shape.made)
         return cls(name or shape.name, shape.about, (op,), shape.tensors, results)
+
+    @property
+    def in_context(self) -> tuple[AttentionShape, ...]:
+        """Attention whose sequences lie on several ranks."""
+        kernels = (op.shape.kernel for op in self.ops)
+        return tuple(each for each in kernels if isinstance(each, AttentionShape) and each.context > 1)
 
     @property
     def num_layers(self) -> int:

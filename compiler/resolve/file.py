@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from ..codes import Code
 from ..ir import Explore, Partition, Rejection, Scenario, Schedule, System, Workload
+from ..ir.operations.attention import OVER
 from ..ir.step import StepScenario
 from ..planning.knobs.engine import explored_engines
 from ..text import syntax as ast
@@ -23,7 +24,6 @@ from .values.device_numbers import StatedNumber
 from .values.evaluate import ExpressionEvaluator, Place, Reading
 from .values.params import Param, check_params
 from .values.sentences import single
-from .workloads.calls import OVER
 from .workloads.workload import resolve_workload
 
 

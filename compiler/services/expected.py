@@ -102,6 +102,7 @@ _FOLLOWS: Mapping[tuple[str, str], ExpectedWords] = {
     ("workload", "optimizer"): _words("optimizer", "dtype"),
     **{(block, "pipeline"): _words("pipeline") for block in ("schedule", "explore")},
     **{(block, "keep"): _words("step.keep") for block in ("schedule", "explore")},
+    **{(block, "context"): _words("step.context") for block in ("schedule", "explore")},
     ("schedule", "overlap"): _words("step.traffic"),
     ("schedule", "stack"): ExpectedWords(kinds=(Kind.IMPLEMENTATION,), stacks=True),
     ("variability", "skew"): _words("distribution"),

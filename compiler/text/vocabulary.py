@@ -272,8 +272,8 @@ SCHEDULE_WORDS = (
     "chained",
 )
 STEP_WORDS = ("about", "step", "sequences", "head", "optimizer")
-STEP_SCHEDULE_WORDS = ("pipeline", "stages", "zero", "overlap", "keep", "stack")
-STEP_EXPLORE_WORDS = ("pipeline", "zero", "keep", "memory")
+STEP_SCHEDULE_WORDS = ("pipeline", "stages", "zero", "overlap", "keep", "context", "stack")
+STEP_EXPLORE_WORDS = ("pipeline", "zero", "keep", "context", "memory")
 TENSOR_WORDS = ("shard", "over")
 OBJECTIVES = ("makespan",)
 PLAN_ACTIONS = ("put", "get", "compute", "reduce")

@@ -22,14 +22,25 @@ forward pass, and ``da`` its gradient. The kernel computes the scores again (Dao
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
+from ...codes import Code
+from ..stopping import Rejection
 from ..tensors import DType, Pattern, Shard, Tensor
-from .base import CallArgument, CallArgumentKind, CallResult, KernelOperation, OperationCall, mismatch, not_simulated
+from .base import (
+    CallArgument,
+    CallArgumentKind,
+    CallResult,
+    KernelOperation,
+    OperationCall,
+    OperationError,
+    mismatch,
+    not_simulated,
+)
 from .checks import check_local, check_peak, check_scales, check_types
 from .kernel_shape import Adds, Cutting, KernelShape
 
-TRTLLM = "trtllm"
+TRTLLM, OVER = "trtllm", "over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +52,9 @@ class AttentionShape(KernelShape):
     over some of the keys only, and leaves what the others are to be added to (``accumulator_bytes``).
 
     ``by`` names the library whose kernel it is, empty for the one that the profile was fitted to.
+
+    With ``context`` the sequence lies on as many ranks along the axis ``over``, ``q_len`` of its positions on each, an
+    early and a late chunk, so that all have equal work: ``kv_len`` is then what a query sees on the mean.
 
     ``values`` are columns of a value of one head, None for as many as ``head_dim``, those of a key; values that are
     ``in_keys`` are the first columns of keys, and are not read again.
@@ -62,6 +76,8 @@ class AttentionShape(KernelShape):
     in_keys: bool = False
     window: int | None = None
     by: str = ""
+    context: int = 1
+    over: str = ""
 
     @property
     def value_dim(self) -> int:
@@ -99,6 +115,11 @@ class AttentionShape(KernelShape):
         return 2 * self.batch * self.heads * self.pairs * self.product_cols
 
     @property
+    def exchanged(self) -> int:
+        """Elements of keys and values of all ranks of a ``context``, of which each has as many."""
+        return self.batch * self.context * self.q_len * self.kv_heads * self.key_cols if self.context > 1 else 0
+
+    @property
     def operand_bytes(self) -> int:
         """Queries, keys and values."""
         queries = self.heads * self.q_len * self.head_dim
@@ -122,6 +143,7 @@ class AttentionShape(KernelShape):
     def text(self) -> str:
         """Queries x keys and the heads."""
         lengths = f"{self.q_len} x {self.kv_len}" + (" causal" if self.causal else "")
+        lengths += f" of {self.context} ranks" if self.context > 1 else ""
         window = "" if self.window is None else f", window {self.window}"
         values = "" if self.values is None else f" and {self.values}"
         return f"{self.dtype.value} {lengths}{window}, {self.heads} heads of {self.head_dim}{values}"
@@ -167,8 +189,11 @@ def _infer(call: OperationCall) -> CallResult:
     shape = replace(
         shape, values=None if values == head_dim else values, in_keys=in_keys, window=window_of(call, causal)
     )
-    shape = replace(shape, by=_library(call))
+    shape = in_context(call, replace(shape, by=_library(call)))
     return CallResult(Tensor(call.result, first.dtype, first.rows, heads * shape.value_dim, first.shard), shape)
+
+
+Attention = TypeVar("Attention", bound=AttentionShape)
 
 
 def window_of(call: OperationCall, causal: bool) -> int | None:
@@ -177,6 +202,26 @@ def window_of(call: OperationCall, causal: bool) -> int | None:
     if window is not None and not causal:
         raise mismatch("a window of keys ends at the key of the query", "add causal=yes, or leave window out")
     return window
+
+
+def in_context(call: OperationCall, shape: Attention) -> Attention:
+    """The attention of a rank whose sequence lies on all ranks along an axis, where a call names one.
+
+    The keys and values of the others are exchanged by the step that the layer is of. A causal one has the mean share
+    of pairs, in blocks without a mask, as chunks are dealt (Llama 3, arXiv 2407.21783, section 3.3.2).
+    """
+    axis, ranks = call.arguments.get(OVER, ("", 1))
+    if ranks == 1:
+        return shape
+    if shape.window is not None or shape.q_len != shape.kv_len or any(each.origin for each in call.operands):
+        message = f"attention over {axis} with a window, a cache or what a collective brings"
+        raise not_simulated(message, f"attention(qkv, heads=32, causal=yes, {OVER}={axis})")
+    if shape.causal and shape.q_len % 2:
+        message = f"causal attention over {axis} deals a rank two chunks of a sequence, not {shape.q_len} rows"
+        raise OperationError(Rejection(Code.MGS304, message, f"{2 * ranks} chunks divide the sequence"))
+    keys = shape.q_len * ranks
+    pairs = replace(shape, q_len=keys, kv_len=keys).pairs
+    return replace(shape, kv_len=-(-pairs // keys), causal=False, context=ranks, over=axis)
 
 
 def _library(call: OperationCall) -> str:
@@ -262,6 +307,7 @@ OPERATION = KernelOperation(
         CallArgument("value_dim", CallArgumentKind.COUNT),
         CallArgument("window", CallArgumentKind.COUNT),
         CallArgument("by", CallArgumentKind.NAME),
+        CallArgument(OVER, CallArgumentKind.AXIS),
     ),
     after=("all_gather", "all_to_all"),
     before=("all_to_all",),
@@ -328,6 +374,7 @@ def _infer_back(call: OperationCall) -> CallResult:
     output = replace(first, name=call.result, cols=sum(tensor.cols for tensor in operands), shard=Shard.NONE)
     shape = AttentionBackShape(batch, heads, kv_heads, length, length, head_dim, first.dtype, causal)
     shape = replace(shape, values=None if values == head_dim else values, window=window_of(call, causal))
+    shape = in_context(call, shape)
     parts = zip(PARTS.get(len(operands), ()), (tensor.cols for tensor in operands), strict=False)
     return CallResult(output, shape, parts=tuple(parts))
 

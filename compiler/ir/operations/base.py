@@ -41,6 +41,7 @@ class CallArgumentKind(Enum):
     ROUTING = auto()  # uniform, power_law(1.2, seed=3), loads([...]) and so on: a RoutingLaw
     TIME = auto()  # 12 us: ticks, an int
     NAME = auto()  # a name of the file or of the library: a str
+    AXIS = auto()  # an axis of the mesh: its name, and how many ranks lie along it
     TABLE = auto()  # a list of whole numbers, or such a list for each rank: a tuple of int or of such tuples
 
 

@@ -250,6 +250,10 @@ class SystemResolver:
             raise self._report.fail(group.code, group.message, declaration.system.span, guess or group.hint)
         return group
 
+    def whole_system(self, entry: Entry) -> System:
+        """Return the system that a workload names, whose group it may be on."""
+        return self.system(self.whole_of(entry)[0])
+
     def whole_of(self, entry: Entry) -> tuple[Entry, tuple[str, ...]]:
         """Return the system that a workload names, and the axes behind it."""
         declaration = entry.declaration

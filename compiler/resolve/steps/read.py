@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import prod
 
 from ...codes import Code
-from ...ir import Axis, Implementation, Partition, Rejection, Scenario, System
+from ...ir import Axis, Implementation, Partition, Rejection, Scenario, Shard, System, Workload
 from ...ir.step import KEEP_ALL, KEEP_LEAST, KEEP_WRITTEN, LayerPart, StepExplore, StepScenario
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
@@ -146,13 +146,33 @@ class StepsReader:
     def _part(self, system: System, part: NamedPart, keeps: Sequence[str]) -> LayerPart:
         entry, forward = self._workload(part.forward)
         copies, stage = self._copies(system, entry), self._group(system, self._beside(system, ()), entry)
+        context = self._context(system, entry, forward.workload)
         if part.backward is not None:
-            return LayerPart(forward, ((KEEP_WRITTEN, self._workload(part.backward)[1]),), copies, stage)
+            return LayerPart(forward, ((KEEP_WRITTEN, self._workload(part.backward)[1]),), copies, stage, context)
         backward = []
         for keep in keeps:
             declaration = derived_backward(part, _declaration(entry), _kept(keep, _declaration(entry)))
             backward.append((keep, self._derive(Entry(declaration.name, Kind.WORKLOAD, declaration, entry.scope))))
-        return LayerPart(forward, tuple(backward), copies, stage)
+        return LayerPart(forward, tuple(backward), copies, stage, context)
+
+    def _context(self, system: System, entry: Entry, forward: Workload) -> System | None:
+        """The ranks that attention of a layer exchanges keys and values with."""
+        names = tuple(dict.fromkeys(each.over for each in forward.in_context))
+        if not names:
+            return None
+        own, axes = system.axes(self._systems.whole_of(entry)[1]), system.axes(names)
+        span, why = _declaration(entry).system.span, ""
+        assert not isinstance(axes, Rejection) and not isinstance(own, Rejection), "they were found in its calls"
+        if PIPELINE_AXIS in names:
+            why = "along which each rank has other layers"
+        elif own and axes[0] in own and any(each.shard is Shard.COLS for each in forward.tensors):
+            why = "along which ranks have other columns"
+        elif len(names) > 1:
+            why = "and a sequence lies along one axis"
+        if why:
+            message = f"attention of {entry.name} is over {' and '.join(names)}, {why}"
+            raise self._report.fail(Code.MGS570, message, span, "an axis of its own: mesh tp 8, cp 2, dp 8")
+        return self._group(system, axes, entry)
 
     def _whole(self, entry: Entry) -> System:
         """The system of a step, which is no group."""

@@ -9,6 +9,7 @@ from ...ir import Implementation
 from ...ir.step import (
     KEEP_ALL,
     KEEP_LEAST,
+    ContextKind,
     Overlapped,
     Pipeline,
     PipelineKind,
@@ -36,6 +37,7 @@ class _Said:
     pipelines: list[Pipeline] = field(default_factory=list)
     zero: list[int] = field(default_factory=list)
     keep: list[str] = field(default_factory=list)
+    context: list[ContextKind] = field(default_factory=list)
     stages: tuple[int, ...] = ()
     overlapped: tuple[Overlapped, ...] = ()
     parts: dict[str, str] = field(default_factory=dict)
@@ -81,6 +83,7 @@ class StepBlockReader:
             overlapped=said.overlapped,
             keep=next(iter(said.keep), usual.keep),
             parts=tuple(said.parts.items()),
+            context=next(iter(said.context), usual.context),
             stack=said.stack,
         )
 
@@ -88,8 +91,8 @@ class StepBlockReader:
         """Read the space of layouts."""
         words = (*STEP_EXPLORE_WORDS, *self._place.scope.names(Kind.PARAM))
         said = self._block(question.block, words, "explore of a step", several=True)
-        settings, keep = tuple(said.settings.items()), tuple(said.keep)
-        return StepExplore(settings, tuple(said.pipelines), tuple(said.zero), keep, said.memory_bytes)
+        settings, keep, context = tuple(said.settings.items()), tuple(said.keep), tuple(said.context)
+        return StepExplore(settings, tuple(said.pipelines), tuple(said.zero), keep, context, said.memory_bytes)
 
     def _block(self, block: ast.BlockNode, known: Sequence[str], owner: str, *, several: bool) -> _Said:
         said, seen, failures = _Said(), set[str](), self._report.num_failures
@@ -124,11 +127,12 @@ class StepBlockReader:
             "keep": self._keep if several else self._kept,
             "stages": self._stages,
             "overlap": self._overlapped,
+            "context": self._context,
             "stack": self._framework,
         }
         if word in readers:
             readers[word](words, said)
-            if not several and max(len(said.pipelines), len(said.zero)) > 1:
+            if not several and max(len(said.pipelines), len(said.zero), len(said.context)) > 1:
                 message = f"a schedule has one {word}"
                 raise self._report.fail(Code.MGS116, message, statement.span, "explore compares several")
         else:
@@ -185,13 +189,22 @@ class StepBlockReader:
         words.end()
 
     def _overlapped(self, words: Words, said: _Said) -> None:
-        known = [each.value for each in Overlapped]
-        for each in words.take_list("gradients or weights"):
-            if not isinstance(each, ast.Name) or each.text not in known:
-                hint = did_you_mean(each.span.text[:40], known) or f"what may run beside the passes: {listing(known)}"
-                raise self._report.fail(Code.MGS204, f"unknown traffic '{each.span.text[:40]}'", each.span, hint)
-            said.overlapped = (*said.overlapped, Overlapped(each.text))
+        named = self._words_of(words, [each.value for each in Overlapped], "traffic")
+        said.overlapped = (*said.overlapped, *map(Overlapped, named))
+
+    def _context(self, words: Words, said: _Said) -> None:
+        named = self._words_of(words, [each.value for each in ContextKind], "exchange of keys and values")
+        said.context += map(ContextKind, named)
+
+    def _words_of(self, words: Words, known: Sequence[str], what: str) -> list[str]:
+        """Read a list of words, all of which are ``known``."""
+        found = words.take_list(" or ".join(known))
         words.end()
+        for each in found:
+            if not isinstance(each, ast.Name) or each.text not in known:
+                hint = did_you_mean(each.span.text[:40], known) or f"known are: {listing(known)}"
+                raise self._report.fail(Code.MGS204, f"unknown {what} '{each.span.text[:40]}'", each.span, hint)
+        return [each.span.text for each in found]
 
     def _framework(self, words: Words, said: _Said) -> None:
         said.stack = self._stack(words.take_name("a stack"))

@@ -187,6 +187,7 @@ def assembled(
             said = " and ".join(f"{_text(tokens)} tokens in {name}" for name, tokens in (other, rows[0]))
             message = f"a rank has {said}"
             raise report.fail(Code.MGS570, message, text.span, "a microbatch is the same in all layers")
+    _check_sequences(text, [part.forward for block in blocks for part in block.parts], report)
     at_once = rows[0][1] * (system.num_ranks // num_stages)
     microbatches = text.sequences * text.length / at_once
     if microbatches.denominator != 1:
@@ -199,6 +200,17 @@ def assembled(
         raise report.fail(Code.MGS570, message, text.span, hint)
     sizes = text.sequences, text.length, int(microbatches), text.vocabulary
     return Step(text.about, tuple(blocks), *sizes, text.optimizer)
+
+
+def _check_sequences(text: StepText, layers: Sequence[Scenario], report: Report) -> None:
+    """Check that what ranks have of a sequence is a sequence together."""
+    for layer in layers:
+        for each in layer.workload.in_context:
+            if each.context * each.q_len != text.length:
+                positions = f"{each.context} x {each.q_len:,} positions of {each.over}"
+                message = f"attention of {layer.name} sees {positions}, and a sequence has {text.length:,}"
+                hint = f"rows and batches of a layer are divided by {each.over}: batch x by {text.length} / CP"
+                raise report.fail(Code.MGS570, message, text.span, hint)
 
 
 def _rows_of_rank(forward: Scenario) -> Fraction:

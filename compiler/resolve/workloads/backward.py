@@ -91,7 +91,7 @@ class BackwardReader:
             raise self._report.fail(Code.MGS520, f"a backward pass of {what}", span, "name a forward pass")
         system = self._systems.of_workload(other)
         report = self._report.beside()
-        reader = WorkloadReader(other, system, self._evaluator, report)
+        reader = WorkloadReader(other, system, self._systems.whole_system(other), self._evaluator, report)
         with report.trial():
             reader.read()
         if report.num_failures:  # what is wrong with it is told at its own statements

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
-from ...ir import TICKS_PER_SECOND, ColumnPart, DType, Gpu, Shard, System, Tensor
+from ...ir import TICKS_PER_SECOND, ColumnPart, DType, Gpu, Rejection, Shard, System, Tensor
 from ...ir.operations import (
     CallArgumentKind,
     CallResult,
@@ -30,6 +30,7 @@ from ...ir.operations.row_wise import CAST
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.load import path_beside, read_source
+from ...text.names import dotted
 from ...text.units import NUMBER, TIME, round_half_up
 from ...text.vocabulary import MAX_EXTENT, MAX_RANKS, TENSOR_WORDS, Property
 from ..values.device_numbers import FigureReader
@@ -303,14 +304,11 @@ _EXAMPLE = "x = tensor bf16[8192, 8192] shard rows"
 _EXTENT = Property("a size", NUMBER, Fraction(1), Fraction(MAX_EXTENT), whole=True)
 
 
-OVER = "over"
-
-
 class ArgumentReader:
-    """Reads the arguments of calls in one workload."""
+    """Reads the arguments of calls in one workload on ``whole``, or on a group of it."""
 
-    def __init__(self, report: Report, evaluator: ExpressionEvaluator, place: Place) -> None:
-        self._report, self._place, self._seed = report, place, evaluator.seed
+    def __init__(self, report: Report, evaluator: ExpressionEvaluator, place: Place, whole: System) -> None:
+        self._report, self._place, self._seed, self._system = report, place, evaluator.seed, whole
         self._numbers = FigureReader(report, evaluator)
         self._readers: Mapping[CallArgumentKind, Callable[[str, ast.Expression], Any]] = {
             CallArgumentKind.COUNT: lambda name, written: self._whole(name, written, low=1),
@@ -320,6 +318,7 @@ class ArgumentReader:
             CallArgumentKind.TYPE: lambda _, written: dtype_named(written, self._report),
             CallArgumentKind.TABLE: self._table,
             CallArgumentKind.NAME: self._name,
+            CallArgumentKind.AXIS: self._axis,
             CallArgumentKind.ROUTING: self._law,
         }
 
@@ -373,6 +372,16 @@ class ArgumentReader:
         if not isinstance(written, ast.Name):
             raise self._report.fail(Code.MGS116, f"{name} is a name", written.span, f"{name}=deepep")
         return written.text
+
+    def _axis(self, name: str, written: ast.Expression) -> tuple[str, int]:
+        """An axis of the mesh of the whole system, and its size."""
+        names = dotted(written)
+        if names is None or len(names) > 1:
+            raise self._report.fail(Code.MGS116, f"{name} names an axis", written.span, f"{name}=cp")
+        axes = self._system.axes(names)
+        if isinstance(axes, Rejection):
+            raise self._report.fail(axes.code, axes.message, written.span, axes.hint)
+        return axes[0].name, axes[0].size
 
     def _law(self, name: str, written: ast.Expression) -> RoutingLaw:
         """What ``_LAW`` names."""

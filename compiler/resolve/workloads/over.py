@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from ...codes import Code
 from ...ir import Partition, Rejection, Shard, System, Tensor, Workload
+from ...ir.operations.attention import OVER
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, Stopped
 from ...text.names import Entry, Scope, dotted
@@ -19,7 +20,7 @@ from ..values.device_numbers import FigureReader
 from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.sentences import Words, head_word, single
 from .backward_rules import SyntaxWriter
-from .calls import OVER, is_tensor
+from .calls import ATTENTION, is_tensor
 from .workload import layers_said
 
 Axes = tuple[str, ...]
@@ -66,10 +67,16 @@ def _says_over(value: ast.Expression) -> bool:
         case ast.Name(text=text):
             return text == OVER
         case ast.Call(arguments=arguments):
-            return any(each.name == OVER or any(map(_says_over, each.values)) for each in arguments)
+            said = any(each.name == OVER for each in arguments) and not _is_in_context(value)
+            return said or any(any(map(_says_over, each.values)) for each in arguments)
         case ast.Member(base=base):
             return _says_over(base)
     return False
+
+
+def _is_in_context(call: ast.Call) -> bool:
+    """Whether ``over`` of a call is where the rest of a sequence lies, and no group that tensors are shared by."""
+    return isinstance(call.function, ast.Name) and call.function.text in ATTENTION
 
 
 class PartsReader:
@@ -197,10 +204,11 @@ class PartsReader:
             case ast.Member(base=base):
                 return replace(value, base=self._stripped(base, said, reads))
             case ast.Call(arguments=arguments):
+                stays = _is_in_context(value)
                 for each in arguments:
-                    if each.name == OVER:
+                    if each.name == OVER and not stays:
                         said.setdefault(self._axes(single(each.values, self._report, in_call=True)), each.span)
-                kept = (each for each in arguments if each.name != OVER)
+                kept = (each for each in arguments if each.name != OVER or stays)
                 return replace(value, arguments=tuple(self._argument(each, said, reads) for each in kept))
         return value
 

@@ -43,7 +43,7 @@ def resolve_workload(
         from .backward import BackwardReader  # few files have one: the others do not wait for its import
 
         entry = BackwardReader(systems, evaluator, report).written_out(entry)
-    return system, WorkloadReader(entry, system, evaluator, report).read()
+    return system, WorkloadReader(entry, system, systems.whole_system(entry), evaluator, report).read()
 
 
 def is_backward(declaration: ast.WorkloadNode) -> bool:
@@ -72,15 +72,17 @@ def _routes(declaration: ast.Declaration) -> bool:
 
 
 class WorkloadReader:
-    """Reads one workload."""
+    """Reads one workload on ``system``, which is ``whole`` or a group of it."""
 
-    def __init__(self, entry: Entry, system: System, evaluator: ExpressionEvaluator, report: Report) -> None:
+    def __init__(
+        self, entry: Entry, system: System, whole: System, evaluator: ExpressionEvaluator, report: Report
+    ) -> None:
         self._entry, self._report, self._system = entry, report, system
         self._place = Place(entry.scope)
         # Sizes of groups are parameters: a group of one rank has no collectives, and is no mistake.
         self._one_rank = system.of > 0 and system.num_ranks == 1
         self._tensors = TensorReader(report, evaluator, system.num_ranks, _routes(entry.declaration), self._one_rank)
-        self._arguments = ArgumentReader(report, evaluator, self._place)
+        self._arguments = ArgumentReader(report, evaluator, self._place, whole)
         self._numbers = FigureReader(report, evaluator)
         self._known: dict[str, Tensor] = {}
         self._spans: dict[str, Span] = {}

@@ -15,7 +15,7 @@ from magus.compiler.ir import (
     TransferPath,
 )
 from magus.compiler.ir.operations import OPERATIONS
-from magus.compiler.ir.step import KEEP_ALL, KEEP_LEAST, Overlapped, PipelineKind
+from magus.compiler.ir.step import KEEP_ALL, KEEP_LEAST, ContextKind, Overlapped, PipelineKind
 from magus.compiler.ir.topologies import TOPOLOGIES
 from magus.compiler.outline import outline
 from magus.compiler.planning.build import OPTIONS
@@ -61,6 +61,7 @@ SECTIONS: dict[str, set[str]] = {
     "explore.step": set(words.STEP_EXPLORE_WORDS),
     "pipeline": {kind.value for kind in PipelineKind},
     "step.traffic": {each.value for each in Overlapped},
+    "step.context": {each.value for each in ContextKind},
     "step.keep": {KEEP_ALL, KEEP_LEAST},
     "tensor": set(words.TENSOR_WORDS),
     "dtype": {each.value for each in DType},
