@@ -21,6 +21,9 @@ STEP = "train"
 MOST_TP, MOST_STAGES, MOST_MICROBATCH = 8, 16, 4
 """The largest groups and microbatches that are compared."""
 
+MOST_CP, LEAST_PART = 16, 16384
+"""The most ranks that share a sequence, and the least tokens that each has of one."""
+
 EP_SIZES = (64, 32, 16, 8)
 """GPUs that share experts, the first that divides them and the ranks."""
 
@@ -28,6 +31,8 @@ EP_SIZES = (64, 32, 16, 8)
 @dataclass(frozen=True, slots=True)
 class StepRequest:
     """A step of ``sequences`` of ``length`` tokens on ``gpus`` GPUs, in nodes of ``node``.
+
+    ``cp`` is how many ranks have parts of each sequence; None compares several where sequences are long.
 
     Raises
     ------
@@ -40,6 +45,7 @@ class StepRequest:
     sequences: int
     length: int
     node: int = 8
+    cp: int | None = None
 
     def __post_init__(self) -> None:
         for field, value in (("gpus", self.gpus), ("sequences", self.sequences), ("seq-len", self.length)):
@@ -111,25 +117,48 @@ def _of_heads(model: ModelConfig, request: StepRequest) -> _Layout:
     sizes = [tp for tp in sizes if request.gpus % tp == 0]
     stages = _stages(model, request)
     batches = [each for each in _powers(MOST_MICROBATCH) if request.sequences % each == 0]
+    contexts = _contexts(model, request)
     params = (
+        *((f"param CP = {contexts[0]} in {_list(contexts)}",) if contexts != [1] else ()),
         f"param TP = {sizes[-1]} in {_list(sizes)}",
         f"param PP = 1 in {_list(stages)}",
         f"param MB = 1 in {_list(batches)}  # sequences that a pipeline takes at once",
     )
-    mesh = f"mesh tp TP, dp {request.gpus} / (TP * PP), pp PP"
-    explore = f"TP {_list(sizes)}; PP {_list(stages)}; MB {_list(batches)}; {_pipelines(model, stages)}"
+    mesh, space = f"mesh tp TP, dp {request.gpus} / (TP * PP), pp PP", ""
+    if contexts != [1]:
+        mesh = f"mesh tp TP, cp CP, dp {request.gpus} / (TP * CP * PP), pp PP"
+        space = f"CP {_list(contexts)}; context gathered, ring; "
+    explore = f"{space}TP {_list(sizes)}; PP {_list(stages)}; MB {_list(batches)}; {_pipelines(model, stages)}"
     return _Layout(
         params,
         mesh,
         "pod.tp",
-        f"MB * {request.length}",
+        f"MB * {request.length}{' / CP' if space else ''}",
         explore,
         Parallelism(request.gpu, sizes[-1], node=request.node),
     )
 
 
+def _contexts(model: ModelConfig, request: StepRequest) -> list[int]:
+    """How many ranks may have parts of a sequence, an early and a late chunk each."""
+    whole, asked = bool(model.window), request.cp
+    sizes = [cp for cp in _powers(MOST_CP) if request.length // cp >= LEAST_PART] or [1]
+    if asked is None:
+        return (
+            [1] if whole else [cp for cp in sizes if request.length % (2 * cp) == 0 and request.gpus % cp == 0] or [1]
+        )
+    if asked > 1 and (whole or request.length % (2 * asked) or request.gpus % asked):
+        what = "windows of keys" if whole else f"{request.gpus} GPUs and sequences of {request.length}"
+        message = f"{asked} ranks do not share {what}"
+        raise RequestError(Code.MGS304, "cp", message, "a number that divides the GPUs, and half of it the chunks")
+    return [asked]
+
+
 def _of_experts(model: ModelConfig, request: StepRequest) -> _Layout:
     """Layers whose experts are shared by ranks that attend to sequences of their own: EP x PP."""
+    if request.cp is not None and request.cp > 1:
+        message = "layers with experts attend to whole sequences here"
+        raise RequestError(Code.MGS304, "cp", message, "leave cp out, or write the step: attention(..., over=cp)")
     fitting = [ep for ep in EP_SIZES if model.experts % ep == 0 and request.gpus % ep == 0]
     if not fitting:
         message = f"{model.experts} experts are not shared by {request.gpus} GPUs"
@@ -178,6 +207,9 @@ def _layers(model: ModelConfig, request: StepRequest, layout: _Layout) -> Iterat
             continue
         text = workload.replace(" on node ", f" on {layout.group} ", 1).replace("[M, ", f"[{layout.rows}, ")
         if not layout.parallel.own_tokens:
-            text = text.replace("  repeat ", f"  batch x by {request.length}\n  repeat ", 1)
+            in_parts = "CP" in layout.rows
+            text = text.replace("causal=yes", "causal=yes, over=cp") if in_parts else text
+            length = f"{request.length}{' / CP' if in_parts else ''}"
+            text = text.replace("  repeat ", f"  batch x by {length}\n  repeat ", 1)
         yield text.rstrip("\n")
         yield ""

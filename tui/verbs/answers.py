@@ -246,6 +246,9 @@ def ask(
     sequences: Annotated[
         int | None, typer.Option("--sequences", min=1, metavar="N", help="Of a prefill, or the batch with --gpus.")
     ] = None,
+    cp: Annotated[
+        int | None, typer.Option("--cp", min=1, metavar="N", help="Ranks that share a sequence, in a step of --gpus.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="Then all that advise says.")] = False,
     json: JsonOption = False,
     scheduler: SchedulerOption = None,
@@ -257,6 +260,9 @@ def ask(
     """
     from ..commands.answers.ask import answer, answer_many, answer_step
 
+    if cp is not None and not (train and gpus is not None):
+        say("magus: --cp is of a training step: --train --gpus N")
+        raise typer.Exit(Exit.USAGE)
     model, several = models[0], len(models) > 1 or "all" in models or scheduler is not None
     if several and (full or gpus is not None):
         say("magus: --full and --gpus are about one model, asked without --scheduler")
@@ -269,7 +275,8 @@ def ask(
             say("magus: --gpus asks which layout: leave --tp, --dp and --ep out")
             raise typer.Exit(Exit.USAGE)
         if train:
-            raise typer.Exit(answer_step(model, gpu, framework, (gpus, sequences or 128, seq_len), as_json=json))
+            sizes = gpus, sequences or 128, seq_len
+            raise typer.Exit(answer_step(model, gpu, framework, sizes, cp=cp, as_json=json))
         raise typer.Exit(answer(asked | {"gpus": gpus}, workers=DEFAULT_WORKERS, full=full, as_json=json))
     asked |= {"tp": tp or 8, "dp": dp or 1, "ep": ep or 1}
     asked |= {"train": train, "seq_len": seq_len, "micro_batch": micro_batch}

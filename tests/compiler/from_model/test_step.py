@@ -47,6 +47,29 @@ def test_the_batch_is_what_was_asked() -> None:
     assert step.explore.num_layouts == 4 * 5 * 3
 
 
+def test_long_sequences_lie_on_several_ranks() -> None:
+    """Each has 16,384 tokens or more of one; what is asked for is taken."""
+    model = shipped_model("llama-3.1-8b")
+    step = compile_text(step_text(model, StepRequest("h100", 64, 16, 131072))).step()
+    assert step is not None and dict(step.explore.settings)["CP"] == ("1", "2", "4", "8")
+    assert len(step.explore.context) == 2
+    asked = compile_text(step_text(model, StepRequest("h100", 64, 16, 8192, cp=4))).step()
+    assert asked is not None and asked.in_context
+    assert {axis.name: axis.size for axis in asked.system.mesh} == {"tp": 8, "cp": 4, "dp": 2, "pp": 1}
+    usual = compile_text(step_text(model, StepRequest("h100", 64, 16, 8192))).step()
+    assert usual is not None and not usual.in_context
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "cp"), [("llama-3.1-8b", 8193, 2), ("llama-3.1-8b", 8192, 3), ("qwen3-235b", 8192, 2)]
+)
+def test_sequences_that_are_not_shared(name: str, length: int, cp: int) -> None:
+    """No two chunks for each rank, ranks that do not divide, experts."""
+    with pytest.raises(RequestError) as caught:
+        step_text(shipped_model(name), StepRequest("h100", 64, 64, length, cp=cp))
+    assert (caught.value.code, caught.value.field) == (Code.MGS304, "cp")
+
+
 @pytest.mark.parametrize(
     ("gpus", "sequences", "name", "code", "field"),
     [

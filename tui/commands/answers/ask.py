@@ -81,8 +81,13 @@ def _ended(found: "ManyAnswers", *, any_refused: bool) -> Exit:
     return Exit.INPUT if any_refused else Exit.DONE
 
 
-def answer_step(model: str, gpu: str, framework: str, sizes: tuple[int, int, int], *, as_json: bool) -> Exit:
-    """Print which layout of a training step to use; ``sizes`` are GPUs, sequences and tokens of each."""
+def answer_step(
+    model: str, gpu: str, framework: str, sizes: tuple[int, int, int], *, cp: int | None = None, as_json: bool
+) -> Exit:
+    """Print which layout of a training step to use; ``sizes`` are GPUs, sequences and tokens of each.
+
+    ``cp`` is how many ranks have parts of each sequence; None compares several.
+    """
     from ....advisor.questions.question import model_named
     from ....compiler.from_model.frameworks import framework_named
     from ....compiler.from_model.step import StepRequest, step_text
@@ -93,7 +98,7 @@ def answer_step(model: str, gpu: str, framework: str, sizes: tuple[int, int, int
             trains = framework_named(framework)
             if not trains.trains:
                 raise RequestError(Code.MGS310, "for", f"{trains.title} does not train", "megatron, torchtitan")
-            text = step_text(model_named(model), StepRequest(gpu, *sizes))
+            text = step_text(model_named(model), StepRequest(gpu, *sizes, cp=cp))
         except RequestError as error:
             say_request_error(error)
             return Exit.INPUT
