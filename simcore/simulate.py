@@ -271,7 +271,7 @@ def record_writes(
         message = f"{scenario.system.name} replays a profile, and records none"
         raise ScheduleError(Rejection(Code.MGS523, message))
     case = Case(scenario.system, plan_of(scenario, schedule), perturbation_of(scenario.system, seed))
-    lowered, finished = case.simulated(unit_bytes, RunOptions(fold=False))
+    lowered, finished = case.simulated(unit_bytes)
     return recorded_writes(lowered.parts[0], finished.run)
 
 

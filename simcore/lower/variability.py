@@ -187,15 +187,18 @@ def lower_replayed(
 
 
 def recorded_writes(lowered: LoweredPart, run: Run) -> tuple[Write, ...]:
-    """Return the writes to rank 0, in the order of time, of a finished run in which every rank has its own ops.
+    """Return the writes to rank 0, in the order of time, of a finished run.
+
+    Where one rank stands for all, or those of a period, a peer writes what the rank does that stands for it.
 
     Raises
     ------
     ScheduleError
         If the run did not finish, or a switch copied something to rank 0: that has no time of its own.
     """
-    if run.outcome is not RunOutcome.DONE or lowered.program.folded:
-        raise ScheduleError(Rejection(Code.MGS523, "only a run that is done, of all ranks, has a profile"))
+    if run.outcome is not RunOutcome.DONE:
+        raise ScheduleError(Rejection(Code.MGS523, "only a run that is done has a profile"))
+    ranks = 1 + max((ops.rank for ops in lowered.steps), default=0)
     of_step = {(ops.rank, ops.step.name): ops for ops in lowered.steps}
     writes: list[Write] = []
     for arrival in _arrivals(lowered.scenario, lowered.schedule).values():
@@ -203,7 +206,8 @@ def recorded_writes(lowered: LoweredPart, run: Run) -> tuple[Write, ...]:
         if transfer.reach is Reach.ALL:
             message = f"{transfer.name} is copied by the switch, which a profile cannot say"
             raise ScheduleError(Rejection(Code.MGS523, message))
-        writes += _parts(lowered, run, of_step[arrival.issuer, transfer.name], transfer)
+        own = of_step[arrival.issuer % ranks, transfer.name]
+        writes += (replace(write, rank=arrival.issuer) for write in _parts(lowered, run, own, transfer))
     return tuple(sorted(writes, key=lambda write: (write.ticks, write.rank, write.signal)))
 
 

@@ -13,6 +13,7 @@ from magus.compiler.ir import (
     EngineChoice,
     EngineKind,
     ExecutionOptions,
+    Fabric,
     IndexRange,
     Kernels,
     Late,
@@ -34,8 +35,8 @@ from magus.compiler.planning.build import ScheduleError, build_op_plan
 from magus.compiler.planning.knobs.engine import tiles_engine
 from magus.simcore import Result, RunOutcome, record_writes, simulate_op
 from magus.simcore.cores.engine import run
-from magus.simcore.lower.plan import plan_of
-from magus.simcore.lower.variability import lower_replayed
+from magus.simcore.lower.plan import lower, plan_of
+from magus.simcore.lower.variability import lower_replayed, recorded_writes
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.lowering import plan
 from tests.helpers.oracle.oracle import Oracle
@@ -151,6 +152,18 @@ def test_recorded_writes_of_a_seed_are_those_of_that_seed() -> None:
     assert replayed.makespan_ticks == pytest.approx(full.makespan_ticks, rel=1e-4)
     assert min(times(replayed).values()) == min(times(full).values())
     assert writes != record_writes(scenario, schedule, unit_bytes=UNIT)
+
+
+@pytest.mark.parametrize("fabric", [full_mesh(), switch(), torus(2, 2)], ids=["mesh", "switch", "torus"])
+def test_one_rank_that_stands_for_all_writes_what_each_writes(fabric: Fabric) -> None:
+    scenario = ag_gemm(512, 1024, 1024, ranks=4, fabric=fabric)
+    schedule = built(scenario, "uniform_fused_1d", 2)
+
+    lowered = lower(scenario.system, plan_of(scenario, schedule), unit_bytes=UNIT, fold=False)
+    writes = recorded_writes(lowered.parts[0], run(lowered.program))
+
+    assert lowered.program.num_ranks == 4 and {write.rank for write in writes} == {1, 2, 3}
+    assert record_writes(scenario, schedule, unit_bytes=UNIT) == writes
 
 
 def test_a_late_write_delays_what_waits_for_it() -> None:
