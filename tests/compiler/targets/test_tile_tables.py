@@ -3,7 +3,18 @@
 import pytest
 
 from magus.compiler.targets.host_steps import Copy, Host, carry_out_ready, is_set
-from magus.compiler.targets.tile_tables import ADDS, LEAVES, TILE, Group, Tables, counts_of, tables_of
+from magus.compiler.targets.tile_tables import (
+    ADDS,
+    LEAVES,
+    ROWS_TOGETHER,
+    TILE,
+    Group,
+    Tables,
+    counts_of,
+    tables_of,
+    tiles_of,
+)
+from tests.helpers import paths
 from tests.helpers.some import some
 
 OWN = Group("own", ((0, 40, 0, 48),), (0, 64), (), -1)
@@ -41,6 +52,35 @@ def test_tiles_are_dealt_in_turn_in_the_order_of_groups() -> None:
     tiles = tiles_by_program(tables_of(GROUPS, 32, 48, 2))
 
     assert [[tile[0] for tile in each] for each in tiles] == [[0, 40, 80, 40, 80], [32, 72, 112, 72, 112]]
+
+
+def test_rows_of_tiles_go_together_across_the_regions_of_a_group() -> None:
+    """Two regions of one row of tiles each, and one of three rows, the last of them cut off."""
+    regions = ((0, 10, 0, 20), (30, 40, 0, 20), (60, 85, 0, 20))
+
+    assert [tile[0::2] for tile in tiles_of(regions, 10, 10, 2)] == [
+        *((0, 0), (30, 0), (0, 10), (30, 10)),
+        *((60, 0), (70, 0), (60, 10), (70, 10)),
+        *((80, 0), (80, 10)),
+    ]
+    assert [tile[0::2] for tile in tiles_of(regions[2:], 10, 20, 1)] == [(60, 0), (70, 0), (80, 0)]
+
+
+def test_rows_together_read_as_much_less_as_was_measured() -> None:
+    """Rows of a and columns of b that 132 tiles at a time read, over those row by row, against the bytes of an H100."""
+    lines = (paths.ROOT / "advisor/measured/rows/tile_order_h100.csv").read_text().splitlines()
+    rows = [line.split(",") for line in lines if line.startswith("H100,8192,8192,8192,bf16,128,256,")]
+    measured = {int(row[7]): int(row[8]) for row in rows}
+
+    def panels(rows_together: int) -> int:
+        tiles = tiles_of(((0, 8192, 0, 8192),), 128, 256, rows_together)
+        waves = [tiles[at : at + 132] for at in range(0, len(tiles), 132)]
+        return sum(128 * len({tile[0] for tile in each}) + 256 * len({tile[2] for tile in each}) for each in waves)
+
+    assert set(measured) >= {1, 8, ROWS_TOGETHER}
+    for together, read in measured.items():
+        assert panels(together) / panels(1) == pytest.approx(read / measured[1], rel=0.03)
+    assert min(measured, key=measured.__getitem__) == ROWS_TOGETHER
 
 
 @pytest.mark.parametrize("programs", [1, 3, 5])
