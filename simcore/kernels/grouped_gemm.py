@@ -11,6 +11,13 @@ last waves. Libraries then also move rows beside the products, in sorting, casti
 
     T = start + ((W t_tile)^p + t_hbm^p)^(1/p) + bytes of all rows, in and out, / (rows * peak bandwidth)
 
+On Blackwell a tile is written while the next one of its SM is multiplied, since both have accumulators in tensor memory
+(NVIDIA CUTLASS, warp-specialized persistent kernels of SM100). With ``epilogue`` in the profile, the time in which an
+SM writes 32,768 elements, t_write of a tile stands beside the time t_step of its steps, and only one of them is waited
+for but in the first tile:
+
+    W t_tile = W (max(t_step, t_write) + tile) + min(t_step, t_write)
+
 A group of tiles before or after a collective has rows of the moved tensor, by position in the blocks of ranks r, r + 1
 and so on. Every block holds rows of all experts, evenly mixed. They are dealt to the rows one by one by the divisor
 method of Webster (Sainte-Lague): any run of rows has its share of each expert, to a few rows, and all rows together
@@ -25,6 +32,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from ...compiler.ir import (
+    TICKS_PER_US,
     TYPES_WITH_CONSTANTS,
     BatchedGemmShape,
     DType,
@@ -39,6 +47,9 @@ from ...compiler.ir import (
 from .gemm import gemm_work, tiled_work
 from .gemm_form import BodyForm, Tiling, found, min_sm_ticks, operand_bytes, tile_times
 from .work import KernelWork, WorkModel, hbm_bytes
+
+EPILOGUE_ELEMENTS = 128 * 256
+"""Elements that an SM writes in the time ``epilogue`` of a profile: its largest tile."""
 
 
 @lru_cache(maxsize=8192)
@@ -65,7 +76,8 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: b
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
     read, written = hbm_bytes(shape, accumulate)
     fitted = grouped_gpu(gpu, shape.dtype)
-    best = _fastest(fitted, replace(shape, rows=rows), sms, read + written)
+    epilogue_us = 0.0 if model is None else model.epilogue_ticks / TICKS_PER_US
+    best = _fastest(fitted, replace(shape, rows=rows), sms, read + written, epilogue_us)
     if model is not None:
         moved = shape.dtype.bytes_of(sum(rows) * shape.k) + shape.output_bytes
         rows_us = moved / (float(model.rows_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
@@ -92,8 +104,10 @@ def grouped_gpu(gpu: Gpu, dtype: DType) -> Gpu:
     return replace(gpu, gemm=gemm)
 
 
-def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int) -> Tiling:
+def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int, epilogue_us: float) -> Tiling:
     """The tile with the shortest body for all experts of ``shape``, each of which has rows; of equal ones the first.
+
+    An SM writes ``EPILOGUE_ELEMENTS`` in ``epilogue_us``.
 
     Raises
     ------
@@ -110,7 +124,10 @@ def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int) -> Til
             continue
         row_blocks = sum(experts * math.ceil(count / block[0]) for count, experts in alike)
         num_slots = row_blocks * math.ceil(shape.n / block[1]) * units
-        bodies.append((form.body_us(form.waves_us(num_slots / sms, tile_us)), number, num_slots))
+        step_us = tile_us - model.tile_ticks / TICKS_PER_US
+        write_us = epilogue_us * block[0] * block[1] / (units * EPILOGUE_ELEMENTS)
+        waves_us = form.waves_us(num_slots / sms, tile_us + max(0.0, write_us - step_us)) + min(step_us, write_us)
+        bodies.append((form.body_us(waves_us), number, num_slots))
     best: Tiling | None = None
     first = 0
     for body_us, number, num_slots in sorted(bodies):

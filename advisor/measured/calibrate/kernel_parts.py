@@ -42,6 +42,7 @@ GROUPED: tuple[_Number, ...] = (
     ("rows", "rows_fraction", ConstantUnit.SHARE, 0.02, 1),
 )
 CHOICE: _Number = ("choice", "choice_ticks", ConstantUnit.TIME, 1e-6, 0.1)
+EPILOGUE: _Number = ("epilogue", "epilogue_ticks", ConstantUnit.TIME, 0.005, 100)
 GROUPED_PARTS = {dtype: "grouped" if dtype is DType.BF16 else f"grouped {dtype.value}" for dtype in DTYPES.values()}
 ATTENTION_PARTS = ("attention", "mla", TRTLLM)
 KERNEL_PARTS = (*ATTENTION_PARTS, *GROUPED_PARTS.values())
@@ -140,8 +141,8 @@ def _grouped(dtype: DType, gpu: Gpu, found: Sequence[tuple[str, ExpertRow]]) -> 
     achieved = gpu.hbm.achieved_bytes_per_s / gpu.hbm.peak_bytes_per_s
     numbers = [(*each[:4], achieved) if each[0] == "hbm" else each for each in GROUPED]  # memory serves at that rate
     model = gpu.grouped_of(dtype)
-    choice = (CHOICE,) if model is not None and model.choice_ticks else ()
-    return _part(name, tuple(name.split()), (*numbers, *choice), rows, times)
+    stated = [each for each in (CHOICE, EPILOGUE) if model is not None and getattr(model, each[1])]
+    return _part(name, tuple(name.split()), (*numbers, *stated), rows, times)
 
 
 def _attention_us(row: AttentionRow, gpu: Gpu) -> float:

@@ -175,8 +175,9 @@ def _grouped(figures: DeviceNumbers, block: str) -> GroupedModel | None:
         return None
     names = ("mma", "hbm", "exponent", "rows")
     mma, hbm, exponent, rows = (figures.by_path[f"{block}.{name}"].value.amount for name in names)
-    start, tile, choice = figures.ticks(f"{block}.start"), figures.ticks(f"{block}.tile"), f"{block}.choice"
-    return GroupedModel(start, mma, hbm, tile, exponent, rows, figures.ticks_if(choice) or 0)
+    start, tile = figures.ticks(f"{block}.start"), figures.ticks(f"{block}.tile")
+    choice, epilogue = (figures.ticks_if(f"{block}.{name}") or 0 for name in ("choice", "epilogue"))
+    return GroupedModel(start, mma, hbm, tile, exponent, rows, choice, epilogue)
 
 
 def sync_of(figures: DeviceNumbers) -> Sync:

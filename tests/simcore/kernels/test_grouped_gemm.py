@@ -114,6 +114,19 @@ def test_a_rank_that_looks_for_its_rows_looks_at_the_choices_of_all_tokens() -> 
     assert work_of(looks, replace(shape, dtype=DType.FP8), 132) == work_of(FITTED, replace(shape, dtype=DType.FP8), 132)
 
 
+def test_a_tile_is_written_beside_the_steps_of_the_next_one() -> None:
+    writes = (replace(MODEL, rows_fraction=Fraction(1), epilogue_ticks=ticks(us)) for us in (0, 2, 60))
+    gpus = [replace(one_tile(), grouped=model) for model in writes]
+    shape = GroupedGemmShape((128 * 33,) * 4, 512, 4096, DT)  # 528 tiles, half as large as those of `epilogue`
+    plain, under, over = (grouped_gemm_work(each, shape, 132) for each in gpus)
+    step_us = plain.unit_ticks / ticks(1) - 1.5
+
+    assert plain.waves == 4
+    assert 4 * (under.unit_ticks - plain.unit_ticks) == pytest.approx(ticks(1), rel=0.02)  # that of the last tile
+    longer = 4 * (30 - step_us) + step_us
+    assert 4 * (over.unit_ticks - plain.unit_ticks) == pytest.approx(ticks(longer), rel=0.02)
+
+
 def test_every_expert_reads_its_weights_once() -> None:
     work = grouped_gemm_work(h100(), GroupedGemmShape((1, 0, 2, 5), 4096, 1024, DT), 132)
 
