@@ -110,7 +110,7 @@ PRODUCTS = {
 """Products of 6144 x 4096 x 4096 a rank on six GPUs, and in how many us the first is to be done."""
 SUM, ADVICE_S = 1.12, 20
 """By how much an all_reduce may exceed its bound; CPU s of an answer."""
-ALL_REDUCE, SMALL_ROW = "256 MiB: all_reduce", "64 KiB and 512 KiB"
+ALL_REDUCE, EXCHANGE, SMALL_ROW = "256 MiB: all_reduce", "16 MiB: all_to_all", "64 KiB and 512 KiB"
 
 
 def measure(only: str = "") -> Iterator[Figure]:
@@ -126,7 +126,7 @@ def measure(only: str = "") -> Iterator[Figure]:
         if only in f"{SIX}, {work}":
             yield from _beside_a_kernel(advisor, work)
     for name in MACHINES:
-        for size in (*SIZES, ALL_REDUCE, SMALL_ROW):
+        for size in (*SIZES, ALL_REDUCE, EXCHANGE, SMALL_ROW):
             if only in f"{name}, {size}":
                 yield from _row(advisor, name, size)
 
@@ -137,6 +137,8 @@ def _row(advisor: Advisor, name: str, size: str) -> Iterator[Figure]:
         yield from _gathered(advisor, name, size, num_bytes, most)
     elif size == SMALL_ROW:
         yield from small(advisor, name)
+    elif size == EXCHANGE:
+        yield from _exchanged(advisor, name)
     else:
         summed = advisor.recommend(_scenario(name, SIZES["256 MiB"][0], "y = all_reduce(x)", ""), AdviceOptions())
         assert summed.bound is not None, "a collective has a bound"
@@ -159,6 +161,17 @@ def _gathered(advisor: Advisor, name: str, size: str, num_bytes: int, most: floa
     yield Figure(f"{name}, {size}: over the bound", best / advice.bound.ticks, "x", "lower", most)
     yield Figure(f"{name}, {size}: fastest named algorithm over this", named / best, "x", "higher", 1)
     yield Figure(f"{name}, {size}: whole advice", took, "CPU s", "lower", ADVICE_S)
+
+
+def _exchanged(advisor: Advisor, name: str) -> Iterator[Figure]:
+    """Yield the time of an all_to_all of 16 MiB over the bound of any ways, and over that of straight copies."""
+    advice = advisor.recommend(_scenario(name, 1 << 24, "y = all_to_all(x)", ""), AdviceOptions())
+    assert advice.bound is not None, "a collective has a bound"
+    known = [one for one in advice.candidates if one.simulated_ticks is not None and one.choice is not None]
+    straight = min(one.ticks for one in known if one.choice is not None and not one.choice.trees)
+    best = advice.recommended.ticks
+    yield Figure(f"{name}, {EXCHANGE} over the bound", best / advice.bound.ticks, "x", "lower", 1.2)
+    yield Figure(f"{name}, {EXCHANGE}, straight copies over this", straight / best, "x", "higher", 1)
 
 
 def small(advisor: Advisor, name: str) -> Iterator[Figure]:

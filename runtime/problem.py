@@ -127,8 +127,8 @@ class Problem:
         result, slot = CheckedArray(name, blocks, axes, tasks), self.slots.get(MOVED_IN)
         data = CheckedArray(name, blocks, axes, tasks) if slot is None else TakenArray(slot, rank, blocks, tasks)
         outputs = tuple(self._output_array(kernel, tasks) for kernel in range(self.shape.num_kernels))
-        passes = any(isinstance(task.step, Transfer) and task.step.origin for task in tasks)
-        pairs = self.num_ranks**2 if passes and self.shape.pattern is Pattern.ALL_TO_ALL else 0
+        passes = any(isinstance(task.step, Transfer) and task.step.passes for task in tasks)
+        pairs = self.num_ranks**2 if passes and self.shape.pattern.exchanges else 0
         passing = CheckedArray(f"{name} on its way", pairs, axes, tasks)
         return RankMemory(data, result, np.zeros_like(data.values), passing, outputs)
 

@@ -47,7 +47,8 @@ __all__ = ["ASSUMPTIONS", "TERMS", "Bound", "Term", "lower_bound"]
 
 ASSUMPTIONS = (
     "kernels are those of the fitted GEMM form, each group the fastest for its size, whatever rows, columns and slice",
-    "every byte is moved by itself, but where the switch copies or sums; no compression; all_to_all blocks go straight",
+    "every byte is moved by itself, but where the switch copies or sums; no compression",
+    "all_to_all blocks go straight, but in one alone, of equal blocks, on up to 16 GPUs, where that loads links more",
     "a kernel that uses what arrived has a tile to compute after the last of it",
     "an SM copies or computes; kernels that sum have pieces of at least a line for each SM where blocks are large",
     "ranks have equal shares, or those that an all_to_all says; none is faster than its profile says",

@@ -17,6 +17,7 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates import forest
+from ..bounds.link_loads import relayed_load
 from ..solver.forest import FEW_RANKS, packings
 from ..solver.trees import TreeFlow
 
@@ -48,18 +49,26 @@ def forests(scenario: OpCase) -> Iterator[OpChoice]:
     """Yield the choices of ``forest`` to try: trees of the solver, chunks of several sizes, by copy engines or SMs.
 
     There are none where the file explores other schedules, nor where the network looks the same from every rank, which
-    the named algorithms load evenly: but for a broadcast, whose root is one rank.
+    the named algorithms load evenly: but for a broadcast, whose root is one rank. Nor are there for an all_to_all whose
+    straight routes load no link more than any ways must.
     """
     shape, explore, one_root = scenario.shape, scenario.explore, scenario.shape.pattern is Pattern.BROADCAST
     if shape.pattern not in forest.PATTERNS or shape.moved is None or explore.values("schedules"):
         return
     if scenario.network.symmetric and not (one_root and scenario.num_ranks <= FEW_RANKS):
         return
+    if shape.pattern.exchanges and relayed_load(scenario) is None:
+        return
     kinds = {each.kind for each in explore.values("engine")} or set(EngineKind)
     if EngineKind.DMA in kinds and scenario.gpu.dma.engines and shape.moved.num_bytes >= LEAST_BYTES:
         yield from _by_engines(scenario)
     least = 0 if one_root else SM_BYTES.start
-    if EngineKind.SM in kinds and shape.is_collective and least <= shape.moved.num_bytes < SM_BYTES.stop:
+    if (
+        EngineKind.SM in kinds
+        and shape.is_collective
+        and not shape.pattern.exchanges
+        and least <= shape.moved.num_bytes < SM_BYTES.stop
+    ):
         yield from _by_sms(scenario)
 
 
@@ -98,6 +107,8 @@ def trees_of(scenario: OpCase) -> Sequence[Trees]:
     """The sets of trees to try: on a torus of equal sides, or of many ranks, its own, else those of the solver."""
     grid, few = _sides(scenario), scenario.num_ranks <= FEW_RANKS
     pattern, most_peers = scenario.shape.pattern, scenario.gpu.dma.engines or scenario.num_ranks
+    if pattern.exchanges:
+        return packings(scenario.system.fabric, scenario.num_ranks, TreeFlow.EACH)
     if pattern is Pattern.BROADCAST:
         return packings(scenario.system.fabric, scenario.num_ranks, TreeFlow.FIRST, most_peers)
     if grid and min(grid) > 2 and (len(set(grid)) == 1 or not few):

@@ -24,10 +24,8 @@ from .trees import (
     Parents,
     TreeFlow,
     TreeGraph,
-    cheapest_tree,
     graph_of,
     level_tree,
-    levels_of,
     shortest_tree,
     summed,
 )
@@ -63,16 +61,29 @@ def packings(
     There are none beyond ``MOST_RANKS`` ranks, nor beyond ``MOST_ROOTS`` that are not alike, nor for sums at all ranks
     where links of one way are needed. No rank sends to more than ``most_peers``, if trees for that are found.
     """
-    if not 2 < num_ranks <= MOST_RANKS:
+    packer = _packed(fabric, num_ranks, flow, most_peers)
+    if packer is None:
         return ()
-    graph = graph_of(fabric, num_ranks, flow)
-    if len(graph.images) > MOST_ROOTS or -1 in shortest_tree(graph, 0, graph.loads.sum(axis=1)):
-        return ()  # what goes up and down needs links both ways
-    packer = _Packer(graph, most_peers)
-    packer.pack()
     packer.add_shallow_trees()
     found = (packer.of_few_levels(slack) for slack in (SLACKS if num_ranks <= FEW_RANKS else SLACKS[:1]))
-    return tuple(dict.fromkeys(_weighed(packing, graph) for packing in found if packing))
+    return tuple(dict.fromkeys(_weighed(packing, packer.graph) for packing in found if packing))
+
+
+def prices_of(fabric: Fabric, num_ranks: int, flow: TreeFlow) -> tuple[tuple[float, ...], ...]:
+    """Return prices of the links that prove how good a packing is, each that add up to 1; none where there is none."""
+    packer = _packed(fabric, num_ranks, flow, MOST_RANKS)
+    return () if packer is None else tuple(tuple(prices.tolist()) for prices in packer.prices)
+
+
+def _packed(fabric: Fabric, num_ranks: int, flow: TreeFlow, most_peers: int) -> "_Packer | None":
+    if not 2 < num_ranks <= MOST_RANKS:
+        return None
+    graph = graph_of(fabric, num_ranks, flow)
+    if len(graph.images) > MOST_ROOTS or -1 in shortest_tree(graph, 0, graph.loads.sum(axis=1)):
+        return None  # what goes up and down needs links both ways
+    packer = _Packer(graph, most_peers)
+    packer.pack()
+    return packer
 
 
 def _weighed(packing: Iterable[tuple[Column, float]], graph: TreeGraph) -> tuple[tuple[int, ...], ...]:
@@ -101,6 +112,7 @@ class _Packer:
         self.columns = dict[Column, Floats]()  # with the load of each link
         self.times = graph.loads.sum(axis=1)
         self.least, self.duals = 0.0, np.ones(graph.loads.shape[1])
+        self.prices = list[Floats]()  # of the last round
 
     def add(self, root: int, parents: Parents) -> bool:
         """Add a tree, unless it is known."""
@@ -140,7 +152,8 @@ class _Packer:
             duals = np.maximum([-row.dual_value() for row in rows], 0)
             duals /= max(duals.sum(), 1e-30)
             smooth = duals if smooth is None else (smooth + duals) / 2  # smoothed duals need fewer rounds
-            for prices in (smooth, duals):
+            self.prices = [smooth / smooth.sum(), duals]
+            for prices in self.prices:
                 bound = max(bound, self._add_cheapest(prices))
             if self.least <= bound * (1 + GAP) or len(self.columns) == known:
                 break
@@ -151,9 +164,9 @@ class _Packer:
         least = dict[int, float]()
         for root in self.graph.images:
             costs = self.graph.costs_of(root, prices)
-            parents = cheapest_tree(self.graph, root, costs + 1e-9 * self.times)
+            parents = self.graph.best_tree(root, costs + 1e-9 * self.times)
             self.add(root, parents)
-            least[root] = costs[self.graph.edges_of(root, parents)].sum() / self.parts[root]
+            least[root] = float(self.graph.used(root, parents, costs)) / self.parts[root]
         return self.graph.num_ranks * min(least.values()) if self.graph.one_pool else sum(least.values())
 
     def add_shallow_trees(self, rounds: int = 12) -> None:
@@ -164,7 +177,7 @@ class _Packer:
             for root in self.graph.images:
                 costs = self.graph.costs_of(root, (self.duals + 0.3 * self.duals.mean()) * noise)
                 if number % 3 == 0:
-                    self.add(root, cheapest_tree(self.graph, root, costs + 1e-9 * self.times))
+                    self.add(root, self.graph.best_tree(root, costs + 1e-9 * self.times))
                 else:
                     hop = costs.mean() * (0.02, 0.5, 2.0)[number % 3]
                     self.add(root, shortest_tree(self.graph, root, costs + hop))
@@ -232,7 +245,7 @@ class _FewLevels:
         edges = graph.edges_of(root, parents)
         others = float(self.penalties[images.edges[:, edges]].sum())
         busy = BUSY * float(graph.loads[edges].sum()) / self.packer.least
-        return len(images.ranks) * (levels_of(root, parents) + busy) + others
+        return len(images.ranks) * (graph.levels_of(root, parents) + busy) + others
 
     def improve(self, rounds: int) -> bool:
         """Add trees while that helps; whether there is a solution."""
@@ -282,10 +295,10 @@ class _FewLevels:
             costs = graph.costs_of(root, prices) + self.penalties[images.edges].sum(axis=0)
             costs += BUSY * len(images.ranks) * packer.times / packer.least
             alike, least = len(images.ranks), packer.parts[root] * self.whole[packer.pools[root]].dual_value() - 1e-6
-            trees = [level_tree(graph, root, costs), cheapest_tree(graph, root, costs)]
+            trees = [level_tree(graph, root, costs), graph.best_tree(root, costs)]
             trees += [shortest_tree(graph, root, costs + hop * alike) for hop in (0.1, 1.0)]
             for parents in trees:
-                if costs[graph.edges_of(root, parents)].sum() + alike * levels_of(root, parents) < least:
+                if graph.used(root, parents, costs) + alike * graph.levels_of(root, parents) < least:
                     packer.add(root, parents)
         self._take_new()
         return len(packer.columns) > known

@@ -4,6 +4,7 @@ An edge of a tree is a route between two ranks without a rank in between, and lo
 need nothing of their own, and the routes are those that are simulated.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -26,12 +27,16 @@ Column = tuple[int, Parents]
 
 
 class TreeFlow(Enum):
-    """What goes along the trees: data from the root, to the root, to it and down again, or all data from rank 0."""
+    """What goes along the trees: data from the root, to the root, to it and down again, or all data from rank 0.
+
+    EACH: data from the root to each rank of its own, so that an edge carries as much as there are ranks below.
+    """
 
     DOWN = "all_gather"
     UP = "reduce_scatter"
     BOTH = "all_reduce"
     FIRST = "broadcast"
+    EACH = "all_to_all"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -62,13 +67,15 @@ def summed(numbers: Numbers, values: Floats) -> Floats:
 class TreeGraph:
     """Edges between ranks; ``loads`` [edges, links] is how long a byte on an edge holds each link, in us per MB.
 
-    ``images`` are those of each root of trees. With ``one_pool`` it does not matter which is the root of how much.
+    ``images`` are those of each root of trees. With ``one_pool`` it does not matter which is the root of how much, with
+    ``to_each`` edges carry the data of each rank below.
     ``place`` has the number of an edge by its ends, ``onward`` the targets and numbers of the edges from each rank.
     """
 
     num_ranks: int
     images: dict[int, Images]
     one_pool: bool
+    to_each: bool
     ends: tuple[tuple[int, int], ...]
     loads: Floats
     place: dict[tuple[int, int], int]
@@ -80,7 +87,25 @@ class TreeGraph:
 
     def loads_of(self, root: int, parents: Parents) -> Floats:
         """How long a byte from each rank like ``root``, down its image of a tree, holds each link."""
-        return summed(self.images[root].links, self.loads[self.edges_of(root, parents)].sum(axis=0))
+        return summed(self.images[root].links, self.used(root, parents, self.loads))
+
+    def used(self, root: int, parents: Parents, of_edges: Floats) -> Floats:
+        """The sum over the edges of a tree of ``of_edges`` [edges, ...], each as often as it passes data of a rank."""
+        times = np.ones(len(parents) - 1)
+        if self.to_each:
+            below = Counter(rank for target in range(len(parents)) for rank in _way(root, parents, target))
+            times = np.array([below[rank] for rank in range(len(parents)) if rank != root])
+        total: Floats = times @ of_edges[self.edges_of(root, parents)]
+        return total
+
+    def best_tree(self, root: int, costs: Floats) -> Parents:
+        """The tree that costs least: the shortest ways, or the cheapest edges where data passes each once."""
+        return shortest_tree(self, root, costs) if self.to_each else cheapest_tree(self, root, costs)
+
+    def levels_of(self, root: int, parents: Parents) -> float:
+        """How deep a tree is: its deepest rank, or the mean of all where each has data of its own."""
+        hops = [len(_way(root, parents, rank)) for rank in range(len(parents))]
+        return sum(hops) / (len(hops) - 1) if self.to_each else max(hops)
 
     def costs_of(self, root: int, prices: Floats) -> Floats:
         """What an edge of the trees of ``root`` and its images cost together, by ``prices`` of the links."""
@@ -105,18 +130,22 @@ def graph_of(fabric: Fabric, num_ranks: int, flow: TreeFlow) -> TreeGraph:
     place = {each: at for at, each in enumerate(ends)}
     onward = tuple(tuple((b, at) for at, (a, b) in enumerate(ends) if a == rank) for rank in range(num_ranks))
     kinds = {edge.ends: (edge.bytes_per_s, edge.latency_ticks) for edge in network.edges}
-    images = (
-        {0: (tuple(range(network.num_nodes)),)}
-        if flow is TreeFlow.FIRST
-        else images_of_ranks(num_ranks, kinds, lambda image: _follow(routes, image))
-    )
+    itself = tuple(range(network.num_nodes))
+    if flow is TreeFlow.FIRST:
+        images: dict[int, tuple[Image, ...]] = {0: (itself,)}
+    elif (
+        flow is TreeFlow.EACH
+    ):  # prices of links prove a bound of any ways, so that links that are alike need their own
+        images = dict.fromkeys(range(num_ranks), (itself,))
+    else:
+        images = images_of_ranks(num_ranks, kinds, lambda image: _follow(routes, image))
     alike = {
         root: Images(known, *(np.array([_mapped(each, image) for image in known]) for each in (numbers, place)))
         for root, known in images.items()
     }
-    one_pool = flow in (TreeFlow.BOTH, TreeFlow.FIRST)
+    one_pool, to_each = flow in (TreeFlow.BOTH, TreeFlow.FIRST), flow is TreeFlow.EACH
     rows = np.array(list(one_way.values())).reshape(len(ends), len(numbers))
-    return TreeGraph(num_ranks, alike, one_pool, ends, rows, place, onward)
+    return TreeGraph(num_ranks, alike, one_pool, to_each, ends, rows, place, onward)
 
 
 def _follow(routes: Mapping[Ends, tuple[Ends, ...]], image: Image) -> bool:
@@ -131,13 +160,13 @@ def _mapped(numbers: Mapping[Ends, int], image: Image) -> list[int]:
     return [numbers[image[a], image[b]] for a, b in numbers]
 
 
-def levels_of(root: int, parents: Parents) -> int:
-    """How many edges there are from the root to the rank farthest from it."""
-
-    def depth(rank: int) -> int:
-        return 0 if rank == root else 1 + depth(parents[rank])
-
-    return max(map(depth, range(len(parents))))
+def _way(root: int, parents: Parents, rank: int) -> list[int]:
+    """The ranks from ``rank`` up to the root, which is left out."""
+    way = list[int]()
+    while rank != root:
+        way.append(rank)
+        rank = parents[rank]
+    return way
 
 
 def shortest_tree(graph: TreeGraph, root: int, costs: Floats) -> Parents:

@@ -4,8 +4,9 @@ A tree is ``[root, weight, p0, p1, ...]``: the rank whose rows it carries, its s
 rank, at the root the root itself. Rows of a shard are dealt to its trees by weight and cut into chunks that follow each
 other. An all_gather puts chunks down the trees; a reduce_scatter sums them on the way up, in the reverse order; an
 all_reduce does one and then the other, with rows of any shard: all rows are dealt to all trees, and a rank may be the
-root of none. A broadcast deals all rows to all trees too, each from rank 0. Without trees each shard has one, of the
-fewest levels, and a broadcast one for all.
+root of none. A broadcast deals all rows to all trees too, each from rank 0. In an all_to_all a block goes down the ways
+to its target in the trees of the rank that has it. Without trees each shard has one, of the fewest levels, and a
+broadcast one for all.
 
 Beside a kernel the order of its rows follows that of the trees. What is gathered: the own block is one kernel, at once;
 of the rest a kernel takes the rows of about ``waves`` chunks, whoever owns them, in the order in which they arrive.
@@ -32,7 +33,7 @@ from .base import Cut, Template, TemplateInput, dealt, put, reject_lists
 from .bespoke import TILE
 from .collective import collective_in
 
-ALONE = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE, Pattern.BROADCAST)
+ALONE = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE, Pattern.BROADCAST, Pattern.ALL_TO_ALL)
 ONE_POOL = (Pattern.ALL_REDUCE, Pattern.BROADCAST)
 """Collectives that deal all rows to all trees."""
 PATTERNS = (*ALONE, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
@@ -58,7 +59,10 @@ Tree = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class TreeChunk:
-    """Rows of the shard of ``owner`` that go down a tree; ``parents`` has that of each rank, the root's own itself."""
+    """Rows of the shard of ``owner`` that go down a tree; ``parents`` has that of each rank, the root's own itself.
+
+    In an all_to_all rows that the root has for ``owner``; ranks beside the way there are their own parents.
+    """
 
     tree: int
     index: int
@@ -71,6 +75,16 @@ class TreeChunk:
         """The ranks below one."""
         return tuple(each for each, above in enumerate(self.parents) if above == rank and each != rank)
 
+    def to_each(self) -> Iterator["TreeChunk"]:
+        """The same rows of the blocks that the root has for each other rank."""
+        n = len(self.parents)
+        for target in (each for each in range(n) if each != self.root):
+            way = {target}
+            while self.root not in way:
+                way |= {self.parents[rank] for rank in way}
+            parents = tuple(above if rank in way else rank for rank, above in enumerate(self.parents))
+            yield replace(self, owner=target, index=self.index * n + target, parents=parents)
+
     def name(self, stem: str, rank: int) -> str:
         """The copy that brings it down to ``rank``, or up from it, or the sum there."""
         return f"{stem}{self.tree}_{self.index}_{rank}"
@@ -79,6 +93,8 @@ class TreeChunk:
 def reject_trees(problem: TemplateInput) -> Rejection | None:
     """Why the trees of ``problem`` are none, None if those of each root span all ranks."""
     n, example = problem.num_ranks, "trees=[[root, weight, parent of rank 0, parent of rank 1, ...], ...]"
+    if problem.uneven:
+        return reject_lists("forest cuts blocks of an all_to_all that are all of one size", "a schedule such as serial")
     if len(problem.trees) > MAX_TREES:
         return reject_lists(f"there are {len(problem.trees)} trees", f"at most {MAX_TREES}")
     for tree in problem.trees:
@@ -102,6 +118,8 @@ def reject_copies(problem: TemplateInput) -> Rejection | None:
     """Why the copies of ``problem`` are too many to be put in order, None if they are not."""
     n = problem.num_ranks
     chunks = max(problem.pieces * n, len(problem.trees))
+    if problem.pattern.exchanges:  # each copy goes on by as many hops as there are
+        chunks *= max((_hops(tree) for tree in problem.trees), default=1)
     if chunks * (n - 1) <= MAX_COPIES:
         return None
     message = f"{chunks} chunks to {n - 1} ranks each are {chunks * (n - 1)} copies, more than {MAX_COPIES}"
@@ -113,6 +131,15 @@ def _reaches(parents: Sequence[int], rank: int, root: int) -> bool:
     for _ in parents:
         rank = parents[rank]
     return rank == root
+
+
+def _hops(tree: Tree) -> int:
+    """How far the farthest rank of a tree is from its root."""
+    root, _, *parents = tree
+    ranks, hops = set(range(len(parents))) - {root}, 0
+    while ranks:
+        ranks, hops = {parents[rank] for rank in ranks} - {root}, hops + 1
+    return hops
 
 
 def _direct(num_ranks: int, kind: Pattern) -> tuple[Tree, ...]:
@@ -186,6 +213,8 @@ def ordered_copies(
     an all_reduce chunks go down while others still go up, each tree's in turn.
     """
     chunks = _chunks(trees, shards, pieces, step, kind in ONE_POOL)
+    if kind is Pattern.ALL_TO_ALL:
+        chunks = tuple(each for chunk in chunks for each in chunk.to_each())
     copies = [TreeCopy(chunk, rank) for chunk in chunks for rank in _below(chunk, chunk.root)]
     if kind is Pattern.ALL_REDUCE:
         copies = [*(copy._replace(up=True) for copy in reversed(copies)), *copies]
@@ -325,9 +354,10 @@ def _moves(
         if not up and above == rank:
             brought = signal_of(chunk.name("d", rank)) if rank != chunk.root else chunk.name("r", rank)
             after = (brought,) if rank != chunk.root or problem.pattern.sums else ()
-            yield put(
+            down = put(
                 chunk.name("d", at), _region(problem, chunk, rank), _peer(problem, rank, at), after, lanes.next(at)
             )
+            yield replace(down, origin=_peer(problem, rank, chunk.root)) if problem.pattern.exchanges else down
         elif up and above == rank == chunk.root:
             seen[chunk] += 1
             if seen[chunk] == len(below):

@@ -7,6 +7,8 @@ from math import prod
 import pytest
 
 from magus.advisor import AdviceOptions, Advisor
+from magus.advisor.bounds.link_loads import relayed_load
+from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.candidates.forests import LEAST_BYTES, SM_BYTES, forests, neighbours_of, trees_of
 from magus.compiler import compile_text
 from magus.compiler.ir import CopyProtocol, EngineChoice, EngineKind, OpChoice, Scenario
@@ -39,6 +41,26 @@ def test_they_are_faster_than_every_named_algorithm(collective: str) -> None:
     assert 1 <= len(planted) <= 2 and advice.recommended in planted
     assert advice.recommended.best_us < min(one.best_us for one in named if one.simulated_ticks is not None)
     assert advice.bound is not None and advice.recommended.ticks >= advice.bound.ticks
+
+
+BROKEN = "edges(xgmi=[[0, 2], [0, 3], [1, 2], [1, 3], [2, 3]])"
+
+
+def test_blocks_of_an_all_to_all_are_passed_on_around_a_broken_link() -> None:
+    """Of the three ways between ranks 0 and 1 straight copies take one."""
+    case = scenario_of("all_to_all", 16384, fabric=BROKEN, ranks=4).case
+    straight = simulate_op(case, build_op_plan(case, OpChoice("serial", 4, EngineChoice(EngineKind.DMA, 3))))
+    plans = [build_op_plan(case, choice) for choice in forests(case)]
+    least, best = min((simulate_op(case, plan).total_ticks, plan.expression) for plan in plans)
+    bound, load = lower_bound(case), relayed_load(case)
+
+    assert load is not None and bound.ticks <= least < 0.9 * straight.total_ticks
+    assert least < 1.05 * bound.ticks
+    assert carry_out(*alone(case, next(plan for plan in plans if plan.expression == best)), range(1)).exact
+
+
+def test_no_ways_are_sought_where_straight_copies_load_no_link_more() -> None:
+    assert not list(forests(scenario_of("all_to_all").case))
 
 
 def test_kernels_follow_the_trees() -> None:

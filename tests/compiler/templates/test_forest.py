@@ -39,6 +39,7 @@ COLLECTIVES = {
     "all_reduce": "x = tensor bf16[92, 64]; y = all_reduce(x)",
     "parts of unequal size": "x = tensor bf16[94, 64]; y = all_reduce(x)",
     "broadcast": "x = tensor bf16[92, 64]; y = broadcast(x)",
+    "all_to_all": "x = tensor bf16[92, 64]; y = all_to_all(x)",
 }
 _GATHERED = "x = tensor bf16[92, 64] shard rows; w = tensor bf16[64, 256] shard cols; p = all_gather(x)"
 _MADE = "x = tensor bf16[92, 256] shard cols; w = tensor bf16[256, 64] shard rows; p = gemm(x, w)"
