@@ -243,8 +243,9 @@ class Transfer:
 
     @property
     def passes(self) -> bool:
-        """Whether it puts a block for one rank to another: in an all_to_all that one passes it on."""
-        return self.direction is Direction.PUT and self.reach is Reach.PEER and self.region.owner != self.peer
+        """Whether it puts a block for one rank, not this one, to another: in an all_to_all that one passes it on."""
+        puts = self.direction is Direction.PUT and self.reach is Reach.PEER
+        return puts and self.region.owner not in (0, self.peer)
 
 
 @dataclass(frozen=True, slots=True)
