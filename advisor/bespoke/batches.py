@@ -190,6 +190,7 @@ def costs_of(scenario: OpCase, engine: EngineChoice, *, by_rows: bool = True) ->
     return Costs(scenario, engine, by_rows, whole, lengths, grid, moved, setups, setup + latency, event)
 
 
+@lru_cache(maxsize=64)
 def whole_rows(scenario: OpCase) -> Part:
     """Return the rows of the own block, and of the blocks of peers 1, 2, ..."""
     return block_rows(template_input(scenario, OpChoice("bespoke", scenario.num_ranks, EngineChoice(EngineKind.SM, 1))))

@@ -43,8 +43,8 @@ def is_explored(explore: Explore, choice: OpChoice) -> bool:
     A knob that its template does not have may have any value, except the order: without that knob it is the usual one.
     So may the usual algorithm.
     """
-    template = BY_NAME[choice.template]
-    for knob in KNOBS:
+    template, named = BY_NAME[choice.template], dict(explore.requested)
+    for knob in (each for each in KNOBS if each.word in named):
         requested, value = explore.values(knob.word), knob.of(choice)
         lacking = not knob.has(template) and knob is not ORDER
         free = lacking or knob in (TEMPLATE, DEPTH) or (knob is ALGORITHM and not value)

@@ -35,7 +35,7 @@ from ..bespoke.neighbours import PlanEstimator, is_explored, neighbour, single_k
 from ..candidates.candidate import Candidate, ScheduleOrigin, SearchProvenance
 from ..candidates.predicted import origin_of
 from ..candidates.shortlist import forms_of, may_deadlock
-from ..estimate.makespan import estimates
+from ..estimate.makespan import makespans
 from .boosted_trees import BoostedTrees, ModelError
 from .pairs import NO_ERRORS, PIPELINE, EstimateErrors, FeatureScale, names_of_features, pair_features
 from .pipeline import pipeline_times
@@ -196,8 +196,7 @@ def estimated(scenario: OpCase, choices: Iterable[OpChoice]) -> Iterator[Proposa
     """Yield each of ``choices`` with its schedule and estimate, one after the other."""
     chosen, to_build = tee(choices)
     schedules, to_estimate = tee(build_schedules(scenario, to_build))
-    ticks = (each.makespan_ticks for each in estimates(scenario, to_estimate))
-    for choice, schedule, each in zip(chosen, schedules, ticks, strict=True):
+    for choice, schedule, each in zip(chosen, schedules, makespans(scenario, to_estimate), strict=True):
         checkpoint()
         yield Proposal(choice, schedule, each)
 

@@ -230,24 +230,25 @@ class Gpu:
     sms: int
     clock_hz: int
     line_bytes: int
-    peak_flops: tuple[tuple[DType, int], ...]
+    # Kernel times are cached by GPU, and what is not hashed takes long.
+    peak_flops: tuple[tuple[DType, int], ...] = field(hash=False)
     l2: Cache
     hbm: Hbm
     gemm: GemmModel
     dma: Dma
-    sm_copy: SmCopy = field(hash=False)  # slow to hash, as all that is not: kernel times are cached by GPU
+    sm_copy: SmCopy = field(hash=False)
     launch: LaunchCost
     provenance: tuple[Provenance, ...] = field(default=(), hash=False)
     collectives: Collectives | None = field(default=None, hash=False)
-    sync: Sync = field(default_factory=Sync)
+    sync: Sync = field(default_factory=Sync, hash=False)
     mall: Cache | None = None
     noc: Noc | None = None
     sustained: Sustained | None = None
     beside: Beside | None = field(default=None, hash=False)
-    attention: AttentionModel | None = None
-    mla: AttentionModel | None = None
-    trtllm: AttentionModel | None = None
-    grouped: GroupedModel | None = None
+    attention: AttentionModel | None = field(default=None, hash=False)
+    mla: AttentionModel | None = field(default=None, hash=False)
+    trtllm: AttentionModel | None = field(default=None, hash=False)
+    grouped: GroupedModel | None = field(default=None, hash=False)
     calibrated: Calibrated = field(default_factory=Calibrated, hash=False)
 
     @property
@@ -266,8 +267,8 @@ class Gpu:
 
     def peak(self, dtype: DType) -> int:
         """Return the peak rate for ``dtype`` in operations per second, 0 if the GPU has no such unit."""
-        peaks = dict(self.peak_flops)
-        return peaks.get(dtype) or (peaks.get(dtype.alike, 0) if dtype is DType.FP8_BLOCK else 0)
+        found = next((rate for known, rate in self.peak_flops if known is dtype), 0)
+        return found or (self.peak(dtype.alike) if dtype is DType.FP8_BLOCK else 0)
 
 
 @dataclass(frozen=True, slots=True)

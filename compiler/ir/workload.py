@@ -351,7 +351,8 @@ class Workload:
         is_plain = all(not read.transposed and read.part is None for read in op.reads)
         if not is_plain or len(self.results) != len(op.shape.made):
             return None
-        return replace(op.shape, name=self.name, about=self.about)
+        named = (op.shape.name, op.shape.about) == (self.name, self.about)
+        return op.shape if named else replace(op.shape, name=self.name, about=self.about)
 
     def made_from(self, name: str) -> frozenset[str]:
         """The ops whose results an op takes, directly or through others."""

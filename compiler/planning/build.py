@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain, groupby
 from typing import Any
 
@@ -227,8 +227,7 @@ def build_schedules(scenario: OpCase, choices: Iterable[OpChoice]) -> Iterator[O
     """
     written: dict[tuple[str, TemplateInput], tuple[tuple[Step, ...], tuple[tuple[Step, ...], ...]]] = {}
     for choice in choices:
-        template, request = template_named(choice.template), ScheduleRequest(scenario, choice)
-        unfit = _first_rejection(request, all_rules())
+        template, (request, unfit) = template_named(choice.template), _examined(scenario, choice, knobs.KNOBS)
         if unfit is not None:
             raise ScheduleError(unfit)
         problem = replace(request.problem, engine=EngineKind.DMA) if template.any_engine else request.problem
@@ -267,7 +266,13 @@ def reject_choice(scenario: OpCase, choice: OpChoice) -> Rejection | None:
         If there is no such template.
     """
     template_named(choice.template)
-    return _first_rejection(ScheduleRequest(scenario, choice), all_rules())
+    return _examined(scenario, choice, knobs.KNOBS)[1]
+
+
+@lru_cache(maxsize=256)  # what is proposed is asked about first, and built then
+def _examined(scenario: OpCase, choice: OpChoice, known: tuple[Knob, ...]) -> tuple[ScheduleRequest, Rejection | None]:
+    request = ScheduleRequest(scenario, choice)
+    return request, _first_rejection(request, _rules_of(known))
 
 
 def reject_execution(scenario: OpCase, engine: EngineChoice, tactics: ExecutionOptions) -> Rejection | None:

@@ -111,9 +111,10 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
         If none of ``tiles`` fits ``sms``.
     """
     left, right, other_bytes = shape.left_bytes, shape.right_bytes, form.num_bytes - shape.operand_bytes
-    summed_us = {split: split_us(gpu, shape, split) for split in SPLITS}
+    model = gpu.gemm.of(shape.dtype)
+    summed_us = {split: split_us(model, shape, split) for split in SPLITS}
     memory_us, quantisation = form.memory_us, form.quantisation
-    overhead_us, inner = gpu.gemm.of(shape.dtype).tile_ticks / TICKS_PER_US, shape.k / split_k(shape.k, 1)
+    overhead_us, inner = model.tile_ticks / TICKS_PER_US, shape.k / split_k(shape.k, 1)
     best: Tiling | None = None
     best_us = math.inf
     for (block, units), splits in tiles:

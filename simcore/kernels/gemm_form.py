@@ -250,11 +250,10 @@ def slowdown(gpu: Gpu, dtype: DType, flops: int) -> float:
     return 1 + late * float(1 / held.clock - 1)
 
 
-def split_us(gpu: Gpu, shape: GemmShape, split: int) -> float:
+def split_us(model: GemmModel, shape: GemmShape, split: int) -> float:
     """Time in which the parts of a split inner dimension are summed, 0 for one part."""
     if split == 1:
         return 0.0
-    model = gpu.gemm.of(shape.dtype)
     return model.split_ticks / TICKS_PER_US + 8 * split * shape.m * shape.n / model.split_bytes_per_s * 1e6
 
 

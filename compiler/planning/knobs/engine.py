@@ -87,10 +87,10 @@ def _reject_pattern(request: ScheduleRequest) -> Rejection | None:
 
 
 def _reject_steps(request: ScheduleRequest) -> Rejection | None:
+    if not request.choice.engine.by_tiles:
+        return None
     template, problem = request.template, replace(request.problem, pieces=request.template.min_pieces)
-    if not request.choice.engine.by_tiles or (
-        template.default_algorithm and reject_algorithm(problem, template.default_algorithm) is not None
-    ):
+    if template.default_algorithm and reject_algorithm(problem, template.default_algorithm) is not None:
         return None  # what the algorithm cannot do is not written
     steps, by_rank = template.write(problem)
     found = (reject_not_stored(each) for each in by_rank or (steps,))

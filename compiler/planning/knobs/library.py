@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
 from ...codes import Code
 from ...ir import (
@@ -90,6 +91,7 @@ def exchange_on(system: System, shape: OpShape) -> ExchangeKernel | None:
     return None if library is None else library.exchange(back=shape.back)
 
 
+@lru_cache(maxsize=64)
 def library_on(system: System) -> Collectives | None:
     """The library's constants on the links and the switch of ``system``; None if they hold for another kind of link.
 

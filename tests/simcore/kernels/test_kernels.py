@@ -75,7 +75,7 @@ def every_kernel(gpu: Gpu, shape: GemmShape, sms: int) -> Iterator[tuple[float, 
         l2_bytes = operand_bytes(*sides, rows, cols, gpu.gemm.cluster // units) + output
         for split, tile_us in splits:
             waves = rows * cols * split * units / sms
-            us = form.body_us(form.waves_us(waves, tile_us)) + split_us(gpu, shape, split)
+            us = form.body_us(form.waves_us(waves, tile_us)) + split_us(gpu.gemm, shape, split)
             label = f"{block[0]}x{block[1]}{' pair' * (units == 2)}{f' split {split}' * (split > 1)}"
             yield max(us, form.least_us(waves, l2_bytes)), label
 
