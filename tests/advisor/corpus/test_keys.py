@@ -10,7 +10,7 @@ from magus.advisor.training import record as keys
 from magus.advisor.training.families import draw
 from magus.simcore.memo import codec
 
-FIRST_KEYS = "8e27ed2b16e366ab32160564ea4f1254c759fc92f6149dc5672c177c4b4f2c76"
+FIRST_KEYS = "e3d68a80bccc1f602a7e0c626b08935a804365fee6f9642a51a68f5df2b12770"
 """Hash of the keys of 40 scenarios under an engine version of this test."""
 
 
