@@ -114,10 +114,10 @@ class _Layout:
 def _of_heads(model: ModelConfig, request: StepRequest) -> _Layout:
     """Layers by tensor parallelism: TP x PP x DP."""
     sizes = [tp for tp in _powers(MOST_TP) if model.heads % tp == model.inner % tp == model.kv_heads % tp == 0]
-    sizes = [tp for tp in sizes if request.gpus % tp == 0]
+    contexts = _contexts(model, request)
+    sizes = [tp for tp in sizes if request.gpus % (tp * contexts[0]) == 0]
     stages = _stages(model, request)
     batches = [each for each in _powers(MOST_MICROBATCH) if request.sequences % each == 0]
-    contexts = _contexts(model, request)
     params = (
         *((f"param CP = {contexts[0]} in {_list(contexts)}",) if contexts != [1] else ()),
         f"param TP = {sizes[-1]} in {_list(sizes)}",

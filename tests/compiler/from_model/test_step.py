@@ -56,6 +56,13 @@ def test_long_sequences_lie_on_several_ranks() -> None:
     asked = compile_text(step_text(model, StepRequest("h100", 64, 16, 8192, cp=4))).step()
     assert asked is not None and asked.in_context
     assert {axis.name: axis.size for axis in asked.system.mesh} == {"tp": 8, "cp": 4, "dp": 2, "pp": 1}
+    few = compile_text(step_text(model, StepRequest("h100", 8, 16, 65536, cp=2))).step()
+    assert few is not None and {axis.name: axis.size for axis in few.system.mesh} == {
+        "tp": 4,
+        "cp": 2,
+        "dp": 1,
+        "pp": 1,
+    }
     usual = compile_text(step_text(model, StepRequest("h100", 64, 16, 8192))).step()
     assert usual is not None and not usual.in_context
 
