@@ -114,7 +114,8 @@ def _at_worker(digests: tuple[str, str], keeps: bool, options: AdviceOptions, qu
 
 def _computed(question: ModelQuestion, options: AdviceOptions, should_stop: ShouldStop) -> _Found:
     found = ask(question, Advisor.load(), options, should_stop)
-    return found.document(), not found.interrupted and not any(each.notes for each in found.advice)
+    document = json.loads(json.dumps(found.document()))  # as it is read again where it was kept
+    return document, not found.interrupted and not any(each.notes for each in found.advice)
 
 
 def _place(question: ModelQuestion, options: AdviceOptions) -> Memo | None:

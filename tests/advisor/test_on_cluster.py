@@ -152,7 +152,8 @@ def test_workers_answer_about_models_as_one_process_does(cluster: Any, kept: Pat
     questions = [model_question(name, "h100", "vllm", tp=4, prefill=512) for name in ("llama-3.2-1b", "llama-3.2-3b")]
     there = ask_many(questions, scheduler=cluster.scheduler_address)
 
-    assert not there.interrupted and there.answers == {each: ask(each).document() for each in questions}
+    assert there.lost is None and not there.interrupted
+    assert there.answers == {each: json.loads(json.dumps(ask(each).document())) for each in questions}
     assert ask_many(questions).answers == there.answers
 
 
