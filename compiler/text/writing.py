@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import mkstemp
 
@@ -53,6 +53,25 @@ def replace_whole(path: Path, data: bytes) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[bool]:
+    """Wait until no other thread or process of this machine is in the block for ``path``, a file that stays empty.
+
+    One that ends, however suddenly, lets the next one in. The value says whether the file could be locked; where it
+    cannot be, nobody waits.
+    """
+    with ExitStack() as held:
+        try:
+            import fcntl  # not on every system
+
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fcntl.flock(held.enter_context(path.open("ab")), fcntl.LOCK_EX)
+        except (ImportError, OSError):
+            yield False
+            return
+        yield True
 
 
 def check_writable(path: Path) -> None:

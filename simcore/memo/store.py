@@ -15,14 +15,14 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from ...compiler.text.writing import replace_whole
+from ...compiler.text.writing import locked, replace_whole
 
 ENVIRONMENT_VARIABLE = "MAGUS_CACHE_DIR"
 """Name of the folder in place of the user's cache folder."""
@@ -88,18 +88,11 @@ class Store:
     def alone(self, key: str) -> Iterator[None]:
         """Wait until no other thread or process of this machine is in the block for ``key``.
 
-        One that ends, however suddenly, lets the next one in. Keys of the same first digits share a file, so that
-        there are few; where it cannot be locked nobody waits.
+        Keys of the same first digits share a file, so that there are few.
         """
-        path = self.folder / UNDER_WAY / key[:LOCK_DIGITS]
-        with ExitStack() as held:
-            try:
-                import fcntl  # not on every system
-
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                fcntl.flock(held.enter_context(path.open("ab")), fcntl.LOCK_EX)
-            except (ImportError, OSError):
-                log.debug("others may compute the same result meanwhile", exc_info=True)
+        with locked(self.folder / UNDER_WAY / key[:LOCK_DIGITS]) as known:
+            if not known:
+                log.debug("others may compute the same result meanwhile")
             yield
 
     def _make_room(self, folder: Path, needed: int) -> None:

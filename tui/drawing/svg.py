@@ -285,7 +285,7 @@ def compared_svg(advices: Sequence[Advice]) -> str:
     left = 12.0
     for kind, said in kinds if any(advice.bound for advice in advices) else kinds[:2]:
         body += [rect_at(left, 12, 18, 10, kind), text_at(left + 24, 21, said)]
-        left += 48 + LETTER_WIDTH * len(said)
+        left += 60 + LETTER_WIDTH * len(said)
     for x, label in scale.marks():
         body.append(f'<path {painted("grid")} d="M{number(x)} {number(MAP_TOP - 10)}V{number(bottom)}"/>')
         body.append(text_at(x + 3, MAP_TOP - 12, f"{label} us", "faint"))
