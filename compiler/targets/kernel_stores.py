@@ -35,7 +35,7 @@ def check_stores(form: KernelForm, helpers: Mapping[str, ast.FunctionDef]) -> tu
     places = {form.row: atom(ROW), form.col: atom(COL)}
     walk = Walk(helpers, [each.arg for each in form.function.args.args], places)
     walk.run(form.function.body)
-    tiles = [each for each in walk.stores if len(_axes(each.pointer) or (1, 1)) == 2]
+    tiles = [each for each in walk.stores if (axes := _axes(each.pointer)) is None or len(axes) == 2]
     if not tiles:
         store = walk.stores[0].node if walk.stores else form.function
         raise NotRecognised(store, "no store of a tile is seen", _hint(form))

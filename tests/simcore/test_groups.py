@@ -40,9 +40,9 @@ def ticks(op: OpCase) -> int:
         (RAILS, "tp 2, dp 4, pp 4", "dp.pp", "gpus 16 x H100; fabric rails(nvswitch, link=nvlink, node=4, nic=ib)"),
         (TREE, "tp 4, dp 8", "tp", "gpus 4 x H100; fabric switch(nvswitch, link=nvlink)"),
         (TREE, "tp 16, dp 2", "tp", "gpus 16 x H100; fabric fat_tree(nvswitch, link=nvlink, leaf=4, spines=4)"),
-        ("torus(nvlink, shape=[4, 8])", "tp 8, dp 4", "tp", "gpus 8 x H100; fabric ring(nvlink)"),
+        ("torus(nvlink, shape=[4, 8])", "tp 8, dp 4", "tp", "gpus 8 x H100; fabric torus(nvlink, shape=[8])"),
         ("torus(nvlink, shape=[2, 4, 4])", "tp 16, dp 2", "tp", "gpus 16 x H100; fabric torus(nvlink, shape=[4, 4])"),
-        ("torus(nvlink, shape=[2, 4, 4])", "tp 4, dp 4, pp 2", "dp", "gpus 4 x H100; fabric ring(nvlink)"),
+        ("torus(nvlink, shape=[2, 4, 4])", "tp 4, dp 4, pp 2", "dp", "gpus 4 x H100; fabric torus(nvlink, shape=[4])"),
         ("ring(nvlink)", "tp 4, dp 8", "tp", "gpus 4 x H100; fabric edges(nvlink=[[0, 1], [1, 2], [2, 3]])"),
     ],
 )
