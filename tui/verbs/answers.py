@@ -260,29 +260,31 @@ def ask(
     """
     from ..commands.answers.ask import answer, answer_many, answer_step
 
-    if cp is not None and not (train and gpus is not None):
-        say("magus: --cp is of a training step: --train --gpus N")
-        raise typer.Exit(Exit.USAGE)
     model, several = models[0], len(models) > 1 or "all" in models or scheduler is not None
-    if several and (full or gpus is not None):
-        say("magus: --full and --gpus are about one model, asked without --scheduler")
+    groups = tuple(name for name, size in (("tp", tp), ("dp", dp), ("ep", ep), ("cp", cp)) if size is not None)
+    wrong = _not_together(groups, gpus, train=train, of_one=several and (full or gpus is not None))
+    if wrong:
+        say(f"magus: {wrong}")
         raise typer.Exit(Exit.USAGE)
-    asked: dict[str, object] = {"gpu": gpu, "framework": framework}
-    asked |= {} if several else {"model": model}
-    asked |= {"prefill": prefill, "decode": decode, "keys": keys, "sequences": sequences}
-    if gpus is not None:
-        if (tp, dp, ep) != (None, None, None):
-            say("magus: --gpus asks which layout: leave --tp, --dp and --ep out")
-            raise typer.Exit(Exit.USAGE)
-        if train:
-            sizes = gpus, sequences or 128, seq_len
-            raise typer.Exit(answer_step(model, gpu, framework, sizes, cp=cp, as_json=json))
-        raise typer.Exit(answer(asked | {"gpus": gpus}, workers=DEFAULT_WORKERS, full=full, as_json=json))
-    asked |= {"tp": tp or 8, "dp": dp or 1, "ep": ep or 1}
-    asked |= {"train": train, "seq_len": seq_len, "micro_batch": micro_batch}
+    if train and gpus is not None:
+        raise typer.Exit(answer_step(model, gpu, framework, (gpus, sequences or 128, seq_len), cp=cp, as_json=json))
+    one = {"tp": tp or 8, "dp": dp or 1, "ep": ep or 1, "train": train, "seq_len": seq_len, "micro_batch": micro_batch}
+    asked: dict[str, object] = {"gpu": gpu, "framework": framework, "prefill": prefill, "decode": decode, "keys": keys}
+    asked |= {"sequences": sequences, **(one if gpus is None else {"gpus": gpus})}
     if several:
         raise typer.Exit(answer_many(models, asked, scheduler=scheduler, as_json=json))
-    raise typer.Exit(answer(asked, workers=DEFAULT_WORKERS, full=full, as_json=json))
+    raise typer.Exit(answer(asked | {"model": model}, workers=DEFAULT_WORKERS, full=full, as_json=json))
+
+
+def _not_together(groups: tuple[str, ...], gpus: int | None, *, train: bool, of_one: bool) -> str:
+    """Why options of ``ask`` do not go together, empty if they do; ``groups`` are the sizes that are given."""
+    if "cp" in groups and not (train and gpus is not None):
+        return "--cp is of a training step: --train --gpus N"
+    if of_one:
+        return "--full and --gpus are about one model, asked without --scheduler"
+    if gpus is not None and set(groups) - {"cp"}:
+        return "--gpus asks which layout: leave --tp, --dp and --ep out"
+    return ""
 
 
 def serve(

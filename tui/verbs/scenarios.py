@@ -247,8 +247,7 @@ def plan(
         raise typer.Exit(print_mscclpp(source, schedule=schedule, out=out))
     if output is PlanFormat.STEPS:
         raise typer.Exit(print_steps(source, schedule=schedule, out=out))
-    as_json = output is PlanFormat.JSON
-    raise typer.Exit(print_plan(source, schedule=schedule, as_json=as_json, layers=layers, out=out))
+    raise typer.Exit(print_plan(source, schedule=schedule, as_json=output is PlanFormat.JSON, layers=layers, out=out))
 
 
 def _config(text: str, kernel: Path | None) -> "Config | None":
