@@ -46,7 +46,9 @@ UNIT = 8192
 SIMULATE = import_module("magus.simcore.simulate")  # not the function of that name
 SEEDS = import_module("magus.simcore.simulate")
 FILES = example("decode_small_batch").parent.rglob("*.mgs")
-EXAMPLES = sorted(file for file in FILES if file.stem != "layers" and file.parent.name not in ("layers", "moe", "steps"))
+EXAMPLES = sorted(
+    file for file in FILES if file.stem != "layers" and file.parent.name not in ("layers", "moe", "steps")
+)
 
 
 class Computed(Exception):
