@@ -4,11 +4,10 @@ Loads are those of the links of each rank, of all ranks together, of the narrowe
 single link.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from heapq import heappop, heappush
 from itertools import product
 from math import ceil
 
@@ -34,7 +33,7 @@ from ...simcore.lower.copies import ends_of
 from ...simcore.lower.state import moved_bytes
 from ...simcore.lower.steps import period_of
 from ..solver.cuts import Flows, LinkCut, narrowest_between, narrowest_from, widest_spread
-from ..solver.exchange import exchange_us
+from ..solver.exchange import exchange_us, least_costs
 
 MOST_TARGETS = 64
 """Ranks that a cut is asked to leave out: each costs a maximal flow, some milliseconds on 1,000 links."""
@@ -242,20 +241,9 @@ def farthest_ticks(scenario: OpCase) -> int:
 
 @lru_cache(maxsize=64)
 def _longest_way(fabric: Fabric, num_ranks: int) -> int:
-    """Of the ways of least latency between two ranks the longest, in ticks (Dijkstra from each rank)."""
-    onward, longest = defaultdict[int, list[Edge]](list), 0
-    for edge in network_of(fabric, num_ranks).edges:
-        onward[edge.ends[0]].append(edge)
-    for source in range(num_ranks):
-        away, waiting = dict[int, int](), [(0, source)]
-        while waiting:
-            ticks, node = heappop(waiting)
-            if node not in away:
-                away[node] = ticks
-                for edge in onward[node]:
-                    heappush(waiting, (ticks + edge.latency_ticks, edge.ends[1]))
-        longest = max(longest, *(away[rank] for rank in range(num_ranks)))
-    return longest
+    """Of the ways of least latency between two ranks the longest, in ticks."""
+    ticks = {edge.ends: edge.latency_ticks for edge in network_of(fabric, num_ranks).edges}
+    return max(away[rank] for away in least_costs(num_ranks, ticks) for rank in range(num_ranks))
 
 
 def relayed_load(scenario: OpCase) -> LinkLoad | None:

@@ -6,14 +6,16 @@ busy than the mean, weighted so.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from heapq import heappop, heappush
+from typing import TypeVar
 
 from ...compiler.ir import Fabric, network_of
 from .forest import FEW_RANKS, prices_of
 from .trees import TreeFlow
 
+Cost = TypeVar("Cost", int, float)
 ROUNDING = 1e-9
 """By how much less sums of floating-point numbers may be taken for."""
 
@@ -31,16 +33,27 @@ def exchange_us(fabric: Fabric, num_ranks: int) -> float:
 
 
 def _ways(fabric: Fabric, num_ranks: int, prices: tuple[float, ...]) -> Iterator[float]:
-    """Yield the cost of the cheapest way between any two ranks (Dijkstra), in us for 1 MB."""
-    onward = defaultdict[int, list[tuple[int, float]]](list)
-    for edge, price in zip(network_of(fabric, num_ranks).edges, prices, strict=True):
-        onward[edge.source].append((edge.target, price * 1e12 / edge.bytes_per_s))
-    for source in range(num_ranks):
-        away, waiting = dict[int, float](), [(0.0, source)]
-        while waiting:
-            cost, node = heappop(waiting)
-            if node not in away:
-                away[node] = cost
-                for target, price in onward[node]:
-                    heappush(waiting, (cost + price, target))
+    """Yield the cost of the cheapest ways from each rank to all others, in us for 1 MB."""
+    edges = network_of(fabric, num_ranks).edges
+    costs = {edge.ends: price * 1e12 / edge.bytes_per_s for edge, price in zip(edges, prices, strict=True)}
+    for away in least_costs(num_ranks, costs):
         yield sum(away[rank] for rank in range(num_ranks))
+
+
+def least_costs(num_ranks: int, costs: Mapping[tuple[int, int], Cost]) -> Iterator[dict[int, Cost | int]]:
+    """Yield for each rank the cost of the cheapest way to every node that it reaches (Dijkstra).
+
+    ``costs`` are those of the links by their ends.
+    """
+    onward = defaultdict[int, list[tuple[int, Cost]]](list)
+    for (source, target), cost in costs.items():
+        onward[source].append((target, cost))
+    for source in range(num_ranks):
+        away, waiting = dict[int, Cost | int](), list[tuple[Cost | int, int]]([(0, source)])
+        while waiting:
+            known, node = heappop(waiting)
+            if node not in away:
+                away[node] = known
+                for target, cost in onward[node]:
+                    heappush(waiting, (known + cost, target))
+        yield away
