@@ -156,6 +156,7 @@ FUNCTIONS: StoredFunctions = {
     FULL_MESH.grid: (f"{_IN}.base", "_no_grid"),
     FULL_MESH.part: (f"{_IN}.one_level", "_same"),
     RING.part: (f"{_IN}.base", "_no_part"),
+    FULL_MESH.plainer: (f"{_IN}.base", "_no_plainer"),
 }
 """What stands in keys for the functions of the fabrics that are drawn; of those that all share once."""
 

@@ -81,6 +81,10 @@ def _no_part(fabric: "Fabric", stride: int, size: int) -> "Fabric | None":
     return None
 
 
+def _no_plainer(fabric: "Fabric") -> "Fabric | None":
+    return None
+
+
 def _busiest(edge: Edge) -> str:
     return "of the busiest link"
 
@@ -111,6 +115,8 @@ class Topology:
     grid: Callable[["Fabric"], tuple[int, ...]] = field(default=_no_grid, repr=False)
     # The fabric of every ``stride``-th of ``size`` ranks where it has a form of its own, else None; see ``part.py``.
     part: Callable[["Fabric", int, int], "Fabric | None"] = field(default=_no_part, repr=False)
+    # The same links with routes that are alike for more groups, where it has such; else None.
+    plainer: Callable[["Fabric"], "Fabric | None"] = field(default=_no_plainer, repr=False)
     # Whether any two ranks are joined by a link of their own or by one switch, so that no rank forwards.
     direct: bool = False
     # Whether further arguments are names of links, each with pairs of nodes that it joins.
@@ -127,8 +133,7 @@ class Topology:
 class Fabric:
     """A topology with its links: ``link`` joins GPU to GPU or GPU to switch.
 
-    ``both_ways`` is False for a ring that is used in one direction only. ``layout`` are the further arguments. Where
-    routes half around a torus do not ``alternate``, all of them go up.
+    ``both_ways`` is False for a ring that is used in one direction only. ``layout`` are the further arguments.
     """
 
     topology: Topology
@@ -136,7 +141,6 @@ class Fabric:
     switch: Switch | None = None
     both_ways: bool = True
     layout: Hashable = None
-    alternate: bool = True
 
     @property
     def links(self) -> tuple[Link, ...]:

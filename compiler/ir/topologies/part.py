@@ -33,8 +33,8 @@ class WholePart:
 def part_of(fabric: Fabric, num_ranks: int, stride: int, size: int) -> Fabric | Rejection:
     """Return the fabric of ``size`` ranks, each ``stride`` after the one before, of one with ``num_ranks``.
 
-    Where groups are alike but for routes that alternate half around a torus, all of those go up. Rejects groups whose
-    routes are not alike, and so many of them that they cannot be looked at one by one (MGS440).
+    Where only plainer routes of the topology are alike for all groups, those are taken. Rejects groups whose routes are
+    not alike, and so many of them that they cannot be looked at one by one (MGS440).
     """
     if size == num_ranks:
         return fabric
@@ -46,8 +46,9 @@ def part_of(fabric: Fabric, num_ranks: int, stride: int, size: int) -> Fabric | 
         message = f"{what} of {num_ranks} on {fabric.topology.name} have too many routes"
         return Rejection(Code.MGS440, message, "rails, torus and switch have groups of any size")
     unlike = _seen(part, size).unlike
-    if unlike is not None and fabric.alternate:
-        return part_of(replace(fabric, alternate=False), num_ranks, stride, size)
+    plainer = None if unlike is None else fabric.topology.plainer(fabric)
+    if plainer is not None:
+        return part_of(plainer, num_ranks, stride, size)
     if unlike is not None:
         message = f"{what} are not alike: gpu {unlike} is not joined to its group as gpu 0 to its own"
         return Rejection(Code.MGS440, message, "write each kind of group as a system of its own")

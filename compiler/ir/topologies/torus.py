@@ -16,17 +16,22 @@ from .network import Edge, Network, Symmetry, edge_over
 
 @dataclass(frozen=True, slots=True)
 class Torus:
-    """Sides of the grid; the last coordinate of a rank counts fastest."""
+    """Sides of the grid; the last coordinate of a rank counts fastest.
+
+    Where routes half around do not ``alternate``, all of them go up.
+    """
 
     shape: tuple[int, ...]
+    alternate: bool = True
 
 
 def _connect(fabric: Fabric, n: int) -> Network:
-    shape = layout_of(fabric, Torus).shape
+    torus = layout_of(fabric, Torus)
+    shape = torus.shape
     strides = [prod(shape[dimension + 1 :]) for dimension in range(len(shape))]
     # A shift by whole layers of the first dimension that has a side; by less it would carry into that one.
     layer, layers = next(((stride, side) for stride, side in zip(strides, shape, strict=True) if side > 1), (1, 1))
-    period = layer * (2 if fabric.alternate and layers % 4 == 0 else 1)
+    period = layer * (2 if torus.alternate and layers % 4 == 0 else 1)
 
     def moved(rank: int, dimension: int, step: int) -> int:
         stride, side = strides[dimension], shape[dimension]
@@ -46,7 +51,7 @@ def _connect(fabric: Fabric, n: int) -> Network:
             stride, side = strides[dimension], shape[dimension]
             ahead = (destination // stride - node // stride) % side
             if ahead:
-                alternates = fabric.alternate and side % 4 == 0
+                alternates = torus.alternate and side % 4 == 0
                 down = 2 * ahead > side or (2 * ahead == side and alternates and node // stride % 2)
                 return moved(node, dimension, -1 if down else 1)
         return destination
@@ -64,6 +69,12 @@ def _reject(fabric: Fabric, n: int) -> Rejection | None:
 
 def _grid(fabric: Fabric) -> tuple[int, ...]:
     return layout_of(fabric, Torus).shape
+
+
+def _plainer(fabric: Fabric) -> Fabric | None:
+    """The torus whose routes half around all go up."""
+    torus = layout_of(fabric, Torus)
+    return replace(fabric, layout=replace(torus, alternate=False)) if torus.alternate else None
 
 
 def _part(fabric: Fabric, stride: int, size: int) -> Fabric | None:
@@ -91,6 +102,7 @@ TOPOLOGY = Topology(
     "torus(xgmi, shape=[4, 4])",
     connect=_connect,
     part=_part,
+    plainer=_plainer,
     layout=Torus,
     reject=_reject,
     grid=_grid,
