@@ -48,7 +48,7 @@ for command in json.loads(sys.argv[1]):
         if ended.code:
             raise
 """
-PATIENCE_S = 3600.0
+PATIENCE_S = 4 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,13 @@ class Loopback:
     def _ready(self) -> list[Path]:
         return list(self.folder.glob(f"{self.log.name}.*"))
 
+    @property
+    def answers(self) -> Path:
+        """What the sweeps print: a pipe would fill, and they would wait for a reader."""
+        return self.folder / "answers.csv"
+
     def asking(self, num_questions: int) -> subprocess.Popen[str]:
-        """Begin the sweeps over so many points, of which they print the rows, one sweep after the other."""
+        """Begin the sweeps over so many points, whose rows go to ``answers``, one sweep after the other."""
         address = json.loads(self.address_file.read_text(encoding="utf-8"))["address"]
         file = self.folder / "gather.mgs"
         file.write_text(SCENARIO, encoding="utf-8")
@@ -123,9 +128,8 @@ class Loopback:
             commands.append(["sweep", str(file), *words, "--no-verify", "--top", "1", "--csv", "--scheduler", address])
         command = [sys.executable, "-c", ONE_AFTER_THE_OTHER, json.dumps(commands)]
         more = {"MAGUS_CACHE_DIR": str(self.folder / "asking")}
-        return subprocess.Popen(
-            command, env=_environment(more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        with self.answers.open("w") as out:
+            return subprocess.Popen(command, env=_environment(more), stdout=out, stderr=subprocess.PIPE, text=True)
 
 
 def killed_and_resumed(num_questions: int, folder: Path) -> Outcome:
@@ -141,10 +145,11 @@ def killed_and_resumed(num_questions: int, folder: Path) -> Outcome:
         wait_for(lambda: there.num_computed() >= 2 * num_questions // 3, asking)
         first.kill()
         workers.enter_context(there.worker())
-        text, said = asking.communicate(timeout=PATIENCE_S)
+        _, said = asking.communicate(timeout=PATIENCE_S)
         assert asking.returncode == 0, said
-        again, _ = there.asking(num_questions).communicate(timeout=PATIENCE_S)
-        assert again == text, "answers changed"
+        text = there.answers.read_text(encoding="utf-8")
+        there.asking(num_questions).communicate(timeout=PATIENCE_S)
+        assert there.answers.read_text(encoding="utf-8") == text, "answers changed"
     points = points_of(text)
     assert len(points) == len(set(points)), "a point is answered twice"
     lines = there.log.read_text(encoding="ascii").splitlines()
@@ -170,7 +175,7 @@ def wait_for(is_so: Callable[[], bool], process: subprocess.Popen[bytes] | subpr
     Raises
     ------
     RuntimeError
-        If the process ends first, with what it said, or after an hour.
+        If the process ends first, with what it said, or after ``PATIENCE_S``.
     """
     until = time.monotonic() + PATIENCE_S
     while not is_so():

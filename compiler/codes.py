@@ -151,6 +151,7 @@ class Code(Enum):
     MGS631 = "a trace without kernels, shapes or collectives"
     MGS632 = "a trace without a pair of a GEMM and a collective"
     MGS633 = "a step that a trace does not have"
+    MGS634 = "profiles of different runs or clocks"
 
 
 CONSEQUENCES = frozenset(

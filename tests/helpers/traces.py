@@ -1,10 +1,14 @@
-"""Traces in the form of torch.profiler on a GPU, as Kineto writes them."""
+"""Traces in the form of torch.profiler on a GPU, as Kineto writes them, and profiles of Nsight Systems."""
 
 import json
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 Event = dict[str, Any]
+COPY = "start INT, end INT, deviceId INT, bytes INT, copyKind INT, srcDeviceId INT, dstDeviceId INT"
 BF16, HALF = "c10::BFloat16", "c10::Half"
 
 
@@ -93,3 +97,13 @@ def trace(events: list[Event], gpu: str = "NVIDIA H100 80GB HBM3") -> str:
 
 
 LAYERS = trace([event for number in range(5) for event in layer(number, 1_700_000_000.0 + 1200 * number)])
+
+
+def nsight(file: Path, copies: Sequence[tuple[object, ...]], *statements: str) -> Path:
+    """A profile of Nsight Systems with these rows of copies, as the columns above, in ``file``."""
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY ({COPY})")
+        database.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (?, ?, ?, ?, ?, ?, ?)", copies)
+        for statement in statements:
+            database.execute(statement)
+    return file

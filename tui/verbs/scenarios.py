@@ -264,20 +264,25 @@ def _config(text: str, kernel: Path | None) -> "Config | None":
 
 
 def import_file(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A dump, log or trace; - reads it from stdin.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="A dump, log or trace; - reads it from stdin.")
+    ],
     out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Take the GPUs for this one of the library.")] = "",
     collective: Annotated[
         str, typer.Option("--collective", metavar="OP", help="The collective of a log, such as all_gather.")
     ] = "",
+    traffic: Annotated[
+        bool, typer.Option("--traffic", help="Write what GPUs send each other in profiles of a run, as a table.")
+    ] = False,
 ) -> None:
     """Read in a machine, a log of nccl-tests or a trace of PyTorch.
 
-    A machine comes from NCCL, RCCL, nvidia-smi, rocm-smi or InfraGraph.
+    A machine comes from NCCL, RCCL, nvidia-smi, rocm-smi or InfraGraph, traffic also from rocprofv3 and Nsight Systems.
     """
-    from ..commands.scenarios.import_file import ImportOptions, import_file
+    from ..commands.scenarios.import_file import ImportOptions, import_files
 
-    raise typer.Exit(import_file(file, ImportOptions(gpu, collective, out)))
+    raise typer.Exit(import_files(files, ImportOptions(gpu, collective, out, traffic)))
 
 
 def replay(

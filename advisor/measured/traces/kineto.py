@@ -22,6 +22,7 @@ from .run import (
     MAX_SIZE,
     Product,
     TracedCollective,
+    TracedCopy,
     TracedGemm,
     TracedKernel,
     TracedRun,
@@ -156,6 +157,7 @@ _COLLECTIVES = {
 _OTHERS = ("broadcast", "sendrecv", "send", "recv", "gather", "scatter", "reduce", "barrier")
 _TAKEN = ("kernel", "cpu_op", "gpu_memcpy", "gpu_memset")
 _MARKS, _STEP = ("user_annotation", "gpu_user_annotation"), "ProfilerStep#"
+_RANKS = re.compile(r"\[\d{1,6}(, ?\d{1,6}){0,1023}\]")
 _OWN_REDUCE = re.compile(r"cross_device_reduce_\dstage<[^,<>]{1,64},\s*(\d{1,3})")
 """vLLM's and SGLang's all_reduce in one kernel, for so many ranks (``csrc/custom_all_reduce.cuh``)."""
 _OTHER_COLLECTIVE = re.compile(
@@ -195,6 +197,7 @@ def read_run(trace: ChromeTrace) -> TracedRun:
         reader.has_shapes,
         reader.kernels(),
         tuple(step for _, step in sorted(reader.steps.items())),
+        tuple(reader.copies),
     )
 
 
@@ -224,6 +227,7 @@ class _Reader:
         self.gemms: list[TracedGemm] = []
         self.collectives: list[TracedCollective] = []
         self.steps: dict[int, TracedStep] = {}
+        self.copies: list[TracedCopy] = []
         # (name, stream, begin, end, operation, blocks), and the collectives among them by their place
         self._ran: list[tuple[str, int, float, float, int, int]] = []
         self._moving: dict[int, TracedCollective] = {}
@@ -258,8 +262,17 @@ class _Reader:
             return
         name, stream = sys.intern(str(event.get("name"))[:512]), args.get("stream", event.get("tid"))
         self._ran.append((name, stream if type(stream) is int else 0, *span, number, _blocks(args)))
+        if category == "gpu_memcpy":
+            self._copy(args, span)
         if category == "kernel":
             self._kernel(number, str(event.get("name"))[:512], args, span)
+
+    def _copy(self, args: dict[str, object], span: tuple[float, float]) -> None:
+        """Remember a copy between GPUs, of which alone the trace says both."""
+        ends = [args.get(key) for key in ("fromDevice", "toDevice", "bytes")]
+        source, target, size = (each if type(each) is int and each >= 0 else 0 for each in ends)
+        if source != target and size:
+            self.copies.append(TracedCopy(*span, source, target, size))
 
     def _mark(self, event: dict[str, object]) -> None:
         """Remember a step that the run marks: when the GPU began and ended it, else when the host did."""
@@ -354,9 +367,18 @@ class _Reader:
             num_in, num_out, num_ranks = (int(size) for size in sizes if isinstance(size, int))
             said = str(args.get("dtype"))
             sizes_and_type, each = (num_in, num_out, num_ranks, DTYPES.get(said)), ELEMENT_BYTES.get(said, 0)
-            self._moves(TracedCollective(operation, *sizes_and_type, *span, each), len(self._ran) - 1)
+            group = _group(args.get("Process Group Ranks"), num_ranks)
+            self._moves(TracedCollective(operation, *sizes_and_type, *span, each, group), len(self._ran) - 1)
         else:
             self.unused[operation, "without its size and ranks"] += 1
+
+
+def _group(text: object, num_ranks: int) -> tuple[int, ...]:
+    """The ranks of a process group, as in ``[0, 1, 2, 3]``; none where they are cut off or not said."""
+    if not isinstance(text, str) or not _RANKS.fullmatch(text):
+        return ()
+    ranks = tuple(int(each) for each in text.strip("[]").split(","))
+    return ranks if len(set(ranks)) == num_ranks == len(ranks) else ()
 
 
 def _largest(dims: object, types: object) -> tuple[int, DType | None]:

@@ -177,7 +177,7 @@ class TracedGemm:
 class TracedCollective:
     """A collective of ``num_ranks``, elements that go in and come out at this rank, and when its kernel ran.
 
-    ``element_bytes`` is 0 where they are not known.
+    ``element_bytes`` is 0 where they are not known, and ``group`` empty where its ranks are not.
     """
 
     operation: str
@@ -188,6 +188,18 @@ class TracedCollective:
     start_us: float
     end_us: float
     element_bytes: int = 0
+    group: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TracedCopy:
+    """A copy from GPU ``source`` to GPU ``target``, when it ran, in us, and its bytes, 0 where they are not known."""
+
+    start_us: float
+    end_us: float
+    source: int
+    target: int
+    num_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +232,7 @@ class TracedRun:
 
     ``unused`` is what was seen and not used, counted by the reason; ``has_shapes`` whether operations have those of
     their inputs. ``kernels`` are all of them, ``steps`` those that the run marks. Without ``has_times`` kernels have
-    durations and an order alone: they begin when the one before them ends.
+    durations and an order alone: they begin when the one before them ends. ``copies`` are those between GPUs.
     """
 
     kind: str
@@ -235,6 +247,7 @@ class TracedRun:
     has_shapes: bool = True
     kernels: tuple[TracedKernel, ...] = ()
     steps: tuple[TracedStep, ...] = ()
+    copies: tuple[TracedCopy, ...] = ()
 
 
 def traced(product: Product, start_us: float, end_us: float) -> TracedGemm:

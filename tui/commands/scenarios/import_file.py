@@ -1,6 +1,6 @@
 """``magus import`` and ``from-model``: machines, measured rows and traces read in; layers of a model."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,15 +26,44 @@ TABLE = "nccl_collectives_*.csv"
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What the file may not say: the GPU and, for a log, the collective; and where to write."""
+    """What the file may not say: the GPU and, for a log, the collective; where to write; whether traffic is wanted."""
 
     gpu: str = ""
     collective: str = ""
     out: Path | None = None
+    traffic: bool = False
 
 
-def import_file(file: Path, options: ImportOptions) -> Exit:
-    """Write what ``file`` describes, a system, rows of a table or workloads, to a file or to stdout."""
+def import_files(files: Sequence[Path], options: ImportOptions) -> Exit:
+    """Write what ``files`` describe, a system, rows of a table, workloads or traffic, to a file or to stdout."""
+    if options.traffic and options.collective:
+        say("magus import: --collective is for logs of nccl-tests, --traffic for profiles")
+        return Exit.USAGE
+    if options.traffic:
+        return _import_traffic(files, options)
+    if len(files) > 1:
+        say("magus import: several files are read with --traffic alone")
+        return Exit.USAGE
+    return _import_file(files[0], options)
+
+
+def _import_traffic(files: Sequence[Path], options: ImportOptions) -> Exit:
+    from ....advisor.measured.traces.copies import traffic_table
+
+    def action() -> Exit:
+        report = Report()
+
+        def read() -> tuple[str, str]:
+            table = traffic_table(files, options.gpu, report)
+            return table.text, f"{table.count:,} writes"
+
+        text, content = _reported(report, read)
+        return _deliver(text, content, options, log=False)
+
+    return report_errors(action)
+
+
+def _import_file(file: Path, options: ImportOptions) -> Exit:
 
     def action() -> Exit:
         report, name = Report(), name_of(file)

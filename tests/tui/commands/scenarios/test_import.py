@@ -1,6 +1,7 @@
 """``magus import``: a dump becomes a system that ``magus check`` accepts, a log a table, a trace workloads."""
 
 import gzip
+import json
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from tests.helpers.commands import magus
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.machines import MACHINES
 from tests.helpers.paths import GOLDEN
-from tests.helpers.traces import LAYERS
+from tests.helpers.traces import LAYERS, nsight
 
 H100 = MACHINES / "h100.xml"
 
@@ -147,3 +148,32 @@ def test_missing_files_and_names() -> None:
 
     assert "MGS604" in unknown.stderr and "--gpu:1:1" in unknown.stderr
     assert is_safe(unknown.stderr)
+
+
+def test_traffic_of_profiles_is_beside_a_plan(tmp_path: Path) -> None:
+    pushes = [(1, turn) for turn in range(5)] + [(2, turn) for turn in range(5)]
+    copies = [(20_000 * turn, 20_000 * (turn + 1), rank, 4 << 20, 10, rank, 0) for rank, turn in pushes]
+    profile, table = nsight(tmp_path / "run.sqlite", copies), tmp_path / "others.csv"
+    text = """use "nvidia/h100"
+system box { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) TRAFFIC }
+workload w on box { x = tensor bf16[8192, 8192] shard rows; y = all_gather(x) }
+"""
+    alone, beside = tmp_path / "alone.mgs", tmp_path / "beside.mgs"
+    alone.write_text(text.replace("TRAFFIC", ""))
+    beside.write_text(text.replace("TRAFFIC", '; traffic { file "others.csv" }'))
+
+    done = magus("import", profile, "--traffic", "-o", table)
+    took = [json.loads(magus("simulate", file, "--json").stdout) for file in (alone, beside)]
+
+    assert (done.exit_code, done.stderr) == (0, f"{table}: 40 writes\n")
+    assert took[1]["makespan_us"] > 1.05 * took[0]["makespan_us"]
+
+
+def test_several_files_are_those_of_traffic(tmp_path: Path) -> None:
+    several = magus("import", H100, H100)
+    of_a_log = magus("import", H100, "--traffic", "--collective", "all_gather")
+    no_profile = magus("import", H100, "--traffic")
+
+    assert [each.exit_code for each in (several, of_a_log, no_profile)] == [2, 2, 1]
+    assert "several files are read with --traffic alone" in several.stderr
+    assert "MGS630" in no_profile.stderr
