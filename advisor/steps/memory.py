@@ -17,8 +17,10 @@ MARGIN = Fraction(8, 100)
 RESERVED_BYTES = 3 << 30
 """Memory that no tensor has: the context of the GPU, buffers of the collective library, workspaces of products."""
 
-LOGITS_BYTES = 10
-"""Bytes of each element of the logits: in 16 bits, and twice in 32 for the loss and its gradient."""
+LOGITS_BYTES = 12
+"""Bytes of each element of the logits while the loss goes back, in 32 bits each: the softmax, which is kept, the
+gradient of its result and that of its input (PyTorch's ``cross_entropy``). One that cuts the vocabulary may need more,
+a fused one less."""
 
 MOST_MICROBATCHES = 4
 """Rounds of microbatches in which a pipeline holds as many as it ever does."""
@@ -47,7 +49,7 @@ class StageMemory:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """Bytes of a layer on one rank: kept for the backward pass, made anew in it, and what is gathered."""
+    """Bytes of a layer on one rank: kept for the backward pass, made anew in it, and gathered, but for ZeRO-3."""
 
     held: tuple[Held, ...]
     kept: int
@@ -119,9 +121,10 @@ def most_held(kept: Sequence[int], orders: Orders) -> tuple[int, ...]:
 def _layer(block: LayerBlock, schedule: StepSchedule) -> _Layer:
     kept = remade = gathered = 0
     held: list[Held] = []
-    for part in block.parts:
+    for number, part in enumerate(block.parts):
         held += held_by(part)
-        kept += kept_bytes(part, schedule.keep)
+        if number == 0 or schedule.keep != KEEP_LEAST:  # the others take what is made again
+            kept += kept_bytes(part, schedule.keep)
         remade += made_bytes(part.forward)
         gathered += sum(each.num_bytes for each in weights_of(part.forward) if each.shard is Shard.FLAT)
         gathered += buffer_bytes(part.forward, schedule.context)
@@ -160,6 +163,10 @@ def _stage(
     weight = handed_on(step.blocks[0].parts[0].forward).dtype
     ends = _ends_of(scenario).get(rank)
     held = [*(each for layer in layers for each in layer.held), *(() if ends is None else (ends,))]
+    # Shards that are gathered for each pass are the master copies: 16 bits are there of what is gathered alone.
+    is_gathered = schedule.zero == 3 or (ends_sharing(step) is not None and all(each.copies == 1 for each in held))
+    weight_bytes = optimizer.master.bytes_of(1) if is_gathered else weight.bytes_of(1)
+    state_bytes = optimizer.state_bytes - (optimizer.master.bytes_of(1) if is_gathered else 0)
 
     def bytes_of(per_weight: int, least_zero: int) -> int:
         return _of_one(held, schedule.zero >= least_zero) * per_weight
@@ -169,14 +176,15 @@ def _stage(
     remade = max((each.remade for each in layers), default=0)
     gathered = 2 * max((each.gathered for each in layers), default=0)
     if schedule.zero == 3:
-        largest = max((_of_one(each.held, False) for each in layers), default=0)
-        gathered += 2 * weight.bytes_of(largest)
+        gathered += 2 * weight.bytes_of(max((_of_one(each.held, False) for each in layers), default=0))
+    if is_gathered and shape is not None and ends is not None:  # from the first layer until they have gradients
+        gathered += weight.bytes_of(shape.n * shape.k) * (1 + (scenario.num_stages == 1))
     # The loss is computed while nothing of another layer is made anew.
     transient = gathered + max(logits, remade)
     return StageMemory(
-        bytes_of(weight.bytes_of(1), 3),
+        bytes_of(weight_bytes, 3),
         bytes_of(optimizer.gradients.bytes_of(1), 2),
-        bytes_of(optimizer.state_bytes, 1),
+        bytes_of(state_bytes, 1),
         kept,
         transient,
     )

@@ -17,14 +17,34 @@ ENDS = 8192 * 1024
 
 
 def test_states_are_those_of_the_ranks_that_share_them() -> None:
-    """All are shared by TP and PP; ranks that hold the same also share the optimizer, then gradients, then weights."""
+    """All are shared by TP and PP; ranks that hold the same also share the optimizer, then gradients, then weights.
+
+    Weights that they share are the master copies, 4 bytes each, and there is no other.
+    """
     step = small_step(ROWS=1024)
     plain, one, two, three = (memory_of(step, StepSchedule("s", zero=zero), (4, 4))[0] for zero in range(4))
     held = WEIGHTS // 2 // 2 + ENDS // 2
     assert (plain.weights, plain.gradients, plain.optimizer) == (2 * held, 4 * held, 12 * held)
     assert (one.weights, one.gradients, one.optimizer) == (2 * held, 4 * held, 6 * held)
     assert (two.weights, two.gradients, two.optimizer) == (2 * held, 2 * held, 6 * held)
-    assert (three.weights, three.gradients, three.optimizer) == (held, 2 * held, 6 * held)
+    assert (three.weights, three.gradients, three.optimizer) == (4 * held // 2, 2 * held, 8 * held // 2)
+
+
+def test_gathered_weights_are_those_of_two_layers_and_of_the_ends() -> None:
+    """The embedding is gathered on the first stage and the last product on the last, as long as layers are computed."""
+    step = small_step(ROWS=1024)
+    plain, shared = (memory_of(step, StepSchedule("s", zero=zero), (4, 4)) for zero in (2, 3))
+    layer = 2 * 1024 * 4096 // 2
+    assert [after.transient - before.transient for before, after in zip(plain, shared, strict=True)] == [
+        2 * (2 * layer + ENDS // 2)
+    ] * 2
+
+
+def test_the_loss_goes_back_with_three_tensors_of_32_bits() -> None:
+    """The last stage makes no layer anew meanwhile, so that the larger of both counts."""
+    step = small_step(ROWS=1024)
+    first, last = memory_of(step, StepSchedule("s"), (4, 4))
+    assert last.transient == 1024 * 8192 // 2 * 12 > first.transient
 
 
 def test_a_stage_keeps_the_microbatches_in_flight() -> None:
@@ -36,6 +56,16 @@ def test_a_stage_keeps_the_microbatches_in_flight() -> None:
     least, _ = memory_of(step, StepSchedule("s", keep=KEEP_LEAST), (4, 4))
     assert least.activations == 2 * 4 * 1024 * 1024 * 2 // 2
     assert least.transient > first.transient
+
+
+def test_a_layer_of_two_workloads_keeps_its_input_once() -> None:
+    """What the second one takes is made again by the first; kept as a whole it is there twice."""
+    step = small_step(ROWS=1024)
+    (block,) = step.step.blocks
+    twice = replace(step, step=replace(step.step, blocks=(replace(block, parts=block.parts * 2),)))
+    for keep, times in ((KEEP_LEAST, 1), ("all", 2)):
+        one, two = (memory_of(each, StepSchedule("s", keep=keep), (4, 4))[0] for each in (step, twice))
+        assert two.activations == times * one.activations
 
 
 def test_pipelines_hold_what_their_papers_say() -> None:
