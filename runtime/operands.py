@@ -148,7 +148,8 @@ class Slot:
         if not self.links:
             where = (cols, rows) if self.transposed else (rows, cols)
             if self.tensor in self.given:
-                values = self.given[self.tensor][rank][np.ix_(*where)]
+                own = self.given[self.tensor][rank]
+                values = own[np.ix_(where[0] % len(own), where[1])]  # rows of several experts begin again
             else:
                 values = drawn(self.seed, self.tensor if self.alike else f"{self.tensor} of {rank}", *where)
             return values.T if self.transposed else values

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..compiler.ir import (
     Adds,
+    GroupedGemmShape,
     IndexRange,
     Made,
     OpShape,
@@ -56,6 +57,18 @@ def mixture(seed: int, op: str, taken: Sequence[Array], rows: Indices, cols: Ind
             values = drawn(seed, f"{name} by rows", rows, np.arange(values.shape[0])) @ values
         total += values @ drawn(seed, name, np.arange(values.shape[1]), cols)
     return total
+
+
+def of_experts(shape: GroupedGemmShape, first: Array, second: Array) -> Array:
+    """Return [row, column] of the products of all experts, one below the other.
+
+    ``first`` has the rows of each expert below each other, and ``second`` their weights, transposed ones side by side;
+    or both have rows that each expert sums over, those of ``first`` transposed.
+    """
+    over_rows, count = first.shape[1] != shape.k, len(shape.rows)
+    lefts = np.split(first, count if over_rows else np.cumsum(shape.rows)[:-1], axis=int(over_rows))
+    rights = np.split(second, count, axis=int(not over_rows and second.shape[0] == shape.k))
+    return np.concatenate([left @ right for left, right in zip(lefts, rights, strict=True)])
 
 
 class TakenArray(CheckedArray):
@@ -106,9 +119,12 @@ class Problem:
     def mixed(self, taken: Sequence[Array]) -> Array:
         """Return what a kernel that is no product makes of its operands: a sum of them, each times a number of its own.
 
-        A row-wise kernel sums the numbers of a row, another one all numbers.
+        A row-wise kernel sums the numbers of a row, another one all numbers. Where numbers are given all are there, so
+        that experts are products.
         """
-        axes = self.layout.kernels[0]
+        axes, kernel = self.layout.kernels[0], self.shape.kernel
+        if isinstance(kernel, GroupedGemmShape) and any(slot.given for slot in self.slots.values()):
+            return of_experts(kernel, *taken)
         by_rows = all(self.slots[0, number].rows is axes.rows for number in range(len(taken)))
         return mixture(self._seed, self.part.op, taken, positions(axes.rows), positions(axes.cols), by_rows=by_rows)
 

@@ -13,6 +13,7 @@ from ...compiler.ir import (
     ColumnPart,
     ElementwiseShape,
     GemmShape,
+    GroupedGemmShape,
     OpShape,
     Pattern,
     Plan,
@@ -29,7 +30,7 @@ from ...compiler.ir.operations.kernel_shape import KernelShape
 from ...compiler.ir.step import KEEP_LEAST, LayerPart, Overlapped, PipelineKind, StepScenario, StepSchedule
 from ...compiler.planning.build import ScheduleError
 from ...runtime.report import MAX_STEPS, RunRefused
-from ...runtime.steps.work import GroupWork, StepWork, declared
+from ...runtime.steps.work import GroupWork, StepWork, WeightSet, declared
 from ...simcore.steps.orders import orders_of, rejected
 from ..layers.beside import SharedTraffic, traffic_plan
 from .layer_times import of_weights, schedule_of
@@ -92,9 +93,6 @@ def _only_part(scenario: StepScenario, schedule: StepSchedule) -> LayerPart:
     if part.context is not None:
         raise _refused(f"{part.forward.name} has parts of sequences, whose keys and values no plan exchanges")
     ranks = part.forward.num_ranks
-    whole = [each.name for each in weights_of(part.forward) if each.shard is Shard.NONE and ranks > 1]
-    if whole:
-        raise _refused(f"each rank of {part.forward.name} has all of {whole[0]}, whose gradient is not summed there")
     if scenario.num_stages > 1 and ranks > 1 and handed_on(part.forward).shard is Shard.NONE:
         hint = "shard it by rows: x = tensor bf16[...] shard rows"
         raise _refused(f"ranks of {part.forward.name} have all of what they hand on, which is not sent in parts", hint)
@@ -141,14 +139,6 @@ class _Small:
                 replace(work, workload=some_ops(work.workload, apart, of=of), plan=some_parts(work.plan, apart, of=of))
                 for of in (False, True)
             )
-        sums = gathers = None
-        if copies is not None and pipelines > 1:
-            elements = sum(_elements(each, self._forward.num_ranks) for each in self._weights)
-            pattern = Pattern.REDUCE_SCATTER if schedule.zero else Pattern.ALL_REDUCE
-            sums = _shared(copies, SharedTraffic(pattern, scenario.step.optimizer.gradients, elements))
-            if schedule.zero:
-                weight = handed_on(self._part.forward).dtype
-                gathers = _shared(copies, SharedTraffic(Pattern.ALL_GATHER, weight, elements))
         return StepWork(
             scenario.name,
             f"{schedule.name}: {schedule.pipeline.expression} zero {schedule.zero}",
@@ -161,17 +151,33 @@ class _Small:
             microbatches,
             self._strides(pipelines),
             self._send(),
-            sums,
-            gathers,
+            tuple(self._sets(pipelines)),
             schedule.zero,
             Overlapped.GRADIENTS in schedule.overlapped,
             Overlapped.WEIGHTS in schedule.overlapped,
             tuple(self._notes(pipelines, microbatches, layers_of[-1].stop)),
         )
 
-    @property
-    def _weights(self) -> tuple[Tensor, ...]:
-        return weights_of(replace(self._part.forward, workload=self._forward.workload))
+    def _sets(self, pipelines: int) -> Iterator[WeightSet]:
+        """The weights of a layer, by the ranks that hold the same: of so many pipelines, or all of a stage."""
+        ranks, part = self._forward.num_ranks, self._part
+        weights = weights_of(replace(part.forward, workload=self._forward.workload))
+        for whole, system in ((False, part.copies), (True, part.stage or part.forward.system)):
+            own = [each for each in weights if (each.shard is Shard.NONE and ranks > 1) is whole]
+            copies = pipelines * (ranks if whole else 1)
+            if own:
+                names, elements = tuple(each.name for each in own), sum(_elements(each, ranks, whole) for each in own)
+                among = None if copies == 1 or system is None else replace(system, num_ranks=copies)
+                shared = (None, None) if among is None else self._traffic(among, elements)
+                yield WeightSet(names, whole, *shared)
+
+    def _traffic(self, copies: System, elements: int) -> tuple[GroupWork, GroupWork | None]:
+        """The sums of gradients, and the gathers of weights, among ranks that hold the same."""
+        zero = self._schedule.zero
+        pattern = Pattern.REDUCE_SCATTER if zero else Pattern.ALL_REDUCE
+        sums = SharedTraffic(pattern, self._scenario.step.optimizer.gradients, elements)
+        gathers = SharedTraffic(Pattern.ALL_GATHER, handed_on(self._part.forward).dtype, elements)
+        return _shared(copies, sums), _shared(copies, gathers) if zero else None
 
     def _send(self) -> GroupWork | None:
         stages = self._scenario.stages
@@ -207,10 +213,10 @@ class _Small:
 
 def _divided(passes: list[tuple[Scenario, Schedule]]) -> tuple[int, GroupWork, GroupWork]:
     """The passes with sizes divided by as much as plans allow, and by how much."""
-    common, failure = gcd(*(size for each, _ in passes for size in _extents(each.workload))), None
+    ranks = passes[0][0].num_ranks
+    common, failure = gcd(*(size for each, _ in passes for size in _extents(each.workload, ranks))), None
     for divisor in (each for each in range(common, 0, -1) if common % each == 0):
-        small = [divided(each.workload, divisor) for each, _ in passes]
-        ranks = passes[0][0].num_ranks
+        small = [divided(each.workload, divisor, ranks) for each, _ in passes]
         if divisor > 1 and min(least for each in small for least in _parts(each, ranks)) < LEAST:
             continue
         try:
@@ -230,8 +236,10 @@ def _divided(passes: list[tuple[Scenario, Schedule]]) -> tuple[int, GroupWork, G
     raise failure
 
 
-def divided(workload: Workload, divisor: int) -> Workload:
+def divided(workload: Workload, divisor: int, ranks: int) -> Workload:
     """Return a workload whose rows and columns are divided, with those of its kernels.
+
+    Rows that are exchanged are as many as tokens have ranks of their experts: made blocks of whole rows for each rank.
 
     Raises
     ------
@@ -239,8 +247,11 @@ def divided(workload: Workload, divisor: int) -> Workload:
         If it has a kernel of which that is not known.
     """
 
-    def tensor(each: Tensor) -> Tensor:
-        return replace(each, rows=each.rows // divisor, cols=each.cols // divisor)
+    exchanged = _exchanged(workload, ranks)
+
+    def tensor(each: Tensor, blocks: int = 1) -> Tensor:
+        blocks = ranks**2 if each.name in exchanged and each.shard is Shard.ROWS else blocks
+        return replace(each, rows=each.rows // divisor // blocks * blocks, cols=each.cols // divisor)
 
     def shape(each: OpShape) -> OpShape:
         if each.then is not None or each.loads or each.split:
@@ -248,7 +259,7 @@ def divided(workload: Workload, divisor: int) -> Workload:
         return replace(
             each,
             tensors=tuple(map(tensor, each.tensors)),
-            moved=None if each.moved is None else tensor(each.moved),
+            moved=None if each.moved is None else tensor(each.moved, ranks if each.pattern.exchanges else 1),
             gemm=None if each.gemm is None else _gemm(each.gemm, divisor),
             kernel=None if each.kernel is None else _kernel(each.kernel, divisor),
         )
@@ -278,6 +289,9 @@ def _kernel(shape: KernelShape, divisor: int) -> KernelShape:
             head_dim=max(1, shape.head_dim // divisor),
             values=None if shape.values is None else max(1, shape.values // divisor),
         )
+    if isinstance(shape, GroupedGemmShape):
+        rows = tuple(count // divisor for count in shape.rows)
+        return replace(shape, rows=rows, n=shape.n // divisor, k=shape.k // divisor)
     if isinstance(shape, RowWiseShape):
         elements, read = shape.num_elements // divisor**2, shape.read_bytes // divisor**2
         return replace(shape, num_elements=elements, read_bytes=read)
@@ -286,12 +300,21 @@ def _kernel(shape: KernelShape, divisor: int) -> KernelShape:
     raise _refused(f"{shape.operation} is not carried out in a step")
 
 
-def _extents(workload: Workload) -> Iterator[int]:
+def _exchanged(workload: Workload, ranks: int) -> frozenset[str]:
+    """The tensors of rows that are exchanged, but for those with the rows of all tokens."""
+    rows = {ranks * op.shape.moved.rows for op in workload.ops if op.shape.pattern.exchanges and op.shape.moved}
+    tokens = {each.rows for each in workload.tensors if workload.repeat and each.name == workload.repeat.as_input}
+    return frozenset(each.name for each in workload.tensors if each.rows in rows - tokens)
+
+
+def _extents(workload: Workload, ranks: int) -> Iterator[int]:
     """Yield all sizes that are divided."""
+    exchanged = _exchanged(workload, ranks)
     for tensor in workload.tensors:
-        yield from (tensor.rows, tensor.cols)
+        yield from (tensor.cols,) if tensor.name in exchanged else (tensor.rows, tensor.cols)
     for op in workload.ops:
         kernel = op.shape.kernel
+        yield from kernel.rows if isinstance(kernel, GroupedGemmShape) else ()
         if isinstance(kernel, AttentionShape | AttentionBackShape):
             yield from (kernel.q_len, kernel.kv_len)
         yield from (size for read in op.reads if read.part is not None for size in (read.part.first, read.part.cols))
@@ -305,10 +328,14 @@ def _parts(workload: Workload, ranks: int) -> Iterator[int]:
         flat = LEAST if tensor.shard is Shard.FLAT else 1  # a row of it is enough: gathered they are many
         yield 0 if tensor.rows % rows else tensor.rows // rows * flat
         yield 0 if tensor.cols % cols else tensor.cols // cols
+    heights = {tensor.name: tensor.rows for tensor in workload.tensors}
+    for shape in (op.shape for op in workload.ops if op.shape.pattern.exchanges):
+        moved = 0 if shape.moved is None else shape.moved.rows
+        yield moved if moved % ranks == 0 and heights[shape.output] == ranks * moved else 0
 
 
-def _elements(tensor: Tensor, ranks: int) -> int:
-    return tensor.rows * tensor.cols // ranks
+def _elements(tensor: Tensor, ranks: int, whole: bool) -> int:
+    return tensor.rows * tensor.cols // (1 if whole else ranks)
 
 
 def _shared(copies: System, traffic: SharedTraffic) -> GroupWork:

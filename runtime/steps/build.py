@@ -72,7 +72,7 @@ class StageBuilder:
         for each in job.orders[self._stage]:
             self._chunk(each)
         ends = [mark for marks in self._made.values() for mark in marks]
-        if job.sums is not None and job.zero < 3 and not job.sums_beside:
+        if job.has_sums and job.zero < 3 and not job.sums_beside:
             for layer in self._made:
                 self._sum(layer, gradients_of(layer), ends)
         self._update(ends)
@@ -156,7 +156,7 @@ class StageBuilder:
         return f"all {pieces_of(layer)}" if self._gathers else pieces_of(layer)
 
     def _scatters(self, each: LayerTask) -> bool:
-        return self._job.zero == 3 and self._job.sums is not None and each.work in MAKES_GRADIENTS
+        return self._job.zero == 3 and self._job.has_sums and each.work in MAKES_GRADIENTS
 
     def _scatter(self, each: LayerTask) -> None:
         self._sum(each.layer, gradients_of(each.layer, each.microbatch), self._made[each.layer])

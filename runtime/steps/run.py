@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import product
 from threading import Lock
 
 import numpy as np
@@ -19,7 +21,7 @@ from .build import MAKES_GRADIENTS, after_step, gradients_of, named, pieces_of, 
 from .serial import SerialStep, check_ops, gradient_of, updated
 from .tasks import LayerTask, StageTask
 from .tensors import Flat, StepMemory, by_rank, first_weights, part_shape
-from .work import GroupWork, StepWork, Values, split
+from .work import GroupWork, StepWork, Values, WeightSet, split
 
 KINDS = (Transfer, TileGroup, Reduction)
 
@@ -56,13 +58,14 @@ class CarriedStep:
     """One run of a step: ``tasks`` may be changed before ``work``, and ``counts`` has the steps of plans by kind."""
 
     def __init__(self, job: StepWork, seed: int) -> None:
-        self._job, self._seed, self._flat = job, seed, Flat(job)
+        self._job, self._seed = job, seed
+        self._flats = tuple((each, Flat(job, each)) for each in job.sets)
         self.serial = SerialStep(job, seed)
         self.counts: Counter[type] = Counter()
         self.tasks: tuple[StageTask, ...] = tasks_of_step(job, self)
         self._memory = StepMemory(self.tasks)
         self._policy, self._lock = HoldPolicy(seed), Lock()
-        self._made: dict[tuple[int, int, int, int], Array] = {}  # gradients, by rank, layer, pipeline, microbatch
+        self._made: dict[tuple[WeightSet, int, int, int], Array] = {}  # gradients, by rank, layer and microbatch
         for pipeline in range(job.pipelines):
             for stage in range(job.num_stages):
                 self._make_room(stage, pipeline)
@@ -136,21 +139,24 @@ class CarriedStep:
                 yield job.backward[0], name
 
     def _make_weights(self, rank: int, pipeline: int, place: int, layer: int, passes: Sequence[LayerTask]) -> None:
-        job, make, shape = self._job, self._memory.make, self._flat.shape
-        piece = (1, shape[1]) if job.is_shared else shape
-        first = self._flat.whole(first_weights(job, self.serial, layer))[place]
-        if job.is_shared and (job.zero == 3 or job.gathers_beside):
-            make(rank, pieces_of(layer), piece, first[pipeline : pipeline + 1])
-            make(rank, f"all {pieces_of(layer)}", shape)
-        else:
-            make(rank, pieces_of(layer), shape, first)
-        for each in passes:
-            make(rank, f"{pieces_of(layer)} for {each.name}", shape)
-            make(rank, gradients_of(layer, each.microbatch), shape, np.zeros(shape))
-        make(rank, gradients_of(layer), shape, np.zeros(shape))
-        make(rank, f"sum of {gradients_of(layer)}", piece, np.zeros(piece) if job.zero == 3 else None)
-        make(rank, after_step(layer), piece)
-        make(rank, after_step(layer, gathered=True), shape)
+        job = self._job
+        gathers = job.is_shared and (job.zero == 3 or job.gathers_beside)
+        for each, flat in self._flats:
+            make, shape, row = partial(self._make, each, rank), flat.shape, job.own_row(each, pipeline, place)
+            piece = (1, shape[1]) if job.shares(each) else shape
+            first = flat.whole(first_weights(job, self.serial, layer))[place]
+            make(pieces_of(layer), piece if gathers else shape, first[row] if gathers else first)
+            make(f"all {pieces_of(layer)}", shape)
+            for task in passes:
+                make(f"{pieces_of(layer)} for {task.name}", shape)
+                make(gradients_of(layer, task.microbatch), shape, np.zeros(shape))
+            make(gradients_of(layer), shape, np.zeros(shape))
+            make(f"sum of {gradients_of(layer)}", piece, np.zeros(piece) if job.zero == 3 else None)
+            make(after_step(layer), piece)
+            make(after_step(layer, gathered=True), shape)
+
+    def _make(self, of: WeightSet, rank: int, name: str, shape: tuple[int, int], values: Array | None = None) -> None:
+        self._memory.make(rank, of.named(name), shape, values)
 
     # What tasks do.
 
@@ -179,8 +185,10 @@ class CarriedStep:
     def run_pass(self, each: LayerTask, taken: str, weights: str, task: StageTask) -> None:
         """A pass of a layer, which takes the tensor ``taken`` and weights of that name."""
         job, ranks = self._job, self._ranks(task.stage, task.pipeline)
-        parts = [self._flat.parts(values) for values in self._read(ranks, weights, task)]
-        given: Values = {name: tuple(part[name] for part in parts) for name in job.weights}
+        given: Values = {}
+        for of, flat in self._flats:
+            parts = [flat.parts(values) for values in self._read(ranks, of.named(weights), task)]
+            given |= {name: tuple(part[name] for part in parts) for name in of.names}
         values, forward = self._read(ranks, taken, task), each.work is PassKind.FORWARD
         if forward:
             given[job.taken] = values
@@ -221,15 +229,15 @@ class CarriedStep:
 
     def _add(self, each: LayerTask, gradients: Values, ranks: Sequence[int], task: StageTask) -> None:
         """Add the gradients of a microbatch to those of others, or leave them to be scattered."""
-        job = self._job
-        alone = job.zero == 3 and job.sums is not None
-        name = gradients_of(each.layer, each.microbatch if alone else None)
-        sums = self._read(ranks, name, task)
+        alone = self._job.zero == 3 and self._job.has_sums
         own = {name.removeprefix("d_"): parts for name, parts in gradients.items()}
-        made = [self._flat.of(by_rank(own, place)) % MODULUS for place in range(len(ranks))]
-        self._write(ranks, name, ((old + new) % MODULUS for old, new in zip(sums, made, strict=True)), task)
-        for rank, values in zip(ranks, made, strict=True):
-            self._made[rank, each.layer, task.pipeline, each.microbatch] = values
+        for of, flat in self._flats:
+            name = of.named(gradients_of(each.layer, each.microbatch if alone else None))
+            sums = self._read(ranks, name, task)
+            made = [flat.of(by_rank(own, place)) % MODULUS for place in range(len(ranks))]
+            self._write(ranks, name, ((old + new) % MODULUS for old, new in zip(sums, made, strict=True)), task)
+            for rank, values in zip(ranks, made, strict=True):
+                self._made[of, rank, each.layer, each.microbatch] = values
 
     def run_send(self, sent: ChunkPass, taken: ChunkPass | None, to: int, task: StageTask) -> None:
         """A send, to what is ``taken`` there."""
@@ -246,48 +254,51 @@ class CarriedStep:
                 name, layer = (job.taken, layers[0]) if forward else (job.gradient[0], layers[-1])
                 self._memory.write(rank, named(name, layer, taken.microbatch), arrived, task)
 
-    def _among_pipelines(self, work: GroupWork | None, name: str, task: StageTask) -> Iterator[tuple[int, Array]]:
-        """Yield what a collective of the tensor ``name`` leaves at each rank of a stage."""
-        assert work is not None, "there are several pipelines"
-        for place in range(self._job.forward.num_ranks):
-            ranks = [self._job.rank(task.stage, pipeline, place) for pipeline in range(self._job.pipelines)]
-            found = self._carried(work, {_MOVED: self._read(ranks, name, task)}, [""], task)[""]
+    def _among_holders(
+        self, work: GroupWork | None, of: WeightSet, name: str, task: StageTask
+    ) -> Iterator[tuple[int, Array]]:
+        """Yield what a collective of some weights leaves at each rank of a stage; without one what there is."""
+        for ranks in self._job.holders(of, task.stage):
+            found = self._read(ranks, of.named(name), task)
+            if work is not None:
+                found = self._carried(work, {_MOVED: found}, [""], task)[""]
             yield from zip(ranks, found, strict=True)
 
     def run_gather(self, layer: int, pieces: str, into: str, task: StageTask) -> None:
-        """The weights of a layer, gathered among pipelines."""
-        found = list(self._among_pipelines(self._job.gathers, pieces, task))
+        """The weights of a layer, gathered among the ranks that hold the same."""
+        found = [(of, list(self._among_holders(of.gathers, of, pieces, task))) for of, _ in self._flats]
         self._pause(task, Moment.END)
-        for rank, values in found:
-            self._memory.write(rank, into, values, task)
+        for of, values in found:
+            for rank, each in values:
+                self._memory.write(rank, of.named(into), each, task)
 
     def run_sum(self, layer: int, gradients: str, task: StageTask) -> None:
-        """The gradients of a layer, summed among pipelines."""
-        found = list(self._among_pipelines(self._job.sums, gradients, task))
+        """The gradients of a layer, summed among the ranks that hold the same weights."""
+        found = [(of, list(self._among_holders(of.sums, of, gradients, task))) for of, _ in self._flats]
         self._pause(task, Moment.END)
-        name = f"sum of {gradients_of(layer)}"
-        for rank, values in found:
-            before = self._memory.read(rank, name, task) if self._job.zero == 3 else 0
-            self._memory.write(rank, name, (values + before) % MODULUS, task)
+        for of, values in found:
+            name = of.named(f"sum of {gradients_of(layer)}")
+            for rank, each in values:
+                before = self._memory.read(rank, name, task) if self._job.zero == 3 else 0
+                self._memory.write(rank, name, (each + before) % MODULUS, task)
 
     def run_update(self, layers: tuple[int, ...], task: StageTask) -> None:
         """The update of the weights of a stage."""
-        job, row = self._job, slice(task.pipeline, task.pipeline + 1)
-        for layer in layers:
-            pairs = [self.serial.moments(layer, name) for name in job.weights]
+        job = self._job
+        for layer, (of, flat) in product(layers, self._flats):
+            pairs = [self.serial.moments(layer, name) for name in of.names]
             moments = [
-                self._flat.whole({name: pair[number] for name, pair in zip(job.weights, pairs, strict=True)})
+                flat.whole({name: pair[number] for name, pair in zip(of.names, pairs, strict=True)})
                 for number in (0, 1)
             ]
+            name = of.named(f"sum of {gradients_of(layer)}" if job.has_sums else gradients_of(layer))
             for place, rank in enumerate(self._ranks(task.stage, task.pipeline)):
-                name = gradients_of(layer) if job.sums is None else f"sum of {gradients_of(layer)}"
+                row = job.own_row(of, task.pipeline, place)
                 gradients = self._memory.read(rank, name, task)
-                own = self._memory.read(rank, pieces_of(layer), task)
-                first, second = (each[place] for each in moments)
-                if job.is_shared:
-                    first, second = first[row], second[row]
-                    own = own if len(own) == 1 else own[row]
-                self._memory.write(rank, after_step(layer), updated(own, gradients, (first, second)), task)
+                own = self._memory.read(rank, of.named(pieces_of(layer)), task)
+                first, second = (each[place][row] for each in moments)
+                own = own if len(own) == len(first) else own[row]
+                self._memory.write(rank, of.named(after_step(layer)), updated(own, gradients, (first, second)), task)
 
     # What there must be.
 
@@ -295,35 +306,35 @@ class CarriedStep:
         """Yield which weights are not those of the serial step, and the first microbatch that has to do with it."""
         job = self._job
         gathered = job.is_shared and job.zero < 3 and not job.gathers_beside
-        for stage in range(job.num_stages):
-            for pipeline in range(job.pipelines):
-                row = slice(pipeline, pipeline + 1) if job.is_shared and not gathered else slice(None)
-                for place, rank in enumerate(self._ranks(stage, pipeline)):
-                    for layer in dict.fromkeys(each.layer for each in room_of(job, stage)):
-                        wanted = self._flat.whole(self.serial.weights[layer])[place][row]
-                        found = self._memory.look(rank, after_step(layer, gathered=gathered))
-                        differs = np.argwhere(found != wanted)
-                        if len(differs):
-                            line, col = (int(index) for index in differs[0])
-                            name, at, of = self._flat.place(line + (row.start or 0), col)
-                            where = f"row {at}, column {of} of {name} of layer {layer}"
-                            what = f"{found[line, col]:.6g} in place of {wanted[line, col]:.6g}"
-                            yield f"rank {rank} (stage {stage}) has {what} in {where}{self._cause(stage, place, layer)}"
+        for stage, pipeline, (of, flat) in product(range(job.num_stages), range(job.pipelines), self._flats):
+            for place, rank in enumerate(self._ranks(stage, pipeline)):
+                row = slice(None) if gathered else job.own_row(of, pipeline, place)
+                for layer in dict.fromkeys(each.layer for each in room_of(job, stage)):
+                    wanted = flat.whole(self.serial.weights[layer])[place][row]
+                    found = self._memory.look(rank, of.named(after_step(layer, gathered=gathered)))
+                    differs = np.argwhere(found != wanted)
+                    if len(differs):
+                        line, col = (int(index) for index in differs[0])
+                        name, at, col_of = flat.place(line + (row.start or 0), col)
+                        where = f"row {at}, column {col_of} of {name} of layer {layer}"
+                        what = f"{found[line, col]:.6g} in place of {wanted[line, col]:.6g}"
+                        cause = self._cause(of, flat, stage, place, layer)
+                        yield f"rank {rank} (stage {stage}) has {what} in {where}{cause}"
 
-    def _cause(self, stage: int, place: int, layer: int) -> str:
+    def _cause(self, of: WeightSet, flat: Flat, stage: int, place: int, layer: int) -> str:
         """Which microbatch adds other gradients than in the serial step, or none."""
         job = self._job
-        for pipeline in range(job.pipelines):
-            for microbatch in range(job.microbatches):
-                wanted = self._flat.whole(self.serial.gradients[layer, pipeline, microbatch])[place]
-                found = self._made.get((job.rank(stage, pipeline, place), layer, pipeline, microbatch))
-                which = f"microbatch {microbatch} of pipeline {pipeline}"
-                if found is None:
-                    return f"; {which} adds nothing to its gradient"
-                if (found != wanted).any():
-                    return f"; {which} adds another gradient than in the serial step"
+        places = range(job.forward.num_ranks) if of.whole else (place,)
+        for pipeline, microbatch in product(range(job.pipelines), range(job.microbatches)):
+            wanted = flat.whole(self.serial.gradients[layer, pipeline, microbatch])[place]
+            keys = [(of, job.rank(stage, pipeline, each), layer, microbatch) for each in places]
+            which = f"microbatch {microbatch} of pipeline {pipeline}"
+            if not all(key in self._made for key in keys):
+                return f"; {which} adds nothing to its gradient"
+            if (np.sum([self._made[key] for key in keys], axis=0) % MODULUS != wanted).any():
+                return f"; {which} adds another gradient than in the serial step"
         return ""
 
 
 _MOVED = "x"
-"""The tensor of collectives among pipelines, and of sends."""
+"""The tensor of collectives among ranks that hold the same weights, and of sends."""

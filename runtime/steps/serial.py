@@ -5,19 +5,21 @@ products, and the update of a weight; nothing of plans, orders and groups.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...compiler.codes import Code
-from ...compiler.ir import ElementwiseShape, Made, Op, Pattern, Read, Rejection, Shard, Workload
+from ...compiler.ir import ElementwiseShape, GroupedGemmShape, Made, Op, Pattern, Read, Rejection, Shard, Workload
 from ..memory import Array
 from ..operands import MODULUS, drawn
-from ..problem import mixture
+from ..problem import mixture, of_experts
 from ..report import RunRefused
 from .work import StepWork, joined, split
 
 PRODUCTS = (Pattern.GEMM, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
+KERNELS = (Pattern.KERNEL, Pattern.ALL_TO_ALL)
+"""Patterns of which each rank's part is made by itself, or of parts of others."""
 MOVES = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
 """Patterns that leave a whole tensor as it is."""
 RATE, EPSILON, DECAYS = 1e-3, 1e-8, (0.9, 0.999)
@@ -49,7 +51,7 @@ def check_ops(workload: Workload) -> None:
     """
     for op in workload.ops:
         pattern, shape = op.shape.pattern, op.shape
-        known = pattern in (*MOVES, Pattern.KERNEL) or (pattern in PRODUCTS and shape.gemm is not None)
+        known = pattern in (*MOVES, *KERNELS) or (pattern in PRODUCTS and shape.gemm is not None)
         if not known or shape.uneven or shape.uneven_parts:
             message = f"{op.name} of {workload.name} is {op.label}, which is not carried out in a step"
             raise RunRefused(Rejection(Code.MGS540, message, f"of its layers it may be: --workload {workload.name}"))
@@ -82,18 +84,37 @@ class SerialLayer:
         if op.shape.pattern in PRODUCTS:
             first, second = (self._taken(read, known) for read in reads)
             return np.asarray(first @ second % MODULUS)
+        if op.shape.pattern is Pattern.ALL_TO_ALL:
+            return self._exchanged(op, self._taken(reads[0], known))
         return self._kernel(op, reads, known)
+
+    def _exchanged(self, op: Op, values: Array) -> Array:
+        """What ranks have of the rows of all: of each as many, from its own on; rows that end begin again."""
+        assert op.shape.moved is not None, "an exchange moves rows"
+        count, ranks = op.shape.moved.rows // self.ranks, range(self.ranks)
+        held = [part[np.arange(op.shape.moved.rows) % len(part)] for part in np.split(values, self.ranks)]
+        return np.concatenate(
+            [held[(to + by) % self.ranks][to * count : (to + 1) * count] for to in ranks for by in ranks]
+        )
 
     def _kernel(self, op: Op, reads: Iterable[Read], known: Mapping[str, Array]) -> Array:
         """Each rank's part by itself, as kernels have it."""
         tensors = {tensor.name: tensor for tensor in self.workload.tensors}
         output = tensors[op.shape.output]
-        operands = [split(self._taken(read, known), tensors[read.tensor].shard, self.ranks) for read in reads]
+        operands = []
+        for read in reads:
+            own = split(self._taken(replace(read, transposed=False), known), tensors[read.tensor].shard, self.ranks)
+            operands.append([part.T for part in own] if read.transposed else own)
         rows = output.rows // (self.ranks if output.shard is Shard.ROWS else 1)
         cols = output.cols // (self.ranks if output.shard is Shard.COLS else 1)
         by_rows = isinstance(op.shape.kernel, ElementwiseShape) and all(len(each[0]) == rows for each in operands)
-        where = np.arange(rows), np.arange(cols)
-        parts = [mixture(self.seed, op.name, taken, *where, by_rows=by_rows) for taken in zip(*operands, strict=True)]
+        where, shape = (np.arange(rows), np.arange(cols)), op.shape.kernel
+        parts = [
+            of_experts(shape, *taken)
+            if isinstance(shape, GroupedGemmShape)
+            else mixture(self.seed, op.name, taken, *where, by_rows=by_rows)
+            for taken in zip(*operands, strict=True)
+        ]
         return np.asarray(joined(parts, output.shard) % MODULUS)
 
     def _taken(self, read: Read, known: Mapping[str, Array]) -> Array:

@@ -10,7 +10,7 @@ from ..axes import CutAxis
 from ..memory import Array, CheckedArray, Fault
 from ..tasks import Task
 from .serial import SerialStep
-from .work import GroupWork, StepWork, Values, split
+from .work import GroupWork, StepWork, Values, WeightSet, split
 
 
 class StepMemory:
@@ -75,12 +75,13 @@ def part_shape(work: GroupWork, name: str) -> tuple[int, int]:
 
 
 class Flat:
-    """Weights of a layer at a rank, one after the other, in as many rows as there are pipelines."""
+    """Some weights of a layer at a rank, one after the other, in as many rows as there are ranks that hold the same."""
 
-    def __init__(self, job: StepWork) -> None:
-        self._job, self._shapes = job, {name: part_shape(job.forward, name) for name in job.weights}
+    def __init__(self, job: StepWork, of: WeightSet) -> None:
+        self._job, self._shapes = job, {name: part_shape(job.forward, name) for name in of.names}
         elements = sum(rows * cols for rows, cols in self._shapes.values())
-        self.shape = job.pipelines, -(-elements // job.pipelines)
+        copies = len(job.holders(of, 0)[0])
+        self.shape = copies, -(-elements // copies)
 
     def of(self, parts: Mapping[str, Array]) -> Array:
         """Return the rows of the ``parts`` of all weights."""

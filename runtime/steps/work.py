@@ -73,6 +73,25 @@ class GroupWork:
 
 
 @dataclass(frozen=True, slots=True)
+class WeightSet:
+    """Weights of a layer that the same ranks hold, by name.
+
+    ``whole``: each rank of a group has all of them, so that all ranks of a stage hold the same, and not a part that
+    ranks of other pipelines have too. ``sums`` of gradients and ``gathers`` of weights are among these ranks; None
+    where there is one alone.
+    """
+
+    names: tuple[str, ...]
+    whole: bool = False
+    sums: GroupWork | None = None
+    gathers: GroupWork | None = None
+
+    def named(self, name: str) -> str:
+        """A tensor of all its weights, one after the other, for people."""
+        return f"whole {name}" if self.whole else name
+
+
+@dataclass(frozen=True, slots=True)
 class StepWork:
     """A step to be carried out, whose layers are alike.
 
@@ -96,8 +115,8 @@ class StepWork:
         How far apart in the numbers of ranks neighbours are: in a group, among pipelines, among stages.
     send
         What a rank of one stage sends to one of another; None without a pipeline.
-    sums, gathers
-        Among the ranks that hold the same weights: of gradients, and of weights; None where there is one alone.
+    sets
+        The weights of a layer, by the ranks that hold the same.
     zero
         What these ranks share (ZeRO), 0 to 3.
     sums_beside, gathers_beside
@@ -117,8 +136,7 @@ class StepWork:
     microbatches: int
     strides: tuple[int, int, int]
     send: GroupWork | None = None
-    sums: GroupWork | None = None
-    gathers: GroupWork | None = None
+    sets: tuple[WeightSet, ...] = ()
     zero: int = 0
     sums_beside: bool = False
     gathers_beside: bool = False
@@ -140,9 +158,29 @@ class StepWork:
         return self.forward.num_ranks * self.pipelines * self.num_stages
 
     @property
+    def has_sums(self) -> bool:
+        """Whether any gradients are summed among ranks."""
+        return any(each.sums is not None for each in self.sets)
+
+    @property
     def is_shared(self) -> bool:
-        """Whether a rank has a part alone of the optimizer's states of its weights."""
-        return self.zero > 0 and self.sums is not None
+        """Whether a rank has a part alone of the optimizer's states of any of its weights."""
+        return any(map(self.shares, self.sets))
+
+    def shares(self, each: WeightSet) -> bool:
+        """Whether it has a part alone of those of these weights."""
+        return self.zero > 0 and each.sums is not None
+
+    def holders(self, each: WeightSet, stage: int) -> tuple[tuple[int, ...], ...]:
+        """The ranks of a stage by what they hold: those with the same of these weights together."""
+        places, pipelines = range(self.forward.num_ranks), range(self.pipelines)
+        by_place = [tuple(self.rank(stage, pipeline, place) for pipeline in pipelines) for place in places]
+        return (tuple(rank for ranks in by_place for rank in ranks),) if each.whole else tuple(by_place)
+
+    def own_row(self, each: WeightSet, pipeline: int, place: int) -> slice:
+        """The rows of these weights that a rank has, where they are shared."""
+        row = pipeline + (self.pipelines * place if each.whole else 0)
+        return slice(row, row + 1) if self.shares(each) else slice(None)
 
     @property
     def num_steps(self) -> int:
@@ -151,15 +189,19 @@ class StepWork:
         work = {PassKind.FORWARD: self.forward, PassKind.BACKWARD: self.backward[0], **backward}
         each = [work[task.work].num_steps * len(self.layers[task.chunk]) for order in self.orders for task in order]
         again = self.forward.num_steps * self.num_layers * self.microbatches if self.again else 0
-        shared = sum(other.num_steps for other in (self.sums, self.gathers) if other is not None)
+        shared = sum(
+            other.num_steps * (1 if own.whole else self.forward.num_ranks)
+            for own in self.sets
+            for other in (own.sums, own.gathers)
+            if other is not None
+        )
         times = 3 * self.microbatches if self.zero == 3 else 1
-        return self.pipelines * (sum(each) + again) + shared * self.forward.num_ranks * self.num_layers * times
+        return self.pipelines * (sum(each) + again) + shared * self.num_layers * times
 
     @property
     def weights(self) -> tuple[str, ...]:
-        """The weights of a layer: tensors that it declares, but for the one that layers hand on."""
-        made = {name for name, _, _ in self.forward.workload.results} | {self.taken}
-        return tuple(each.name for each in self.forward.workload.tensors if each.name not in made)
+        """The weights of a layer."""
+        return tuple(name for each in self.sets for name in each.names)
 
     @property
     def taken(self) -> str:

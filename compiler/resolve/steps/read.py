@@ -15,7 +15,7 @@ from ..devices.system import SystemResolver
 from ..schedules.implementation import ImplementationReader, shipped_implementations
 from ..values.evaluate import ExpressionEvaluator, Place
 from .schedule import StepBlockReader
-from .step import NamedPart, StepText, StepTextReader, assembled, derived_backward, results_of
+from .step import NamedPart, StepText, StepTextReader, assembled, derived_backward, results_of, summed_once
 
 PIPELINE_AXIS = "pp"
 """The axis of a mesh along which stages of a pipeline lie."""
@@ -152,7 +152,8 @@ class StepsReader:
         backward = []
         for keep in keeps:
             declaration = derived_backward(part, _declaration(entry), _kept(keep, _declaration(entry)))
-            backward.append((keep, self._derive(Entry(declaration.name, Kind.WORKLOAD, declaration, entry.scope))))
+            derived = self._derive(Entry(declaration.name, Kind.WORKLOAD, declaration, entry.scope))
+            backward.append((keep, summed_once(derived, forward)))
         return LayerPart(forward, tuple(backward), copies, stage, context)
 
     def _context(self, system: System, entry: Entry, forward: Workload) -> System | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ...codes import Code
-from ...ir import DType, Scenario, System
+from ...ir import DType, Op, Pattern, Scenario, Shard, System
 from ...ir.step import LayerBlock, LayerPart, Optimizer, Step
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
@@ -161,6 +161,27 @@ def derived_backward(part: NamedPart, forward: ast.WorkloadNode, keep: Sequence[
 
     statements = (say("backward", part.forward.text), *((say("keep", *keep, separated=True),) if keep else ()))
     return ast.WorkloadNode(f"{forward.name}_back", forward.system, ast.BlockNode(statements, span=span), span=span)
+
+
+def summed_once(backward: Scenario, forward: Scenario) -> Scenario:
+    """Return a derived backward pass that leaves parts of gradients of whole weights on their ranks.
+
+    A step sums them once behind all microbatches, with those of the other ranks that hold these weights.
+    """
+    whole = {f"d_{each.name}" for each in forward.workload.tensors if each.shard is Shard.NONE}
+    sums = {op.name for op in backward.workload.ops if op.shape.pattern is Pattern.GEMM_AR and op.name in whole}
+    parts = {name for name, op, _ in backward.workload.results if op in sums and name != op}
+
+    def of_own_rows(op: Op) -> Op:
+        tensors = tuple(each for each in op.shape.tensors if each.name not in parts)
+        shape = replace(op.shape, pattern=Pattern.GEMM, tensors=tensors, moved=None, output=op.name, made=(op.name,))
+        return replace(op, shape=shape)
+
+    workload = backward.workload
+    ops = tuple(of_own_rows(op) if op.name in sums else op for op in workload.ops)
+    tensors = tuple(each for each in workload.tensors if each.name not in parts)
+    results = tuple(each for each in workload.results if each[0] not in parts)
+    return replace(backward, workload=replace(workload, ops=ops, tensors=tensors, results=results))
 
 
 def results_of(forward: ast.WorkloadNode) -> tuple[str, ...]:

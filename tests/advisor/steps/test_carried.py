@@ -1,14 +1,17 @@
 """A step carried out on all ranks of its mesh: its weights are those of the serial step, and faults are found."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from benchmarks.harness.joint_step import step_of
 from magus.advisor.steps.carried import job_of
+from magus.advisor.steps.times import held_by
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
+from magus.compiler.ir import DType, GroupedGemmShape, Pattern
 from magus.compiler.ir.step import (
     KEEP_LEAST,
     ChunkPass,
@@ -20,6 +23,7 @@ from magus.compiler.ir.step import (
 )
 from magus.runtime import Outcome, RunRefused
 from magus.runtime.operands import MODULUS
+from magus.runtime.problem import of_experts
 from magus.runtime.steps.run import CarriedStep, carry_out_step
 from magus.runtime.steps.serial import SerialStep, updated
 from magus.runtime.steps.work import StepWork
@@ -78,6 +82,79 @@ workload train on one { step layer; sequences 3 x 64 }
     assert np.array_equal(serial.weights[0]["w"], updated(w, np.asarray(gradient), serial.moments(0, "w")))
 
 
+EXPERTS = """use "nvidia/h100"
+system node { gpus 4 x H100; fabric switch(nvswitch, link=nvlink); mesh dp 4; mesh ep 2, edp 2 over dp }
+workload moe on node.ep {
+  x   = tensor bf16[2048, 1024] shard rows
+  w   = tensor bf16[1024, 1024]
+  wup = tensor bf16[4 * 1024, 1024] shard rows
+  wdn = tensor bf16[4 * 1024, 1024] shard rows
+  r = add(x, gemm(norm(x), w))
+  t = dispatch(norm(r), experts=4, top=2)
+  u = grouped_gemm(t, wup)
+  y = add(r, combine(grouped_gemm(gelu(u), wdn)))
+  repeat 2 y as x
+}
+workload train on node { step moe; sequences 8 x 1024 }
+"""
+
+
+def of_experts_job(schedule: StepSchedule, text: str = EXPERTS) -> StepWork:
+    step = compile_text(text).step()
+    assert step is not None
+    return job_of(step, schedule)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        StepSchedule("", zero=0),
+        StepSchedule("", zero=1, overlapped=BESIDE, keep=KEEP_LEAST),
+        StepSchedule("", zero=2),
+        StepSchedule("", zero=3, overlapped=BESIDE),
+    ],
+)
+def test_experts_and_weights_that_each_rank_has_are_those_of_the_serial_step(schedule: StepSchedule) -> None:
+    """Two experts on each rank, whose weights two ranks have; those of w are the same on all four."""
+    of = of_experts_job(schedule)
+    assert [(each.names, each.whole) for each in of.sets] == [(("wup", "wdn"), False), (("w",), True)]
+    assert [len(of.holders(each, 0)[0]) for each in of.sets] == [2, 4]
+    assert ended(of) == (Outcome.EXACT, "")
+
+
+def test_gradients_of_whole_weights_are_summed_behind_all_microbatches() -> None:
+    """And not by the backward pass of each: w is on all ranks of the stage, and so is the sum."""
+    step = compile_text(EXPERTS).step()
+    assert step is not None
+    (part,) = step.step.blocks[0].parts
+    back = part.back("all").workload
+    assert back.op("d_w").shape.pattern is Pattern.GEMM
+    assert {name for name, op, _ in back.results if op == "d_w"} == {"d_w"}
+    assert [(held.parameters, held.copies) for held in held_by(part)] == [
+        (4 * 1024 * 1024, 2),
+        (1024 * 1024, 4),
+    ]
+
+
+def test_whole_weights_that_no_stage_sums_are_found() -> None:
+    outcome, sentence = ended(without_sums(of_experts_job(StepSchedule("", zero=0)), whole=True))
+    assert outcome is Outcome.WRONG
+    assert " of w of layer 0" in sentence
+
+
+def test_products_of_experts_are_those_of_their_rows() -> None:
+    """Forward, back to the rows, and back to the weights."""
+    draw = np.random.default_rng(0)
+    rows, weights, back = (draw.integers(-4, 5, size).astype(float) for size in ((6, 3), (2, 3, 5), (6, 5)))
+    of = partial(GroupedGemmShape, dtype=DType.BF16)
+    forward = of_experts(of((2, 4), 5, 3), rows, weights.reshape(6, 5))
+    assert np.array_equal(forward, np.concatenate([rows[:2] @ weights[0], rows[2:] @ weights[1]]))
+    turned = of_experts(of((2, 4), 3, 5), back, weights.reshape(6, 5).T)
+    assert np.array_equal(turned, np.concatenate([back[:2] @ weights[0].T, back[2:] @ weights[1].T]))
+    summed = of_experts(of((3, 3), 5, 3), rows.T, back)
+    assert np.array_equal(summed, np.concatenate([rows[:3].T @ back[:3], rows[3:].T @ back[3:]]))
+
+
 # Faults.
 
 
@@ -128,8 +205,12 @@ def test_a_pass_that_does_not_wait_for_its_weights_is_found(zero: int, seed: int
     assert why in sentence
 
 
+def without_sums(of: StepWork, *, whole: bool = False) -> StepWork:
+    return replace(of, sets=tuple(replace(each, sums=None) if each.whole is whole else each for each in of.sets))
+
+
 def test_gradients_that_no_pipeline_sums_are_found() -> None:
-    outcome, sentence = ended(replace(job(StepSchedule("", zero=0)), sums=None))
+    outcome, sentence = ended(without_sums(job(StepSchedule("", zero=0))))
     assert outcome is Outcome.WRONG
     assert sentence.startswith("rank 0 (stage 0) has ")
 
