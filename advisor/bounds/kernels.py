@@ -31,7 +31,7 @@ from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
 from ...simcore.kernels.dispatch import BYTES_IN_FLIGHT_PER_SM, compute_work, gemv_work, least_sm_ticks
 from ...simcore.kernels.gemm import gemm_work
-from ...simcore.kernels.gemm_form import SPLITS, TileForm, library_tiles, split_k, tiles_of
+from ...simcore.kernels.gemm_form import SPLITS, TileForm, library_tiles, split_k
 from ...simcore.kernels.work import KernelWork
 from .boxes import Floats, GemmForm, TiledKernels
 
@@ -117,7 +117,7 @@ def _of_launched(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimit
 def _of_persistent(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimits:
     start = gemm_start_ticks(gpu, gemm.dtype)
     form, whole_k = TileForm.of(gpu, gemm.dtype), split_k(gemm.k, 1)
-    us = min(form.us(tile, whole_k) for tile in tiles_of(gpu, gemm.dtype))
+    us = min(form.us(tile, whole_k) for tile in gpu.tiles_of(gemm.dtype))
     unit = int(us * TICKS_PER_US * (1 - 1e-6))
     return replace(limits, start=start, first=start + unit, after=unit)
 
@@ -238,7 +238,7 @@ class _Search:
         fixed = kind.persistent
         self._form = GemmForm(gpu, shape, kind.fewest, kind.most, fixed, kind.shared)
         splits = SPLITS[:1] if fixed or self._form.by_waves else SPLITS
-        tiles = tiles_of(gpu, shape.dtype) if fixed else library_tiles(gpu, shape.dtype)
+        tiles = gpu.tiles_of(shape.dtype) if fixed else library_tiles(gpu, shape.dtype)
         kernels = [(*tile, split) for tile in tiles if tile[1] <= kind.most for split in splits]
         self._kernels = TiledKernels.of(self._form, kernels)
         # Of tiles of one size the most square reads least. Any subset bounds the time of the fastest from above.
@@ -305,7 +305,8 @@ class _Search:
         form, waves, split = self._form, self._kernels.waves_us(low, self._form.most), self._kernels.split_us(low)
         memory = [form.memory_us(low, adds=adds) for adds in (False, True)]
         endless = np.full(low.shape[1], np.inf)
-        fastest = (endless, endless) if form.by_waves else self._rivals.fastest_us(low, high)
+        # A persistent kernel may have any tile, whichever is fastest alone.
+        fastest = (endless, endless) if form.by_waves or form.fixed else self._rivals.fastest_us(low, high)
         limits = [TIE_RATIO * each for each in fastest]
         likely = np.zeros(waves.shape, bool)
         for each, limit in zip(memory, limits, strict=True):

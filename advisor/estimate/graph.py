@@ -34,7 +34,7 @@ def persistent_parts(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) 
             streams.setdefault(step.stream, []).append(step)
     parts, sms = dict[str, KernelWork](), schedule.compute_sms
     for groups in streams.values():
-        parts |= stream_parts(scenario, stream_work(scenario, groups, sms), groups, sms, away={})
+        parts |= stream_parts(scenario, stream_work(scenario, schedule, groups), groups, sms, away={})
     return parts
 
 

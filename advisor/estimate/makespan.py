@@ -83,7 +83,8 @@ def _runs(scenario: OpCase, schedules: Iterable[OpPlan], max_steps: int = MAX_ST
 def _plan_of(schedule: OpPlan) -> tuple[object, ...]:
     """Return all that the graph of a schedule depends on beside its engine; persistent kernels are built for SMs."""
     persistent = schedule.tactics.kernel is Kernels.PERSISTENT
-    return schedule.steps, schedule.by_rank, schedule.overrides, persistent and (schedule.compute_sms,)
+    kernel = (schedule.compute_sms, schedule.tactics.tile) if persistent else ()
+    return schedule.steps, schedule.by_rank, schedule.overrides, persistent, kernel
 
 
 def _num_ranks(scenario: OpCase, schedule: OpPlan, max_steps: int) -> int:

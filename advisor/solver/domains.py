@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from typing import Any, overload
 
@@ -16,6 +15,7 @@ from ...compiler.ir import (
     EngineKind,
     EngineMode,
     ExecutionOptions,
+    Kernels,
     OpCase,
     OpChoice,
     PeerOrder,
@@ -23,9 +23,9 @@ from ...compiler.ir import (
 )
 from ...compiler.planning import knobs as known
 from ...compiler.planning.knobs import Knob
-from ...compiler.planning.knobs.base import CountValues
+from ...compiler.planning.knobs.base import CountValues, TileValues, value_text
 from ...compiler.planning.knobs.engine import ENGINE, copying_sms, default_engine, reject_engine
-from ...compiler.planning.knobs.execution import KERNEL, PER, TRANSFER, USUAL_WAIT, WAIT
+from ...compiler.planning.knobs.execution import KERNEL, PER, TILE, TRANSFER, USUAL_WAIT, WAIT
 from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, DEPTH, ORDER, STREAMS, TEMPLATE
 from ...compiler.templates import ALL_TEMPLATES, BASELINE, BY_NAME, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
@@ -138,10 +138,8 @@ class Choices(Sequence[OpChoice]):
 
 def shown(knob: Knob, value: object) -> int | str:
     """A value in the words of the language; ``usual`` for the empty name, ``all`` for no depth."""
-    if isinstance(value, Enum):
-        return str(value.value)
     if not isinstance(value, int):
-        return str(value) or "usual"
+        return value_text(value) if value else "usual"
     return "all" if knob is DEPTH and not value else value
 
 
@@ -164,6 +162,9 @@ def domains_of(scenario: OpCase) -> Domains:
     domains = {knob: explore.values(knob.word) or (knob.usual,) for knob in searched()}
     requested = explore.values(TEMPLATE.word) or tuple(template.name for template in _searched(scenario))
     names = tuple(each.name for each in ALL_TEMPLATES if each is BASELINE or each.name in requested)
+    tiles = tuple(sorted(set(explore.values(TILE.word))))
+    if tiles and not explore.values(KERNEL.word):
+        domains[KERNEL] = (KERNEL.usual, Kernels.PERSISTENT)
     waits = explore.values(WAIT.word) or tuple(USUAL_WAIT[kernel] for kernel in domains[KERNEL])
     own = {
         TEMPLATE: names,
@@ -173,6 +174,7 @@ def domains_of(scenario: OpCase) -> Domains:
         ALGORITHM: explore.values(ALGORITHM.word),
         WAIT: waits,
         DEPTH: (DEPTH.usual, *sorted(set(explore.values(DEPTH.word)))),
+        TILE: (TILE.usual, *tiles),
     }
     return {**domains, **own}
 
@@ -207,7 +209,7 @@ def _widened(knob: Knob, requested: tuple[Any, ...]) -> tuple[Any, ...]:
     """The usual value alone if no other was asked for; else counts with those asked for, words with all there are."""
     if requested == (knob.usual,):
         return requested
-    if isinstance(knob.values, CountValues):
+    if isinstance(knob.values, CountValues | TileValues):
         return tuple(sorted({knob.usual, *requested}))
     return tuple(dict.fromkeys((knob.usual, *knob.every())))
 

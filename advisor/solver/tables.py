@@ -28,7 +28,7 @@ from ...compiler.ir import (
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import all_rules
 from ...compiler.planning.knobs import Knob, Rule, ScheduleRequest, with_values
-from ...compiler.planning.knobs.base import CountValues
+from ...compiler.planning.knobs.base import CountValues, TileValues
 from ...compiler.planning.knobs.engine import ENGINE, default_engine
 from ...compiler.planning.knobs.execution import KERNEL, LAUNCH, persistent_rejection
 from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, DEPTH, ORDER, TEMPLATE
@@ -117,7 +117,8 @@ def _requested_sentence(domains: Domains, knob: Knob, scenario: OpCase) -> str:
     templates = [BY_NAME[name] for name in domains[TEMPLATE]]
     having = [template for template in templates if has_knob(scenario, template, knob)]
     found = {value for template in having for value in candidates_of(scenario, domains, template, knob)}
-    values = sorted(found) if isinstance(knob.values, CountValues) else [v for v in knob.every() if v in found]
+    counted = isinstance(knob.values, CountValues | TileValues)
+    values = sorted(found) if counted else [v for v in knob.every() if v in found]
     verb = "are" if isinstance(knob.values, CountValues) else "is"
     return f"{knob.word} {verb} {listed([str(shown(knob, value)) for value in values], 'or')}"
 

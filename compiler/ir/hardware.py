@@ -219,6 +219,10 @@ class LaunchCost:
     host_ticks: int = 0
 
 
+MOST_SIDE_OF_SCALED = 128
+"""Rows or columns of a tile whose blocks have scales."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """One GPU. ``peak_flops`` maps an element type to operations per second (multiply and add count as two).
@@ -258,6 +262,17 @@ class Gpu:
         Instances of L2 that each serve some of the SMs do not see the writes of peers, so reads of these miss.
         """
         return self.mall or (self.l2 if self.l2.instances == 1 else None)
+
+    def tiles_of(self, dtype: DType) -> list[tuple[tuple[int, int], int]]:
+        """Return all tiles of GEMMs and how many SMs compute each, pairs first: of two as fast it reads less.
+
+        Where the library has blocks of fewest waves, those of a kernel of one's own are no larger either: what sums up
+        products of scaled blocks needs as many registers again.
+        """
+        tiles = [(block, 2) for block in self.gemm.pair_tiles] + [(block, 1) for block in self.gemm.tiles]
+        if self.gemm.of(dtype).ragged_ticks is None:
+            return tiles
+        return [tile for tile in tiles if max(tile[0]) <= MOST_SIDE_OF_SCALED] or tiles
 
     def grouped_of(self, dtype: DType) -> GroupedModel | None:
         """Return the constants of grouped GEMMs of ``dtype``, None if the profile has none."""

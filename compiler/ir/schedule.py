@@ -200,7 +200,10 @@ class PeerOrder(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ExecutionOptions:
-    """How a schedule is carried out, beside what it moves and computes; each has a usual value."""
+    """How a schedule is carried out, beside what it moves and computes; each has a usual value.
+
+    ``tile`` has the rows and columns of a tile of a persistent kernel, none where it has the one that is fastest alone.
+    """
 
     direction: Direction = Direction.PUT
     protocol: CopyProtocol = CopyProtocol.SIMPLE
@@ -208,6 +211,7 @@ class ExecutionOptions:
     wait: Wait = Wait.EVENT
     per: WaitPer = WaitPer.CHUNK
     launch: LaunchMode = LaunchMode.STREAM
+    tile: tuple[int, ...] = ()
 
 
 class Reach(Enum):

@@ -12,7 +12,7 @@ from itertools import pairwise
 from ..ir import EngineChoice, ExecutionOptions, IndexRange, PeerOrder
 
 # First words of statements, in the order of the canonical text.
-WORDS = ("split", "move", "group", "order", "streams", "sums", "sync", "kernel", "launch")
+WORDS = ("split", "move", "group", "order", "streams", "sums", "sync", "kernel", "launch", "tile")
 # Algorithms in which every rank reaches each peer by itself, so that peers may come in any order.
 ANY_ORDER = ("", "direct", "one_shot")
 MAX_PIECES = 4096

@@ -33,6 +33,8 @@ from ..ir import (
     WrittenPlan,
 )
 from ..planning.build import OPTIONS, options_from
+from ..planning.knobs import Knob
+from ..planning.knobs.execution import TILE
 from ..text.json_forms import (
     FLAG,
     NAME,
@@ -233,8 +235,13 @@ def _step(limits: StepLimits) -> Form[Step]:
     return named("step", variants("kind", "a step", {tuple(directions): transfer, **kinds}))
 
 
-def _tactics(**words: str) -> ExecutionOptions:
+def _tactics(**words: Any) -> ExecutionOptions:
     return options_from(words)
+
+
+def _option(knob: Knob) -> Form[Any]:
+    """A value of a knob that says how a plan is carried out."""
+    return list_form(whole(1, MAX_EXTENT), 2, 2) if knob is TILE else word({each: each for each in knob.words})
 
 
 _USUAL = ExecutionOptions()
@@ -280,9 +287,7 @@ def plan_form(limits: StepLimits) -> Form[WrittenPlan]:
     }
     optional: dict[str, Form[Any]] = {
         "expression": TEXT,
-        "tactics": record(
-            _tactics, {}, {each: word(dict(zip(k.words, k.words, strict=True))) for each, k in OPTIONS.items()}
-        ),
+        "tactics": record(_tactics, {}, {each: _option(knob) for each, knob in OPTIONS.items()}),
         "overlaps": FLAG,
         "steps": steps,
         "overrides": list_form(override, MAX_STEPS, report_each=True),

@@ -42,6 +42,8 @@ from ..ir import (
 )
 from ..planning.build import compute_sms, non_default_options, values_of
 from ..planning.groups import cut_up
+from ..planning.knobs.base import value_text
+from ..planning.knobs.execution import TILE
 from ..planning.plan import layers_of
 
 SCHEMA = "magus-plan/2"
@@ -256,7 +258,8 @@ def _engine(engine: EngineChoice) -> JsonObject:
 
 
 def _tactics(tactics: ExecutionOptions) -> JsonObject:
-    return {word: str(value.value) for word, value in values_of(tactics).items()}
+    words: JsonObject = {word: value_text(value) for word, value in values_of(tactics).items() if word != TILE.word}
+    return words | ({TILE.word: list(tactics.tile)} if tactics.tile else {})
 
 
 def _step(step: Step) -> JsonObject:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from enum import Enum
 from functools import cache, lru_cache
 from itertools import chain, groupby
 from typing import Any
@@ -32,7 +31,7 @@ from ..templates import BASELINE, BY_NAME, Template, TemplateInput
 from ..templates.bespoke import parts_in_words
 from . import knobs
 from .knobs import KNOBS, Knob, Rule, ScheduleRequest
-from .knobs.base import SizeValues, WordValues
+from .knobs.base import SizeValues, value_text
 from .knobs.engine import ENGINE
 from .knobs.execution import KERNEL, USUAL_WAIT, WAIT
 from .knobs.library import reject_library_plan
@@ -45,9 +44,9 @@ from .staging import staging_of_steps
 OPTIONS: Mapping[str, Knob] = {knob.word: knob for knob in KNOBS if knob.option}
 
 
-def options_from(given: Mapping[str, str]) -> ExecutionOptions:
-    """Execution options from words; what is not said is usual, and a persistent kernel usually polls."""
-    return options_of({OPTIONS[word]: OPTIONS[word].value_of(text) for word, text in given.items()})
+def options_from(given: Mapping[str, Any]) -> ExecutionOptions:
+    """Execution options from words and the sides of a tile; what is not said is usual, a persistent kernel polls."""
+    return options_of({OPTIONS[word]: OPTIONS[word].value_of(said) for word, said in given.items()})
 
 
 def options_of(given: Mapping[Knob, Any]) -> ExecutionOptions:
@@ -56,7 +55,7 @@ def options_of(given: Mapping[Knob, Any]) -> ExecutionOptions:
     return ExecutionOptions(**{knob.field: value for knob, value in {WAIT: wait, **given}.items()})
 
 
-def values_of(options: ExecutionOptions) -> dict[str, Enum]:
+def values_of(options: ExecutionOptions) -> dict[str, Any]:
     """The value of each option, by the word of the option."""
     return {word: getattr(options, knob.field) for word, knob in OPTIONS.items()}
 
@@ -64,7 +63,7 @@ def values_of(options: ExecutionOptions) -> dict[str, Enum]:
 def non_default_options(options: ExecutionOptions) -> tuple[tuple[str, str], ...]:
     """(word, value) of everything that is not usual, in the order of the canonical text."""
     usual = {word: knob.usual for word, knob in OPTIONS.items()} | {WAIT.word: USUAL_WAIT[options.kernel]}
-    return tuple((word, str(value.value)) for word, value in values_of(options).items() if value is not usual[word])
+    return tuple((word, value_text(value)) for word, value in values_of(options).items() if value != usual[word])
 
 
 def expression_of(choice: OpChoice) -> str:
@@ -112,7 +111,8 @@ def words_of(choice: OpChoice, pattern: Pattern, num_ranks: int) -> str:
     if not what or (not pattern.overlaps and not pattern.beside):
         return expression_of(choice)
     cuts = [_short(knob, "", choice) for knob in (SLICES, COLUMNS) if any(knob.of(choice))]
-    kernel = _KERNELS_IN_WORDS[choice.tactics.kernel]
+    kernel, tile = _KERNELS_IN_WORDS[choice.tactics.kernel], choice.tactics.tile
+    kernel = (*kernel, "tiles of {} x {}".format(*tile)) if tile else kernel
     return ", ".join([what, f"by {engine_words(choice.engine)}", *kernel, *cuts])
 
 
@@ -168,9 +168,7 @@ def _text(knob: Knob, choice: OpChoice) -> str | None:
         return str(value) if said else None
     if knob is TEMPLATE or value == knob.usual:
         return None
-    if isinstance(knob.values, SizeValues):
-        return str([list(sizes) for sizes in value])
-    return str(value.value) if isinstance(knob.values, WordValues) else str(value)
+    return value_text(value)
 
 
 _EXECUTION = {ENGINE.word, *OPTIONS}

@@ -256,18 +256,18 @@ def _shape(scenario: OpCase) -> KernelShape | None:
     return whole_shape(scenario) or scenario.shape.compute
 
 
-def stream_work(scenario: OpCase, groups: Sequence[TileGroup], sms: int) -> KernelWork:
-    """The persistent kernel that goes through ``groups`` on ``sms`` SMs; for one column a matrix-vector product.
+def stream_work(scenario: OpCase, schedule: OpPlan, groups: Sequence[TileGroup]) -> KernelWork:
+    """The persistent kernel of ``schedule`` that goes through ``groups``; for one column a matrix-vector product.
 
     Raises
     ------
     ValueError
         As the work models do.
     """
-    shape = stream_shape(scenario, groups)
+    shape, sms = stream_shape(scenario, groups), schedule.compute_sms
     if shape.n == 1 and not any(group.accumulate for group in groups) and not scenario.shape.by_columns:
         return gemv_work(scenario.gpu, GemvShape(shape.m, shape.k, shape.dtype), sms)
-    return gemm_work(scenario.gpu, shape, sms, static_order=True)
+    return gemm_work(scenario.gpu, shape, sms, static_order=True, tile=schedule.tactics.tile)
 
 
 def stream_parts(

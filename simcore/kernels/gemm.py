@@ -55,7 +55,13 @@ ROUNDING_MARGIN = 1 - 1e-9
 
 @lru_cache(maxsize=8192)
 def gemm_work(
-    gpu: Gpu, shape: GemmShape, sms: int, accumulate: bool = False, static_order: bool = False, shared: bool = False
+    gpu: Gpu,
+    shape: GemmShape,
+    sms: int,
+    accumulate: bool = False,
+    static_order: bool = False,
+    shared: bool = False,
+    tile: tuple[int, ...] = (),
 ) -> KernelWork:
     """The kernel a library would pick for ``shape`` when ``sms`` SMs are free for it.
 
@@ -71,6 +77,8 @@ def gemm_work(
     shared
         Whether ``sms`` are its share, beside other kernels that take what its last wave leaves: a unit is then a tile,
         and runs on whatever SM is free.
+    tile
+        Rows and columns of the tile of a kernel in static order; if empty it has the fastest of the profile.
 
     Raises
     ------
@@ -87,6 +95,7 @@ def gemm_work(
     form = BodyForm.of(gpu, model, read + written, quantisation)
     if model.ragged_ticks is None or static_order:
         tiles = tile_times(gpu, shape.dtype, shape.k, splits=model.splits_k and not static_order)
+        tiles = tuple(each for each in tiles if tile in ((), each[0][0]))
         best = _fastest(gpu, shape, sms, tiles, form)
     else:
         best = _of_fewest_waves(gpu, shape, sms, form)

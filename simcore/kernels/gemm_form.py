@@ -154,22 +154,10 @@ SWAPPED_BELOW, SIDES, OTHER_SIDES = 32, (64, 128), range(16, 129, 8)
 """Rows below which blocks lie across, and the sizes of their sides: TensorRT-LLM, ``fp8_blockscale_gemm``, on SM90."""
 
 
-def tiles_of(gpu: Gpu, dtype: DType) -> list[Tile]:
-    """All tiles, pairs first: of two that take equally long it is the one that reads less.
-
-    Where the library has blocks of fewest waves, those of a kernel of one's own are no larger either: what sums up
-    products of scaled blocks needs as many registers again.
-    """
-    tiles = [(block, 2) for block in gpu.gemm.pair_tiles] + [(block, 1) for block in gpu.gemm.tiles]
-    if gpu.gemm.of(dtype).ragged_ticks is None:
-        return tiles
-    return [tile for tile in tiles if max(tile[0]) <= SIDES[1]] or tiles
-
-
 def library_tiles(gpu: Gpu, dtype: DType) -> list[Tile]:
     """All tiles that a launched kernel of ``dtype`` may have."""
     if gpu.gemm.of(dtype).ragged_ticks is None:
-        return tiles_of(gpu, dtype)
+        return gpu.tiles_of(dtype)
     blocks = {block for side in SIDES for other in OTHER_SIDES for block in ((side, other), (other, side))}
     return [(block, 1) for block in sorted(blocks)]
 
@@ -237,7 +225,7 @@ def tile_times(gpu: Gpu, dtype: DType, k: int, *, splits: bool) -> TileTimes:
     parts = [(split, k_part) for split, k_part in parts if split == 1 or k_part >= MIN_SPLIT_K]
     form = TileForm.of(gpu, dtype)
     return tuple(
-        (tile, tuple((split, form.us(tile, k_part)) for split, k_part in parts)) for tile in tiles_of(gpu, dtype)
+        (tile, tuple((split, form.us(tile, k_part)) for split, k_part in parts)) for tile in gpu.tiles_of(dtype)
     )
 
 
@@ -276,7 +264,7 @@ def min_sm_ticks(gpu: Gpu, shape: GemmShape) -> int:
     where the overhead of a tile is spread widest, and the best tile bounds all tiles.
     """
     form, whole_k = TileForm.of(gpu, shape.dtype), split_k(shape.k, 1)
-    tiles = {*tiles_of(gpu, shape.dtype), *library_tiles(gpu, shape.dtype)}
+    tiles = {*gpu.tiles_of(shape.dtype), *library_tiles(gpu, shape.dtype)}
     per_element = [tile[1] * form.us(tile, whole_k) / (tile[0][0] * tile[0][1]) for tile in tiles]
     us = min(per_element) * shape.m * shape.n
     return math.floor(us * TICKS_PER_US * (1 - 1e-6))

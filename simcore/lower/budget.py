@@ -265,4 +265,4 @@ def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Itera
         elif isinstance(step, TileGroup):
             yield shared.get(step.name) or compute_work(scenario, step, sms)
     for groups in streams.values():
-        yield stream_work(scenario, groups, sms)
+        yield stream_work(scenario, schedule, groups)

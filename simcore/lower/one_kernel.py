@@ -259,7 +259,7 @@ def _mates(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Mates:
             streams.setdefault(step.stream, []).append(step)
     found: dict[str, tuple[TileGroup, ...]] = {}
     for groups in streams.values():
-        work = stream_work(scenario, groups, schedule.compute_sms)
+        work = stream_work(scenario, schedule, groups)
         rows = work.block_cols if scenario.shape.by_columns else work.block_rows
         if rows:
             found |= _sharing(groups, [_tiles(scenario, group, rows) for group in groups])

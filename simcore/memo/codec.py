@@ -203,7 +203,8 @@ def _dataclass_reader(kind: Any) -> Reader:
                 raise MalformedError(f"{type(known).__name__} in place of {kind.__name__}")
             return known
         readers = readers or _field_readers(kind)
-        return kind(*_read_each(readers, _parts(value, kind), given))
+        parts = _parts(value, kind)
+        return kind(*_read_each(readers[: len(parts)], parts, given))  # fields that are newer have their usual value
 
     return read
 

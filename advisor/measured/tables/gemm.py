@@ -30,7 +30,6 @@ from ....simcore.kernels.gemm_form import (
     block_of_fewest_waves,
     l2_bytes_per_s,
     slowdown,
-    tiles_of,
 )
 from .csv_rows import FIT, HELD_OUT, MissingTable, TableComparison, in_odd_half, left_out_lines, read_rows
 
@@ -140,7 +139,7 @@ def gemm_terms(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> GemmTerms:
         fields = [(*each.block, 1, each.beyond, each.ragged_waves, each.uneven) for each in picked]
         tiles = np.array(fields, dtype=np.int64).reshape(-1, 6).T[:, :, None, None]
     else:
-        tiles = np.array([(*block, sms, 0, 0, 0) for block, sms in tiles_of(gpu, dtype)]).T[:, None, :, None]
+        tiles = np.array([(*block, sms, 0, 0, 0) for block, sms in gpu.tiles_of(dtype)]).T[:, None, :, None]
     rows, cols, sms_per_tile, beyond, ragged_waves, uneven = tiles
     k_part = _ceil_div(_ceil_div(k, split), 64) * 64
     tile_rows, tile_cols = _ceil_div(m, rows), _ceil_div(n, cols)

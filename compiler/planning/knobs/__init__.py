@@ -2,14 +2,14 @@
 
 from .base import Knob, Rule, ScheduleRequest, with_values, words_of
 from .engine import ENGINE
-from .execution import KERNEL, LAUNCH, PER, PROTOCOL, TRANSFER, WAIT
+from .execution import KERNEL, LAUNCH, PER, PROTOCOL, TILE, TRANSFER, WAIT
 from .pieces import COLUMNS, LANES, PARTS, SLICES, SUMS, TREES, WAVES
 from .structure import ALGORITHM, CHUNKS, DEPTH, ORDER, STREAMS, TEMPLATE
 
 KNOBS: tuple[Knob, ...] = (
     *(TEMPLATE, CHUNKS, PARTS, SLICES, COLUMNS),
     *(ENGINE, STREAMS, ALGORITHM, WAVES, SUMS, LANES, TREES),
-    *(TRANSFER, PROTOCOL, KERNEL, WAIT, PER, LAUNCH),
+    *(TRANSFER, PROTOCOL, KERNEL, WAIT, PER, LAUNCH, TILE),
     *(ORDER, DEPTH),
 )
 

@@ -105,11 +105,16 @@ class SizeValues:
 
 
 @dataclass(frozen=True, slots=True)
+class TileValues:
+    """Rows and columns of a tile, ``[128, 256]``; the empty tuple is the usual thing."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineValues:
     """Who copies: ``dma(7)``, ``sm(8, shared)``."""
 
 
-Values = WordValues | NameValues | CountValues | SizeValues | EngineValues
+Values = WordValues | NameValues | CountValues | SizeValues | TileValues | EngineValues
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +156,22 @@ class Knob:
             return self.values.opened
         return tuple(self.value_of(word) for word in self.words)
 
-    def value_of(self, word: str) -> Any:
-        """The value of a knob whose values are words."""
+    def value_of(self, said: Any) -> Any:
+        """The value for a word, or for the sides of a tile."""
+        if isinstance(self.values, TileValues):
+            return tuple(said)
         assert isinstance(self.values, WordValues | NameValues), f"values of {self.word} are no words"
-        return self.values.value_of(word)
+        return self.values.value_of(said)
 
     def __repr__(self) -> str:
         return f"<{self.word}>"
+
+
+def value_text(value: Any) -> str:
+    """A value in the language."""
+    if isinstance(value, tuple):
+        return str([list(each) if isinstance(each, tuple) else each for each in value])
+    return str(value.value if isinstance(value, Enum) else value)
 
 
 def words_of(kind: type[Enum]) -> tuple[str, ...]:

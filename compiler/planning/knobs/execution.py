@@ -12,7 +12,8 @@ from ...ir import (
     Wait,
     WaitPer,
 )
-from .base import Knob, Rule, ScheduleRequest, WordValues
+from ...text.diagnostics import listing
+from .base import Knob, Rule, ScheduleRequest, TileValues, WordValues, value_text
 
 USUAL_WAIT = {Kernels.LAUNCHED: Wait.EVENT, Kernels.PERSISTENT: Wait.POLL, Kernels.SHARING: Wait.EVENT}
 
@@ -140,3 +141,23 @@ def _reject_per(request: ScheduleRequest) -> Rejection | None:
 
 PER = Knob("per", "per", WordValues(WaitPer), WaitPer.CHUNK, rules=(Rule(("kernel", "per"), _reject_per),), option=True)
 LAUNCH = Knob("launch", "launch", WordValues(LaunchMode), LaunchMode.STREAM, option=True)
+
+
+def _reject_tile(request: ScheduleRequest) -> Rejection | None:
+    tile, shape, gpu = request.choice.tactics.tile, request.scenario.shape, request.scenario.gpu
+    if not tile:
+        return None
+    if request.choice.tactics.kernel is not Kernels.PERSISTENT:
+        message = "only a persistent kernel is told its tile: what is launched is the library's, which picks it"
+        return Rejection(Code.MGS513, message, "say kernel=persistent, or leave tile out")
+    if shape.gemm is None or shape.gemm.n == 1:
+        message = f"{shape.label} has no GEMM with more than one column, and nothing else has tiles"
+        return Rejection(Code.MGS513, message, "leave tile out")
+    known = [value_text(block) for block, _ in gpu.tiles_of(shape.gemm.dtype)]
+    if value_text(tile) in known:
+        return None
+    message = f"the times of tiles of {tile[0]} x {tile[1]} are not known on {gpu.name}"
+    return Rejection(Code.MGS513, message, f"its tiles are {listing(known)}")
+
+
+TILE = Knob("tile", "tile", TileValues(), (), rules=(Rule(("kernel", "tile"), _reject_tile),), option=True)

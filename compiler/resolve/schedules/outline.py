@@ -6,6 +6,7 @@ Here an outline is read. Whether it fits the sizes of its workload is checked wh
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from typing import Any
 
 from ...codes import Code
 from ...collectives import ALGORITHM_BY_NAME
@@ -25,6 +26,7 @@ from ...outline.outline import (
 )
 from ...planning.build import options_from
 from ...planning.knobs import words_of
+from ...planning.knobs.execution import TILE
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean
 from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS
@@ -46,7 +48,7 @@ class OutlineReader:
         self._choices, self._report = choices, report
         self._numbers = RegionReader(system.num_ranks, place, evaluator, report)
         self._said = Outline(choices.default_engine())
-        self._tactics: dict[str, str] = {}
+        self._tactics: dict[str, Any] = {}
         self._readers: dict[str, Callable[[Words], None]] = {
             "split": self._read_split,
             "move": self._read_move,
@@ -57,6 +59,7 @@ class OutlineReader:
             "sync": self._read_sync,
             "kernel": lambda words: self._read_word(words, "kernel", words_of(Kernels)),
             "launch": lambda words: self._read_word(words, "launch", words_of(LaunchMode)),
+            "tile": self._read_tile,
         }
 
     def read(self, plan: ast.PlanNode) -> Outline:
@@ -202,6 +205,11 @@ class OutlineReader:
         elif not word:
             self._choices.word("sync", words.take("event, poll or monitor"), known)
         words.end(() if "per" in self._tactics else ("per",))
+
+    def _read_tile(self, words: Words) -> None:
+        """Read ``[64, 256]``."""
+        self._tactics[TILE.word] = self._choices.value(TILE, words.take("the rows and columns of a tile"))
+        words.end()
 
     def _read_word(self, words: Words, name: str, known: tuple[str, ...]) -> None:
         self._tactics[name] = self._choices.word(name, words.take(" or ".join(known)), known)

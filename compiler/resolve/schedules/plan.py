@@ -4,12 +4,15 @@ Here a plan is read and its names are checked. Whether it moves every byte that 
 end, is checked where plans are lowered.
 """
 
+from typing import Any
+
 from ...codes import Code
 from ...ir import EngineChoice, ExecutionOptions, OpCase, OpShape, Override, Step, System, WrittenPlan
 from ...outline.outline import WORDS, Outline
 from ...outline.write import rejections_on, written_out
 from ...planfile.file import import_plan
-from ...planning.build import OPTIONS, options_from
+from ...planning.build import OPTIONS, options_of
+from ...planning.knobs import Knob
 from ...planning.knobs.engine import reject_groups
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
@@ -135,13 +138,13 @@ class PlanReader:
 
     def _tactics(self, words: Words, statement: ast.Say) -> ExecutionOptions:
         """Read ``transfer get protocol ll``, in any order."""
-        given: dict[str, str] = {}
+        given: dict[Knob, Any] = {}
         while word := words.take_word(*OPTIONS):
-            if word in given:
+            if OPTIONS[word] in given:
                 raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
-            given[word] = self._choices.word(word, words.take(f"{word} of a plan"), OPTIONS[word].words)
+            given[OPTIONS[word]] = self._choices.value(OPTIONS[word], words.take(f"{word} of a plan"))
         words.end(("alone", *OPTIONS))
-        return options_from(given)
+        return options_of(given)
 
     def _override(self, statement: ast.Say, steps: dict[str, Step], said: set[tuple[int, str]]) -> list[Override]:
         """Read ``override rank 3 { t1 = put ... }``; ``said`` are the ranks and steps that were overridden before."""

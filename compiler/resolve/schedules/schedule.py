@@ -23,7 +23,16 @@ from ...planfile.file import imported
 from ...planning import knobs
 from ...planning.build import options_of
 from ...planning.knobs import Knob
-from ...planning.knobs.base import MAX_COUNT, CountValues, EngineValues, Lists, NameValues, SizeValues, WordValues
+from ...planning.knobs.base import (
+    MAX_COUNT,
+    CountValues,
+    EngineValues,
+    Lists,
+    NameValues,
+    SizeValues,
+    TileValues,
+    WordValues,
+)
 from ...planning.knobs.engine import ENGINE, MODES, default_engine, reject_engine, tiles_engine
 from ...planning.knobs.structure import CHUNKS, STREAMS, TEMPLATE
 from ...templates import BASELINE, BY_NAME, Template
@@ -108,12 +117,20 @@ class ChoiceReader:
                 return self._number(knob.word, 1, most, value)
             case SizeValues() as sizes:
                 return sizes.shorten(self._lists(knob.word, sizes, value))
+            case TileValues():
+                return self._tile(value)
             case WordValues() | NameValues() as known:
                 return known.value_of(self.word(knob.word, value, known.words))
 
     def _number(self, what: str, least: int, most: int, value: ast.Expression) -> int:
         known = Property(what, NUMBER, Fraction(least), Fraction(most), whole=True)
         return int(self._numbers.value(known, (value,), self._place).amount)
+
+    def _tile(self, value: ast.Expression) -> tuple[int, ...]:
+        """Read ``[128, 256]``."""
+        if not isinstance(value, ast.Listed) or len(value.items) != 2:
+            raise self._report.fail(Code.MGS116, "a tile has rows and columns", value.span, "tile=[128, 256]")
+        return tuple([self._number("a side of a tile", 1, MAX_EXTENT, item) for item in value.items])
 
     def _lists(self, word: str, sizes: SizeValues, value: ast.Expression) -> Lists:
         """Read ``[[512, 0], [0, 256], [0, 256]]``."""

@@ -72,7 +72,7 @@ SECTIONS: dict[str, set[str]] = {
     "knob": {knob.word for knob in KNOBS},
     "engine": {kind.value for kind in EngineKind},
     "engine.mode": {mode.value for mode in EngineMode if mode.value},
-    **{f"value.{word}": set(knob.words) for word, knob in OPTIONS.items()},
+    **{f"value.{word}": set(knob.words) for word, knob in OPTIONS.items() if knob.words},
     "value.order": {order.value for order in PeerOrder},
     "outline": set(outline.WORDS),
     "graph": set(words.SCHEDULE_WORDS),

@@ -17,8 +17,7 @@ from ....compiler.ir import (
 )
 from ....compiler.text.units import bytes_text, ticks_text
 from ....simcore.figures.result import Result
-from ....simcore.kernels.dispatch import compute_shape, work_of
-from ....simcore.kernels.gemm import stream_shape
+from ....simcore.kernels.dispatch import compute_shape, stream_work, work_of
 from ....simcore.op_spans import OpSummary, op_times
 from ....simcore.shown_run import ShownRun
 
@@ -108,8 +107,8 @@ def waves_of(scenario: OpCase, schedule: OpPlan) -> int:
     groups = [step for step in schedule.steps_of(0) if isinstance(step, TileGroup)]
     if _persistent(scenario, schedule):
         streams = sorted({step.stream for step in groups})
-        shapes = [stream_shape(here, [step for step in groups if step.stream == each]) for each in streams]
-        return sum(work_of(here.gpu, shape, sms).waves for shape in shapes)
+        kernels = ([step for step in groups if step.stream == each] for each in streams)
+        return sum(stream_work(here, schedule, kernel).waves for kernel in kernels)
     known: dict[object, int] = {}
     total = 0
     for step in groups:
