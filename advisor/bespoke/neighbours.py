@@ -29,7 +29,7 @@ from ...compiler.planning.knobs.structure import ALGORITHM, DEPTH, ORDER, TEMPLA
 from ...compiler.templates import BY_NAME
 from ...compiler.templates.bespoke import MAX_PARTS
 from ...compiler.templates.cuts import MAX_KERNELS
-from ..candidates.shortlist import may_deadlock
+from ..candidates.forms import may_deadlock
 from ..estimate.makespan import makespans
 from .batches import GRAIN, Lengths, RowBatch, batches_of, with_batches
 from .cp_sat import MAX_PIECES

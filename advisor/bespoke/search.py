@@ -17,7 +17,7 @@ from ...compiler.ir import (
     OpChoice,
     ShouldStop,
 )
-from ..candidates.shortlist import forms_of
+from ..candidates.forms import forms_of, in_other_tiles
 from ..work.workers import Failure, failed_stage
 from .batches import Batches, dp_batches, is_cut, lengths_of, shapes, whole_batches, with_batches
 from .cp_sat import MAX_BATCHES, as_batches, solved_parts, uniform_choices
@@ -260,7 +260,10 @@ class Search:
         best = self.simulator.ranked()[:NUM_WITH_OPTIONS]
         if not best:  # all simulations failed
             return
-        forms = [form for plan in best for form in forms_of(self.scenario, plan.choice) if self.simulator.is_new(form)]
+        varied = (
+            form for plan in best for kind in (forms_of, in_other_tiles) for form in kind(self.scenario, plan.choice)
+        )
+        forms = [form for form in varied if self.simulator.is_new(form)]
         likely = sorted(dict.fromkeys(forms), key=self.estimator.foresee)
         count = round(WITH_OPTIONS_SHARE * self.budget.simulations)
         limit = MAX_ESTIMATE_RATIO * best[0].ticks

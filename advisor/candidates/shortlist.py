@@ -1,35 +1,22 @@
 """The simulations that rank, in packets: favourites, baselines, what the file names, and variants."""
 
 import math
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import product
 
-from ...compiler.collectives import nvls
 from ...compiler.ir import (
     TICKS_PER_US,
-    CopyProtocol,
-    Direction,
     EngineKind,
-    EngineMode,
-    ExecutionOptions,
     Explore,
     Gpu,
-    Kernels,
     LaunchMode,
     OpCase,
     OpChoice,
     OpPlan,
-    Pattern,
-    PeerOrder,
     Progress,
-    Wait,
-    WaitPer,
 )
-from ...compiler.planning.build import OPTIONS, build_op_plan, declared, reject_choice
-from ...compiler.planning.knobs.engine import tiles_engine
+from ...compiler.planning.build import OPTIONS, build_op_plan, declared
 from ...compiler.planning.knobs.structure import ALGORITHM
-from ...compiler.templates import pipelined
 from ...simcore import PACKET_BYTES, affordable_unit
 from ...simcore.lower.steps import period_of
 from ..bounds.link_loads import busiest_link_ticks
@@ -37,13 +24,11 @@ from ..estimate.makespan import estimate_ticks
 from ..work.workers import SimulationJob, Workers
 from .candidate import Candidate, ScheduleOrigin, by_time
 from .forests import forests, neighbours_of
+from .forms import forms_of, in_other_tiles, launches_of, summed_in_switch, told_tiles
 from .predicted import baselines, best_of_explored, origin_of, protocol_variants, shortlisted
 
 # Overlapping schedules that are varied, and variants that are tried of each kind: serial or overlapping.
 NUM_VARIED, NUM_TRIED = 2, 2
-# Pieces of each rank's rows that the switch sums at a time, none with fewer rows; and knobs that leave this open.
-PIECES_IN_SWITCH, LEAST_ROWS = (1, 8, 16, 32), 32
-_OF_TILES = ("schedules", "chunks", "engine", "algorithm", "kernel", "wait", "per")
 # Overlapping variants are tried if they may take this multiple of the fastest, serial ones if they may be faster.
 MAX_RATIO = 1.02
 
@@ -61,43 +46,32 @@ def variants(scenario: OpCase, candidates: Sequence[Candidate]) -> list[OpChoice
     direct = [one for one in direct if one.has_usual_options] or direct
     by_sm = [one for one in direct if one.schedule.engine.kind is EngineKind.SM]
     known = {one.choice for one in candidates}
-    found = _likely(scenario, overlapping[:NUM_VARIED], known, MAX_RATIO)
-    found += _likely(scenario, list(dict.fromkeys([*direct[:1], *by_sm[:1]])), known, 1.0)
+    serial = list(dict.fromkeys([*direct[:1], *by_sm[:1]]))
+    found = [
+        form
+        for forms in (forms_of, in_other_tiles)
+        for varied, limit in ((overlapping[:NUM_VARIED], MAX_RATIO), (serial, 1.0))
+        for form in _likely(scenario, varied, known, limit, forms)
+    ]
     in_graphs = [_in_graph(scenario, one.choice) for one in simulated if one.is_library]
-    forms = [*found, *in_graphs, *summed_in_switch(scenario)]
+    in_tiles = _soonest(
+        scenario, told_tiles(scenario), MAX_RATIO * min((one.best_us for one in simulated), default=0.0)
+    )
+    forms = [*found, *in_graphs, *summed_in_switch(scenario), *in_tiles]
     return list(dict.fromkeys(form for form in forms if form is not None and form not in known))
 
 
-def summed_in_switch(scenario: OpCase) -> Iterator[OpChoice]:
-    """Yield the schedules in which the switch sums what tiles have computed, where the file leaves that open.
-
-    Then partial sums cross each link once, in place of nearly twice. Estimates of these are up to a quarter too long,
-    so that all are simulated: the best number of pieces depends on what computes longer than it sends.
-    """
-    named = any(scenario.explore.values(word) for word in _OF_TILES)
-    if named or scenario.shape.pattern is not Pattern.GEMM_AR or scenario.shape.moved is None:
-        return
-    tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
-    rows = scenario.shape.moved.rows // scenario.num_ranks
-    for pieces in (each for each in PIECES_IN_SWITCH if rows >= each * LEAST_ROWS or each == 1):
-        form = OpChoice(
-            pipelined.TEMPLATE.name,
-            pieces * scenario.num_ranks,
-            tiles_engine(scenario.gpu),
-            algorithm=nvls.ALGORITHM.name,
-            tactics=tactics,
-        )
-        if reject_choice(scenario, form) is None:
-            yield form
-
-
 def _likely(
-    scenario: OpCase, varied: Sequence[Candidate], known: set[OpChoice | None], max_ratio: float
+    scenario: OpCase,
+    varied: Sequence[Candidate],
+    known: set[OpChoice | None],
+    max_ratio: float,
+    forms: Callable[[OpCase, OpChoice | None], Iterator[OpChoice]],
 ) -> list[OpChoice]:
     """Return the new variants that are likely to be fast, and the best with each value that the file names."""
     predicted: dict[OpChoice, float] = {}
     for one in varied:
-        new = [form for form in forms_of(scenario, one.choice) if form not in known]
+        new = [form for form in forms(scenario, one.choice) if form not in known]
         if new:
             off = one.best_us * TICKS_PER_US / estimate_ticks(scenario, one.schedule).makespan_ticks
             for form in new:
@@ -106,59 +80,29 @@ def _likely(
     limit = max_ratio * TICKS_PER_US * min((one.best_us for one in varied), default=0.0)
     best = sorted(predicted, key=lambda form: predicted[form])
     named = [
-        next((form for form in best if getattr(form.tactics, knob.field) is value), None)
+        next((form for form in best if getattr(form.tactics, knob.field) == value), None)
         for word, knob in OPTIONS.items()
         for value in scenario.explore.values(word)
-        if value is not knob.usual
+        if value != knob.usual
     ]
     likely = [form for form in best if predicted[form] < limit][:NUM_TRIED]
     return [*likely, *(form for form in named if form is not None)]
 
 
+def _soonest(scenario: OpCase, forms: Iterable[OpChoice], limit_us: float) -> list[OpChoice]:
+    """Return the forms with the lowest estimates, all below ``limit_us``."""
+    built = ((form, build_op_plan(scenario, form)) for form in forms)
+    most = scenario.explore.staging_limit_bytes
+    fitting = [(form, plan) for form, plan in built if most is None or plan.staging_bytes <= most]
+    times = {form: estimate_ticks(scenario, plan).makespan_ticks / TICKS_PER_US for form, plan in fitting}
+    return [form for form in sorted(times, key=lambda form: times[form]) if times[form] < limit_us][:NUM_TRIED]
+
+
 def _in_graph(scenario: OpCase, library: OpChoice | None) -> OpChoice | None:
     """Return the library's schedule as a graph if the file asks for graphs: it has no other options."""
-    if library is None or LaunchMode.GRAPH not in _launches(scenario, library):
+    if library is None or LaunchMode.GRAPH not in launches_of(scenario, library):
         return None
     return replace(library, tactics=replace(library.tactics, launch=LaunchMode.GRAPH))
-
-
-def _launches(scenario: OpCase, base: OpChoice) -> Sequence[LaunchMode]:
-    has_graphs = scenario.gpu.sync.graph_launch_ticks is not None
-    requested = scenario.explore.values("launch")
-    return [mode for mode in requested if has_graphs or mode is not LaunchMode.GRAPH] or [base.tactics.launch]
-
-
-def may_deadlock(choice: OpChoice) -> bool:
-    """Whether a persistent kernel may hold the SMs that the copies it waits for need.
-
-    Only a simulation shows whether it does, so that such plans are not searched.
-    """
-    return choice.engine.mode is EngineMode.SHARED and choice.tactics.kernel is Kernels.PERSISTENT
-
-
-def forms_of(scenario: OpCase, base: OpChoice | None) -> Iterator[OpChoice]:
-    """Yield ``base`` with all execution options that it may have, and in other orders of unequal peers.
-
-    Of a knob that the ``explore`` block names, only the named values are tried. Graphs and monitors are not, unless it
-    names them.
-    """
-    if base is None:
-        return
-    requested = scenario.explore.values
-    directions = requested("transfer") or tuple(Direction)
-    if base.engine.kind is not EngineKind.SM and scenario.explore.dominance:
-        directions = (base.tactics.direction,)  # a get by a copy engine gains nothing
-    protocols = requested("protocol") or tuple(CopyProtocol)
-    kernels, waits = requested("kernel") or tuple(Kernels), requested("wait") or (Wait.EVENT, Wait.POLL)
-    orders = requested("order") or (base.order, PeerOrder.LARGE_FIRST, PeerOrder.SMALL_FIRST)
-    for direction, protocol, kernel, wait, launch, order in product(
-        directions, protocols, kernels, waits, _launches(scenario, base), orders
-    ):
-        tactics = replace(base.tactics, direction=direction, protocol=protocol, kernel=kernel, wait=wait, launch=launch)
-        sums = 1 if kernel is Kernels.PERSISTENT else base.sums
-        form = replace(base, tactics=tactics, sums=sums, order=order)
-        if form != base and not may_deadlock(form) and reject_choice(scenario, form) is None:
-            yield form
 
 
 # Line-hops of one simulation in lines, a fraction of a second, and in packets, some seconds, on one core each.

@@ -33,8 +33,8 @@ from ..bespoke import Proposer
 from ..bespoke.batches import Lengths, in_whole_tiles, lengths_of
 from ..bespoke.neighbours import PlanEstimator, is_explored, neighbour, single_knob_changes
 from ..candidates.candidate import Candidate, ScheduleOrigin, SearchProvenance
+from ..candidates.forms import forms_of, may_deadlock
 from ..candidates.predicted import origin_of
-from ..candidates.shortlist import forms_of, may_deadlock
 from ..estimate.makespan import makespans
 from .boosted_trees import BoostedTrees, ModelError
 from .pairs import NO_ERRORS, PIPELINE, EstimateErrors, FeatureScale, names_of_features, pair_features

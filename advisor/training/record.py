@@ -26,8 +26,9 @@ from ..bespoke import Proposer, SearchOptions, SimulatedPlan, optimize
 from ..bespoke.stage import DEFAULT_EVALUATIONS, budget_of, is_searched
 from ..bounds.lower_bound import lower_bound
 from ..candidates.candidate import Candidate
+from ..candidates.forms import forms_of
 from ..candidates.predicted import predicted_candidates
-from ..candidates.shortlist import forms_of, shortlist_unit, simulate_shortlist, simulate_variants
+from ..candidates.shortlist import shortlist_unit, simulate_shortlist, simulate_variants
 from ..estimate.makespan import estimate_ticks
 from ..solver import enumerate_space
 from ..work.workers import SimulationJob, Workers
@@ -137,7 +138,7 @@ def _tried(scenario: OpCase) -> Callable[[SimulatedPlan], Tried]:
 
 
 # Version of what ``record_of`` does: raise it with every change of the search that the fingerprint does not see.
-PROCEDURE = 2
+PROCEDURE = 3
 
 _FABRICS = {topology.name: topology for topology in TOPOLOGIES}
 SWITCH, RING, FULL_MESH = (_FABRICS[name] for name in ("switch", "ring", "full_mesh"))

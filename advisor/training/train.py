@@ -17,7 +17,7 @@ from ...compiler.planning.build import build_op_plan
 from ...compiler.resolve.schedules.from_text import read_choice
 from ...compiler.text.writing import check_writable
 from ...simcore.memo.codec import encode
-from ..candidates.shortlist import may_deadlock
+from ..candidates.forms import may_deadlock
 from ..estimate.makespan import estimate_ticks
 from ..learned.boosted_trees import ModelError
 from ..learned.learner import boosted_trees, regressor

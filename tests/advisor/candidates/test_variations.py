@@ -1,23 +1,27 @@
 """Which other execution options are tried for the fastest schedules, serial ones too."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
-from magus.advisor.candidates.shortlist import (
+from magus.advisor.candidates.forms import (
     LEAST_ROWS,
-    NUM_TRIED,
+    LEAST_SIDE,
     forms_of,
+    in_other_tiles,
     may_deadlock,
     summed_in_switch,
-    variants,
+    told_tiles,
 )
+from magus.advisor.candidates.shortlist import NUM_TRIED, variants
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.compiler import compile_text
 from magus.compiler.ir import (
     CopyProtocol,
     Direction,
+    DType,
     EngineChoice,
     EngineKind,
     EngineMode,
@@ -29,8 +33,10 @@ from magus.compiler.ir import (
     OpChoice,
     Pattern,
     Wait,
+    WaitPer,
 )
 from magus.compiler.planning.build import build_op_plan, expression_of, reject_choice
+from magus.simcore import simulate_op
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.scenarios import exploring
 
@@ -72,8 +78,11 @@ def test_the_fastest_are_varied_and_nothing_is_tried_twice() -> None:
     known = candidates(GEMM, [*CHOICES, SERIAL, BY_SM])
     found = variants(GEMM, known)
 
-    assert 0 < len(found) <= 2 * NUM_TRIED
-    assert {way.template for way in found} <= {"hetero_fused_1d", "shard_p2p", "serial"}, "not the third"
+    told = set(told_tiles(GEMM))
+    assert 0 < len([way for way in found if not way.tactics.tile]) <= 2 * NUM_TRIED
+    assert len([way for way in found if way.tactics.tile]) <= 3 * NUM_TRIED
+    varied = {way.template for way in found if way not in told}
+    assert varied <= {"hetero_fused_1d", "shard_p2p", "serial"}, "not the third"
     assert not {expression_of(way) for way in found} & {each.expression for each in known}
     assert len(set(found)) == len(found)
     assert all(reject_choice(GEMM, way) is None for way in found)
@@ -191,3 +200,40 @@ def test_sums_in_the_switch_are_among_the_variants() -> None:
     usual = candidates(scenario, [OpChoice("hetero_fused_1d", 8, SM), SERIAL])
 
     assert set(summed_in_switch(scenario)) <= set(variants(scenario, usual))
+
+
+def test_other_tiles_are_those_of_the_profile_or_of_the_file() -> None:
+    known = {block for block, _ in GEMM.gpu.tiles_of(DType.BF16)}
+    launched, persistent = CHOICES[0], replace(CHOICES[0], tactics=PERSISTENT)
+
+    forms = list(in_other_tiles(GEMM, launched))
+    assert {form.tactics.tile for form in forms} == known
+    assert all(form.tactics == replace(PERSISTENT, tile=form.tactics.tile) for form in forms)
+    assert list(in_other_tiles(GEMM, persistent)) == forms
+    one = exploring(GEMM, Explore.of(tile=((64, 64),)))
+    assert [form.tactics.tile for form in in_other_tiles(one, launched)] == [(64, 64)]
+    assert not list(in_other_tiles(exploring(GEMM, Explore.of(kernel=(Kernels.LAUNCHED,))), launched))
+    assert not list(in_other_tiles(exploring(GEMM, Explore.of(wait=(Wait.EVENT,))), launched))
+
+
+def test_kernels_are_told_their_tile_where_the_file_leaves_all_open() -> None:
+    told = list(told_tiles(GEMM))
+
+    assert told and all(form.tactics.tile and min(form.tactics.tile) >= LEAST_SIDE for form in told)
+    assert all(reject_choice(GEMM, form) is None for form in told)
+    assert not list(told_tiles(exploring(GEMM, Explore.of(engine=(DMA,)))))
+
+
+def test_half_a_tile_sends_sooner_and_is_the_answer() -> None:
+    """Sums of 2048 x 8192 behind a short inner dimension: tiles of 256 x 256 all end at once."""
+    scenario = scenario_of(Pattern.GEMM_RS, SYSTEMS[0], 4, 2048, 8192, 4096)
+    usual = OpChoice("hetero_fused_1d", 8, DMA, tactics=replace(PERSISTENT, per=WaitPer.TILE))
+    ticks = {
+        form.tactics.tile: simulate_op(scenario, build_op_plan(scenario, form), unit_bytes=8192).makespan_ticks
+        for form in (usual, *in_other_tiles(scenario, usual))
+    }
+
+    best = min(ticks, key=lambda tile: ticks[tile])
+    assert best and ticks[best] < 0.95 * ticks[()]
+    tried = [form for form in variants(scenario, candidates(scenario, [usual])) if form.tactics.tile]
+    assert min(ticks.get(form.tactics.tile, inf) for form in tried) < 0.95 * ticks[()]
