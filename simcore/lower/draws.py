@@ -19,7 +19,9 @@ DEVIATIONS = 4
 
 
 def drawn(distribution: Distribution, seed: int, cause: str, rank: int, step: str) -> Fraction:
-    """Return the value of ``distribution`` for that key."""
+    """Return the value of ``distribution`` for that key; where there is only one, nothing is hashed."""
+    if distribution.shape is Shape.CONSTANT:
+        return distribution.arguments[0]
     return _value(distribution, uniform(seed, cause, rank, step))
 
 
@@ -34,8 +36,6 @@ def _value(distribution: Distribution, u: Fraction) -> Fraction:
     """The quantile of ``distribution`` at ``u``."""
     first = distribution.arguments[0]
     match distribution.shape:
-        case Shape.CONSTANT:
-            return first
         case Shape.UNIFORM:
             return first + (distribution.arguments[1] - first) * u
         case Shape.NORMAL:

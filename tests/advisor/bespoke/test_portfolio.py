@@ -37,7 +37,7 @@ def unit_of(schedule: OpPlan) -> int:
 OPTIONS = SearchOptions(unit_of)
 
 
-def small(pattern: Pattern, size: int = 1024) -> OpCase:
+def small(pattern: Pattern, size: int = 512) -> OpCase:
     return scenario_of(pattern, SYSTEMS[1], 4, size, size, size)
 
 
@@ -228,7 +228,7 @@ def test_a_template_at_the_bound_ends_the_search() -> None:
 
 
 def test_why_takes_each_freedom_away() -> None:
-    scenario = small(Pattern.AG_GEMM)
+    scenario = small(Pattern.AG_GEMM, 1024)
 
     def ticks_of(choice: OpChoice) -> float:
         return estimate_ticks(scenario, build_op_plan(scenario, choice)).makespan_ticks

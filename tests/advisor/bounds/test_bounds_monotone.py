@@ -18,7 +18,7 @@ scenarios = st.builds(
     st.sampled_from([*OVERLAPPED, Pattern.ALL_GATHER, Pattern.ALL_REDUCE]),
     st.sampled_from(SYSTEMS[:3]),
     st.sampled_from([2, 4]),
-    *(st.sampled_from([256, 1024, 2048]) for _ in range(3)),
+    *(st.sampled_from([128, 512, 1024]) for _ in range(3)),
 )
 factors = st.integers(2, 5)
 few = examples(4)
@@ -64,7 +64,7 @@ def test_slower_launches_never_lower_it(scenario: OpCase, factor: int) -> None:
 @pytest.mark.parametrize("case", thinned(product(OVERLAPPED, SYSTEMS[:3]), 8))
 def test_eight_times_the_rows_take_longer(case: tuple[Pattern, str]) -> None:
     pattern, system = case
-    bounds = [lower_bound(scenario_of(pattern, system, 4, rows, 2048, 2048)).ticks for rows in (512, 4096, 32768)]
+    bounds = [lower_bound(scenario_of(pattern, system, 4, rows, 1024, 1024)).ticks for rows in (512, 4096, 32768)]
 
     assert bounds == sorted(bounds)
     assert bounds[2] > 4 * bounds[1]

@@ -28,7 +28,7 @@ workload chain on hgx {
   v = tensor bf16[4096, 1024]
   y = gemm(all_to_all(gemm(x, w)), v)
 REST}
-explore chain { engine dma(3) }
+explore chain { engine dma(3); chunks 8, 16 }
 """
 
 

@@ -22,7 +22,7 @@ def table() -> LabelTable:
     """Labels of a part of the catalogue and of a bespoke structure for each direction, in ``COUNT`` scenarios."""
     knobs = OpChoice("bespoke", 1, SM16, streams=2)
     found = [Winner(Structure(knobs, 1, 0.0, 0.0, BATCHES), idx, consumes) for idx, consumes in ((0, False), (1, True))]
-    usual = [Winner(each, ANYWHERE, kind) for kind in (False, True) for each in catalogue(consumes=kind)[::16]]
+    usual = [Winner(each, ANYWHERE, kind) for kind in (False, True) for each in catalogue(consumes=kind)[::48]]
     winners = (*found, *usual)
     situations = [Situation.of(draw(SEED, idx).scenario).values for idx in range(COUNT)]
     anywhere = np.mean(situations, axis=0)

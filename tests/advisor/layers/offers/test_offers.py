@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("compiled_core")
 SIZES = {"m": 1024, "width": 2048, "inner": 8192, "both": 16384, "ranks": 4, "layers": 2}
 BACK = TEXT.format(**SIZES).partition("schedule pairs")[0]
 QUICK = AdviceOptions(verify=False, bespoke=0)
-AT_ENGINES = "explore back { engine dma(3) }"
+AT_ENGINES = "explore back { engine dma(3); chunks 8, 16 }"
 BATCHES = """
 use "nvidia/h100"
 system hgx { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
@@ -34,7 +34,7 @@ workload two on hgx {
   repeat 2 y as x
   batch x by 512
 }
-explore two { engine dma(3) }
+explore two { engine dma(3); chunks 8, 16 }
 """
 PAIR = """
 use "nvidia/h100"
@@ -159,7 +159,7 @@ def test_an_op_of_which_nothing_was_measured_here_is_left_to_the_library() -> No
 
 def test_the_file_says_which_implementations_count() -> None:
     requested = 'use "implementations/torch_async_tp"\n' + BACK
-    advice = advice_on(requested + "explore back { engine dma(3); implementations torch_async_tp }")
+    advice = advice_on(requested + "explore back { engine dma(3); chunks 8; implementations torch_async_tp }")
 
     assert [offer.name for offer in known(advice.offers).offers] == ["torch_async_tp"]
 
@@ -215,7 +215,7 @@ workload layer on s {
   wd = tensor bf16[1024, 1024] shard rows
   y = add(x, reduce_scatter(gemm(gelu(gemm(all_gather(x), wu)), wd)))
 }
-explore layer { implementations xla; engine dma(3) }
+explore layer { implementations xla; engine dma(3); chunks 8 }
 """
 
 
