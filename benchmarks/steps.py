@@ -35,6 +35,7 @@ SEARCHES = {"steps/llama3_70b_128": 60, "steps/deepseek_v3_1024": 120}
 """Seconds in which all layouts of an example are to be compared."""
 
 BESIDE = tuple(Overlapped)
+DUAL = StepSchedule("dual", Pipeline(PipelineKind.DUAL))
 JOINT = (
     ((2, 2, 2), StepSchedule("1F1B, ZeRO 1, behind", zero=1)),
     ((2, 2, 2), StepSchedule("1F1B, ZeRO 0, beside", zero=0, overlapped=BESIDE)),
@@ -53,6 +54,8 @@ JOINT = (
     ((4, 2, 1), StepSchedule("ZeRO 3, beside", zero=3, overlapped=BESIDE)),
     ((2, 1, 4), StepSchedule("1F1B")),
     ((2, 1, 4), StepSchedule("interleaved(2)", Pipeline(PipelineKind.INTERLEAVED, 2))),
+    ((4, 1, 2), DUAL),
+    ((2, 1, 4), DUAL),
 )
 """Sizes of tp, dp and pp, and schedules, of steps that are simulated as one program of all ranks too."""
 
@@ -73,7 +76,8 @@ def _jointly() -> Iterator[Figure]:
     """How far times composed of layers, traffic and an order are from those of one program of all ranks."""
     times = LayerTimes()
     for (tp, dp, pp), schedule in JOINT:
-        composed, joint = joint_ticks(step_of(tp, dp, pp), schedule, times, unit_bytes=1 << 17)
+        step = step_of(tp, dp, pp, microbatches=max(4, 2 * pp) if schedule is DUAL else 4)
+        composed, joint = joint_ticks(step, schedule, times, unit_bytes=1 << 17)
         name = f"tp{tp} dp{dp} pp{pp}, {schedule.name}: error of the composed time"
         yield Figure(name, 100 * abs(composed / joint - 1), "%", "lower", 1)
 

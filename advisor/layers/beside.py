@@ -120,30 +120,67 @@ class LayerBeside:
             return memoized(memo_of(("beside", *question), ADVISOR), BesideTicks, compute)
 
     def _simulated(self, should_stop: ShouldStop) -> BesideTicks:
-        layer = self._layer()
+        layer = one_layer(self.scenario, self.schedule)
         both = layer, self._others(1 + max(part.stream for part in layer.plan.parts))
-        for on in both:
-            ranks = plan_period(on.system, on.plan, alike=self.alike)
-            check_budget(on.system, on.plan, self.unit_bytes, ranks)
-        together = lower_beside(*both, unit_bytes=self.unit_bytes, alike=self.alike)
-        done = _done(together.program, should_stop)
-        beside, traffic = (
-            max(int(done[ops.start : ops.stop].max()) for ops in each) for each in (together.first, together.second)
-        )
-        programs = (lower(on.system, on.plan, unit_bytes=self.unit_bytes, alike=self.alike).program for on in both)
-        layer_alone, traffic_alone = (int(_done(program, should_stop).max()) for program in programs)
-        return BesideTicks(layer_alone, beside, traffic_alone, traffic)
-
-    def _layer(self) -> OnGroup:
-        """One layer; it has no others among which anything could be moved."""
-        system, one = self.scenario.system, replace(self.scenario.workload, repeat=None)
-        return OnGroup(system, build_plan(system, one, replace(self.schedule, prefetch=0, deferred=())))
+        return _ticks_of_both(both, self.unit_bytes, should_stop, alike=self.alike)
 
     def _others(self, stream: int) -> OnGroup:
         """The traffic, in a stream that the layer has not."""
         case, schedule = traffic_plan(self.copies, self.traffic)
         part = replace(Plan.of_one(TRAFFIC, case.shape, schedule).parts[0], stream=stream, behind_kernels=False)
         return OnGroup(self.copies, Plan(schedule.expression, (part,)))
+
+
+@dataclass(frozen=True, slots=True)
+class PassesBeside:
+    """The question how long a pass of a layer takes beside one of another, on the same ranks: forward and backward.
+
+    Each is a scenario and its schedule; ranks that do the same are taken for alike.
+    """
+
+    forward: tuple[Scenario, Schedule]
+    backward: tuple[Scenario, Schedule]
+    unit_bytes: int = COARSE_BYTES
+
+    def ticks(self, should_stop: ShouldStop = never) -> BesideTicks:
+        """Simulate each alone and both together; the backward pass is what the other calls traffic.
+
+        Raises
+        ------
+        ScheduleError
+            If one of them cannot be carried out so.
+        RunTooLarge
+            If the run would take minutes or more memory than is sensible.
+        Cancelled
+            If ``should_stop`` said so.
+        """
+        both = [(each.system, each.workload, replace(how, name="")) for each, how in (self.forward, self.backward)]
+        with heeding(should_stop):
+            question = memo_of(("passes beside", *both, self.unit_bytes), ADVISOR)
+            return memoized(question, BesideTicks, partial(self._simulated, should_stop))
+
+    def _simulated(self, should_stop: ShouldStop) -> BesideTicks:
+        both = one_layer(*self.forward), one_layer(*self.backward)
+        return _ticks_of_both(both, self.unit_bytes, should_stop, alike=True, same_group=True)
+
+
+def one_layer(scenario: Scenario, schedule: Schedule) -> OnGroup:
+    """Return one layer; it has no others among which anything could be moved."""
+    one = replace(scenario.workload, repeat=None)
+    return OnGroup(scenario.system, build_plan(scenario.system, one, replace(schedule, prefetch=0, deferred=())))
+
+
+def _ticks_of_both(
+    both: tuple[OnGroup, OnGroup], unit: int, should_stop: ShouldStop, *, alike: bool, same_group: bool = False
+) -> BesideTicks:
+    for on in both:
+        check_budget(on.system, on.plan, unit, plan_period(on.system, on.plan, alike=alike))
+    together = lower_beside(*both, unit_bytes=unit, alike=alike, same_group=same_group)
+    done = _done(together.program, should_stop)
+    beside = [max(int(done[ops.start : ops.stop].max()) for ops in each) for each in (together.first, together.second)]
+    programs = (lower(on.system, on.plan, unit_bytes=unit, alike=alike).program for on in both)
+    alone = [int(_done(program, should_stop).max()) for program in programs]
+    return BesideTicks(alone[0], beside[0], alone[1], beside[1])
 
 
 def _done(program: Program, should_stop: ShouldStop) -> Int64Array:

@@ -28,7 +28,15 @@ from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import RunTooLarge
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ..answer.switches import weights_gathered
-from ..layers.beside import BesideTicks, LayerBeside, SharedTraffic, TrafficAlone, TrafficTicks, between_nodes
+from ..layers.beside import (
+    BesideTicks,
+    LayerBeside,
+    PassesBeside,
+    SharedTraffic,
+    TrafficAlone,
+    TrafficTicks,
+    between_nodes,
+)
 from ..layers.joint import JointRuns
 from ..layers.orders import by_library
 from .stacks import for_seconds
@@ -77,7 +85,7 @@ class LayerPass:
         return memoized(question, PassTicks, partial(_simulated, self.scenario, self.schedule, should_stop))
 
 
-LayerQuestion = LayerPass | LayerBeside | TrafficAlone
+LayerQuestion = LayerPass | LayerBeside | PassesBeside | TrafficAlone
 LayerAnswer = PassTicks | BesideTicks | TrafficTicks | None
 
 
@@ -89,7 +97,7 @@ def ticks_of_question(question: LayerQuestion, should_stop: ShouldStop = never) 
     ScheduleError
         If a layer, or traffic, cannot be simulated by itself.
     """
-    if not isinstance(question, LayerBeside):
+    if not isinstance(question, LayerBeside | PassesBeside):
         return question.ticks(should_stop)
     with suppress(ScheduleError, RunTooLarge):
         found = question.ticks(should_stop)
@@ -123,7 +131,7 @@ class LayerTimes:
     contended: bool = True
     noted: dict[LayerQuestion, None] | None = None
     _known: dict[tuple[System, Workload, Schedule], PassTicks] = field(default_factory=dict)
-    _beside: dict[LayerBeside, BesideTicks | None] = field(default_factory=dict)
+    _beside: dict[LayerBeside | PassesBeside, BesideTicks | None] = field(default_factory=dict)
     _traffic: dict[TrafficAlone, TrafficTicks] = field(default_factory=dict)
 
     @property
@@ -159,9 +167,19 @@ class LayerTimes:
         schedule, copies = schedule_of(scenario, of.schedule), for_seconds(held.ranks, of.stack)
         return self.both(LayerBeside(scenario, schedule, copies, traffic, TRAFFIC_PACKET, alike=True))
 
-    def both(self, question: LayerBeside) -> BesideTicks | None:
-        """Return the ticks of a layer and of traffic beside it; None where they are not simulated together."""
-        if not self.contended:
+    def gained(self, forward: PassOf, backward: PassOf) -> int:
+        """Return how much sooner a pass forward and one backward end beside each other than one behind the other."""
+        ahead, behind = forward.for_seconds(), backward.for_seconds()
+        schedules = schedule_of(ahead, forward.schedule), schedule_of(behind, backward.schedule)
+        both = self.both(PassesBeside((ahead, schedules[0]), (behind, schedules[1])))
+        if both is None:
+            return 0
+        apart = both.layer_alone + both.traffic_alone
+        return max(0, apart - max(both.layer_beside, both.traffic_beside))
+
+    def both(self, question: LayerBeside | PassesBeside) -> BesideTicks | None:
+        """Return the ticks of a layer and of what is beside it; None where they are not simulated together."""
+        if not self.contended and isinstance(question, LayerBeside):
             return None
         if question not in self._beside:
             if self.noted is not None:

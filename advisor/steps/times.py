@@ -15,7 +15,7 @@ from ...compiler.ir import (
     System,
     Tensor,
 )
-from ...compiler.ir.step import KEEP_LEAST, LayerPart, Overlapped, Step, StepScenario, StepSchedule
+from ...compiler.ir.step import KEEP_LEAST, LayerPart, Overlapped, PipelineKind, Step, StepScenario, StepSchedule
 from ...compiler.planning.knobs.library import library_rejection
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.steps.step import LayerTicks, StepTicks
@@ -161,6 +161,9 @@ def _part_ticks(
         )
     again = ahead.ticks if schedule.keep == KEEP_LEAST else 0
     layer = LayerTicks(ahead.ticks, again + behind.ticks - behind.weights, behind.weights)
+    if schedule.pipeline.kind is PipelineKind.DUAL:
+        pair = [PassOf(each, named.get(each.name), schedule.costs) for each in (forward, back)]
+        layer = replace(layer, gained=times.gained(*pair))
     weight, gradient = handed_on(forward).dtype, step.optimizer.gradients
     scattered = Pattern.ALL_REDUCE if schedule.zero == 0 else Pattern.REDUCE_SCATTER
     # Traffic that comes behind the passes has the machine to itself.
@@ -212,7 +215,7 @@ def _on_stack(
 
 
 def _sum(parts: Sequence[LayerTicks]) -> LayerTicks:
-    fields = ("forward", "inputs", "weights", "gradients", "gathered", "forward_beside", "backward_beside")
+    fields = ("forward", "inputs", "weights", "gradients", "gathered", "forward_beside", "backward_beside", "gained")
     return LayerTicks(*(sum(getattr(part, name) for part in parts) for name in fields))
 
 

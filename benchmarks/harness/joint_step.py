@@ -7,6 +7,7 @@ of their ranks. Steps have one kind of layers, on groups of the axis ``tp``, cop
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import zip_longest
 
 from magus.advisor.layers.beside import SharedTraffic, traffic_plan
 from magus.advisor.layers.joint import COARSE_BYTES
@@ -28,7 +29,7 @@ from magus.simcore.cores.engine import run
 from magus.simcore.lower.beside import OnGroup, Together, builder_for
 from magus.simcore.program.builder import GroupRanks
 from magus.simcore.program.program import OpKind, OpSpec, Stage
-from magus.simcore.steps.orders import rank_of
+from magus.simcore.steps.orders import Slot, rank_of
 from magus.simcore.steps.pipeline import SlotInterval
 
 LAYER = """use "nvidia/h100"
@@ -148,20 +149,36 @@ class _JointStep:
 
     def add(self, interval: SlotInterval) -> None:
         """The passes that a stage computes at once."""
-        (task,) = interval.slot
         if not self._done:
             self._gather_all()
-        stage, chunk = interval.rank, task.chunk
-        taken = self._taken(task)
-        layers = self._layers[chunk] if task.work is PassKind.FORWARD else self._layers[chunk][::-1]
-        zero = self._schedule.zero == 3
-        ended = self._shared(task, stage, layers, taken) if zero else self._pass(task, stage, layers, taken)
+        stage, first = interval.rank, interval.slot[0]
+        taken = tuple(op for task in interval.slot for op in self._taken(task))
+        layers = self._layers[first.chunk] if first.work is PassKind.FORWARD else self._layers[first.chunk][::-1]
+        if len(interval.slot) > 1:
+            ended = self._beside(interval.slot, stage, taken)
+        elif self._schedule.zero == 3:
+            ended = self._shared(first, stage, layers, taken)
+        else:
+            ended = self._pass(first, stage, layers, taken)
         self.last[stage] = ended
-        if task.work is not PassKind.WEIGHTS:
-            is_forward = task.work is PassKind.FORWARD
-            ends_here = chunk == (len(self._layers) - 1 if is_forward else 0)
-            to = stage if ends_here else rank_of(task.path, chunk + (1 if is_forward else -1), self._stages)
-            self._done[is_forward, task.path, chunk, task.microbatch] = self._sent(stage, to, ended)
+        for task in interval.slot:
+            if task.work is not PassKind.WEIGHTS:
+                self._hand_on(task, stage, ended)
+
+    def _hand_on(self, task: ChunkPass, stage: int, ended: Ops) -> None:
+        """Send what a pass makes to the stage that goes on with it."""
+        is_forward = task.work is PassKind.FORWARD
+        ends_here = task.chunk == (len(self._layers) - 1 if is_forward else 0)
+        to = stage if ends_here else rank_of(task.path, task.chunk + (1 if is_forward else -1), self._stages)
+        self._done[is_forward, task.path, task.chunk, task.microbatch] = self._sent(stage, to, ended)
+
+    def _beside(self, slot: Slot, stage: int, taken: Ops) -> Ops:
+        """A pass forward beside one backward: layer beside layer, behind the two before."""
+        ended = (*self.last[stage], *taken)
+        for layers in zip_longest(*(self._layers[task.chunk] for task in slot)):
+            here = (task for task, layer in zip(slot, layers, strict=True) if layer is not None)
+            ended = tuple(op for task in here for op in self._on_stage(self._plan(task), stage, "tp", ended))
+        return ended
 
     def _taken(self, task: ChunkPass) -> Ops:
         """What a pass of a chunk takes of another one."""

@@ -103,12 +103,20 @@ class Together:
 
 
 def lower_beside(
-    first: OnGroup, second: OnGroup, *, unit_bytes: int, fold: bool = True, alike: bool = False
+    first: OnGroup,
+    second: OnGroup,
+    *,
+    unit_bytes: int,
+    fold: bool = True,
+    alike: bool = False,
+    same_group: bool = False,
 ) -> LoweredBeside:
     """Lower both plans for ranks that are in one group of each; neither waits for the other.
 
     Parameters
     ----------
+    same_group
+        Whether both are on the same groups of ranks, and not along two axes.
     fold, alike
         As ``lower`` has them.
 
@@ -122,8 +130,8 @@ def lower_beside(
     least = [plan_period(on.system, on.plan, alike=alike) for on in both] if fold else sizes
     # Neighbours are those of whom more differ: only these can be told apart by the ranks that are written.
     strides = (1, sizes[0]) if least[0] >= least[1] else (sizes[1], 1)
-    axes = list(zip(strides, sizes, strict=True))
-    ranks = _period(axes, least)
+    axes = [(1, size) for size in sizes] if same_group else list(zip(strides, sizes, strict=True))
+    ranks = math.lcm(*least) if same_group else _period(axes, least)
     builder = builder_for(ranks, max(sizes), unit_bytes)
     together = Together(builder, both, unit_bytes)
     found = [together.lower(on, _groups(*axis, ranks)) for on, axis in zip(both, axes, strict=True)]

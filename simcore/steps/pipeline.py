@@ -24,7 +24,7 @@ def _text(slot: Slot) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChunkTicks:
-    """Ticks of one chunk of layers; ``both`` of its forward pass beside its backward one.
+    """Ticks of one chunk of layers; ``gained`` is how much sooner its passes end beside each other.
 
     ``first_forward`` and ``last_backward`` are those of the first microbatch forward and of the last one backward,
     which other traffic runs beside.
@@ -33,7 +33,7 @@ class ChunkTicks:
     forward: int
     inputs: int
     weights: int
-    both: int | None = None
+    gained: int = 0
     first_forward: int | None = None
     last_backward: int | None = None
 
@@ -217,8 +217,7 @@ def _ticks(slot: Slot, chunks: Sequence[ChunkTicks], last: int) -> int:
     """Ticks of a slot; the last microbatch backward is number ``last``."""
     if len(slot) == 2:
         forward, backward = (chunks[task.chunk] for task in slot)
-        apart = forward.forward + backward.backward
-        return apart if forward.both is None or backward.both is None else (forward.both + backward.both) // 2
+        return forward.forward + backward.backward - min(forward.gained, backward.gained)
     (task,) = slot
     ticks = chunks[task.chunk]
     match task.work:

@@ -28,6 +28,8 @@ class LayerTicks:
         Traffic of its gradients, and of its weights, among the ranks that hold the same; 0 where there is one alone.
     forward_beside, backward_beside
         A pass while the traffic of another layer runs beside it.
+    gained
+        How much sooner both passes end where they run beside each other.
     """
 
     forward: int
@@ -37,6 +39,7 @@ class LayerTicks:
     gathered: int = 0
     forward_beside: int = 0
     backward_beside: int = 0
+    gained: int = 0
 
     @property
     def backward(self) -> int:
@@ -179,13 +182,14 @@ def _chunks(
             if first is not None and number + stages >= len(layers):
                 beside[first] = own[first].backward  # nothing is moved yet: its gradients are the first of the rank
             last = sum(beside)
-        yield ChunkTicks(forward, inputs, weights, None, end - arrives, last)
+        gained = sum(each.gained for each in own)
+        yield ChunkTicks(forward, inputs, weights, gained, end - arrives, last)
         arrives = end + send
 
 
 def _waiting(chunk: ChunkTicks, ticks: int) -> ChunkTicks:
     """A chunk whose passes wait so long each for what they send and take."""
-    names = ("forward", "inputs", "both", "first_forward", "last_backward")
+    names = ("forward", "inputs", "first_forward", "last_backward")
     known = {name: getattr(chunk, name) for name in names}
     return replace(chunk, **{name: own + ticks for name, own in known.items() if own is not None})
 

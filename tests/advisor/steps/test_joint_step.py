@@ -4,7 +4,9 @@ import pytest
 
 from benchmarks.harness.joint_step import joint_ticks, step_of
 from magus.advisor.steps.layer_times import LayerTimes
-from magus.compiler.ir.step import Overlapped, StepSchedule
+from magus.advisor.steps.outcome import outcome_of
+from magus.compiler.ir.step import Overlapped, PassKind, Pipeline, PipelineKind, StepSchedule
+from tests.helpers.some import some
 
 UNIT = 1 << 17
 pytestmark = pytest.mark.usefixtures("compiled_core")
@@ -15,6 +17,22 @@ def test_a_step_takes_as_long_as_one_program_of_all_ranks(overlapped: tuple[Over
     step = step_of(2, 2, 2, layers=2, microbatches=2)
     composed, joint = joint_ticks(step, StepSchedule("s", overlapped=overlapped), LayerTimes(), UNIT)
     assert composed == pytest.approx(joint, rel=0.01)
+
+
+def test_a_dual_pipeline_takes_as_long_as_one_program_of_all_ranks() -> None:
+    """Each layer forward beside one backward: sooner than one behind the other, and as one program says."""
+    step, times = step_of(4, 1, 2, layers=2, microbatches=4), LayerTimes()
+    dual = StepSchedule("s", Pipeline(PipelineKind.DUAL))
+    composed, joint = joint_ticks(step, dual, times, UNIT)
+    assert composed == pytest.approx(joint, rel=0.01)
+    run = outcome_of(step, dual, times).run
+    both = [each for each in run.pipeline.intervals if len(each.slot) == 2]
+    singles = [each for each in run.pipeline.intervals if len(each.slot) == 1]
+    forward, backward = (
+        next(each.end_ticks - each.begin_ticks for each in singles if each.slot[0].work is work)
+        for work in (PassKind.FORWARD, PassKind.BACKWARD)
+    )
+    assert all(each.end_ticks - each.begin_ticks < forward + backward for each in some(both))
 
 
 @pytest.mark.slow

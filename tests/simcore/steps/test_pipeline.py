@@ -81,7 +81,7 @@ def drawn(draw: st.DrawFn) -> tuple[Pipeline, list[ChunkTicks], int, int]:
     some = st.integers(1, 1000)
     others = st.none() | some
     ticks = [
-        ChunkTicks(draw(some), draw(some), draw(some), None, draw(others), draw(others)) for _ in range(ranks * chunks)
+        ChunkTicks(draw(some), draw(some), draw(some), 0, draw(others), draw(others)) for _ in range(ranks * chunks)
     ]
     kind = PipelineKind.INTERLEAVED if chunks > 1 else PipelineKind.ONE_F_ONE_B
     return Pipeline(kind, chunks), ticks, microbatches, draw(st.integers(0, 300))

@@ -26,6 +26,17 @@ def test_without_overlap_all_traffic_comes_behind() -> None:
     assert run.makespan_ticks == 4 * 8 * 300 + 8 * 90 + 30 + 8 * 45
 
 
+def test_passes_beside_each_other_end_sooner() -> None:
+    """Of two stages with four layers each rank has as many slots of both passes, and gains in each of them."""
+    dual = StepSchedule("s", Pipeline(PipelineKind.DUAL), zero=1)
+    apart, beside = (run_step(_step(layer=replace(LAYER, gained=each)), dual, 2, 8) for each in (0, 30))
+    slots = [sum(len(each.slot) == 2 for each in apart.pipeline.intervals if each.rank == rank) for rank in (0, 1)]
+    assert min(slots) > 0
+    for rank, count in enumerate(slots):
+        assert apart.pipeline.busy[rank] - beside.pipeline.busy[rank] == count * 4 * 30
+    assert apart.makespan_ticks - beside.makespan_ticks == max(slots) * 4 * 30
+
+
 def test_with_overlap_the_ends_stay() -> None:
     """The first layer waits for its weights, and the gradients of the last are summed behind its pass."""
     run = run_step(_step(), StepSchedule("s", zero=1, overlapped=BOTH), 1, 4)
