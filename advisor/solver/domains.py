@@ -174,7 +174,7 @@ def domains_of(scenario: OpCase) -> Domains:
         ALGORITHM: explore.values(ALGORITHM.word),
         WAIT: waits,
         DEPTH: (DEPTH.usual, *sorted(set(explore.values(DEPTH.word)))),
-        TILE: (TILE.usual, *tiles),
+        TILE: tiles if tiles and domains[KERNEL] == (Kernels.PERSISTENT,) else (TILE.usual, *tiles),
     }
     return {**domains, **own}
 

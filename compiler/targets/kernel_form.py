@@ -11,7 +11,7 @@ from .kernel_checks import RESERVED, check_function, check_loop, uses_descriptor
 from .kernel_guards import check_returns
 from .kernel_repeats import drop_repeats
 from .kernel_syntax import Loop, NotRecognised, assigned, called, is_jit, pure_helpers
-from .kernel_tuning import Config, take_branches, take_config
+from .kernel_tuning import Config, configs_of, is_tuned, take_branches, take_config
 
 _ACCUMULATORS = ("zeros", "full")
 
@@ -50,10 +50,13 @@ class KernelForm:
         return self.function.body if self.loop is None else self.loop.body
 
 
-def kernel_form(module: ast.Module, wanted: Config | None = None, name: str = "") -> KernelForm:
+def kernel_form(
+    module: ast.Module, wanted: Config | None = None, name: str = "", tile: tuple[int, ...] = ()
+) -> KernelForm:
     """Find the GEMM of a file, of which autotuning goes, and what finds a tile a second time.
 
-    ``wanted`` chooses one of several configurations, ``name`` one of several kernels.
+    ``wanted`` chooses one of several configurations, or the rows and columns of a ``tile`` do; ``name`` one of several
+    kernels.
 
     Raises
     ------
@@ -61,6 +64,8 @@ def kernel_form(module: ast.Module, wanted: Config | None = None, name: str = ""
         If there is none, or it is written in another way.
     """
     function = _kernel(module, name)
+    if tile and wanted is None and is_tuned(function) and configs_of(module, function):
+        wanted = Config(dict(zip(_tile_size(function), tile, strict=True)))
     config = take_config(module, function, wanted)
     if config is not None:
         take_branches(function, config)
@@ -82,6 +87,20 @@ def kernel_form(module: ast.Module, wanted: Config | None = None, name: str = ""
         check_loop(function, loop, {row, col})
     ordered = uses_descriptors([function, *helpers.values()])
     return KernelForm(function, config, block_m, block_n, row, col, loops[0] if loops else None, ordered)
+
+
+def configured_tiles(module: ast.Module, name: str = "") -> tuple[tuple[int, int], ...]:
+    """Return the rows and columns of the tiles that the configurations of the kernel ``name`` have, each once.
+
+    Raises
+    ------
+    NotRecognised
+        If there is no such kernel, or its configurations are not read.
+    """
+    function = _kernel(module, name)
+    sides = _tile_size(function)
+    found = [tuple(each.settings.get(side) for side in sides) for each in configs_of(module, function)]
+    return tuple(dict.fromkeys((m, n) for m, n in found if isinstance(m, int) and isinstance(n, int)))
 
 
 def _kernel(module: ast.Module, wanted: str) -> ast.FunctionDef:

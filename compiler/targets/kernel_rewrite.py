@@ -7,13 +7,14 @@ each program becomes a function that the new kernel calls for each tile.
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 
 from ..codes import Code
 from ..text.diagnostics import CompileError, Diagnostic, Severity, Source, Span
 from .kernel_checks import check_memory
-from .kernel_form import KernelForm, kernel_form
+from .kernel_form import KernelForm, configured_tiles, kernel_form
 from .kernel_guards import nested
 from .kernel_stores import ByRow, check_stores
 from .kernel_syntax import NotRecognised, assigned, called, is_jit, is_pure, names_read, pure_helpers
@@ -66,19 +67,34 @@ class RewrittenKernel:
     by_row: tuple[Diagnostic, ...] = ()
 
 
-def rewrite_kernel(source: Source, wanted: Config | None = None, name: str = "") -> RewrittenKernel:
+def tiles_of_kernel(source: Source, name: str = "") -> tuple[tuple[int, int], ...]:
+    """Return the tiles of the configurations of a kernel in a file, which is read and not executed.
+
+    Raises
+    ------
+    CompileError
+        As ``rewrite_kernel``.
+    """
+    with _refusing(source):
+        return configured_tiles(ast.parse(source.text), name)
+
+
+def rewrite_kernel(
+    source: Source, wanted: Config | None = None, name: str = "", tile: tuple[int, ...] = ()
+) -> RewrittenKernel:
     """Rewrite the GEMM in a file, which is read and not executed.
 
-    ``wanted`` chooses of its configurations, ``name`` of the kernels in the file, if there are several.
+    ``wanted`` chooses of its configurations, or the rows and columns of a ``tile`` do; ``name`` of the kernels in the
+    file, if there are several.
 
     Raises
     ------
     CompileError
         If it is no Python, or holds no kernel that is recognised; the diagnostic says why and where.
     """
-    try:
+    with _refusing(source):
         module = ast.parse(source.text)
-        form = kernel_form(module, wanted, name)
+        form = kernel_form(module, wanted, name, tile)
         functions = _rewritten(form, pure_helpers(module))
         needed = _needed(module, form.function, functions)
         for helper in needed:
@@ -88,14 +104,21 @@ def rewrite_kernel(source: Source, wanted: Config | None = None, name: str = "")
         by_row = check_stores(form, {each.name: each for each in module.body if isinstance(each, ast.FunctionDef)})
         ordering = ast.parse(ORDER_DESCRIPTORS).body if form.ordered else []
         text = "\n\n".join(map(ast.unparse, (*needed, *ordering, *functions)))
+    warnings = tuple(_by_row(source, each) for each in by_row)
+    return RewrittenKernel(form.function.name, (form.block_m, form.block_n), text, form.config, warnings)
+
+
+@contextmanager
+def _refusing(source: Source) -> Iterator[None]:
+    """Tell at their place why a file is not read."""
+    try:
+        yield
     except NotRecognised as error:
         raise _refused(source, error.message, getattr(error.node, "lineno", 1), error.hint) from None
     except SyntaxError as error:
         raise _refused(source, f"the file is no Python: {error.msg}", error.lineno or 1) from None
     except (RecursionError, MemoryError, ValueError):
         raise _refused(source, "the file is no Python that can be read", 1) from None
-    warnings = tuple(_by_row(source, each) for each in by_row)
-    return RewrittenKernel(form.function.name, (form.block_m, form.block_n), text, form.config, warnings)
 
 
 def _refused(source: Source, message: str, line: int, hint: str = "") -> CompileError:

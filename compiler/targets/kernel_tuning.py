@@ -86,6 +86,36 @@ def take_config(module: ast.Module, function: ast.FunctionDef, wanted: Config | 
     return chosen
 
 
+def is_tuned(function: ast.FunctionDef) -> bool:
+    """Whether ``function`` has configurations to choose from."""
+    return any(_is(each, "autotune") for each in function.decorator_list)
+
+
+def configs_of(module: ast.Module, function: ast.FunctionDef) -> list[Config]:
+    """Return all configurations of ``function``.
+
+    Raises
+    ------
+    NotRecognised
+        If it has none, or they are not read.
+    """
+    tuned = next((each for each in function.decorator_list if _is(each, "autotune")), None)
+    try:
+        configs = [] if tuned is None else _configs(module, _listed(tuned).get("configs"))
+    except _NotRead as error:
+        message = f"the configurations of autotuning are not read: {error}"
+        raise NotRecognised(tuned or function, message, "write them out, or say the one to take: --config") from None
+    if not configs:
+        raise NotRecognised(function, f"{function.name} has no configurations", "explore up { tile [64, 256] }, say")
+    return configs
+
+
+def _listed(tuned: ast.expr) -> dict[str | None, ast.expr]:
+    """The arguments of autotuning by name."""
+    call = tuned if isinstance(tuned, ast.Call) else ast.Call(tuned, [], [])
+    return {**dict(zip(("configs",), call.args, strict=False)), **{each.arg: each.value for each in call.keywords}}
+
+
 def take_branches(function: ast.FunctionDef, config: Config) -> None:
     """Leave of each ``if`` and ``x if y else z`` of ``function`` that the configuration decides what it decides for."""
     _Decided(config.settings).visit(function)
@@ -133,15 +163,13 @@ LAUNCH = (
 
 
 def _chosen(module: ast.Module, tuned: ast.expr, wanted: Config | None) -> Config:
-    call = tuned if isinstance(tuned, ast.Call) else ast.Call(tuned, [], [])
-    options = {each.arg: each.value for each in call.keywords}
+    options = _listed(tuned)
     for name in _HOOKS:
         if name in options and ast.unparse(options[name]) not in ("None", "[]"):
             message = f"autotuning with {name} changes what the kernel reads or writes before it runs"
             raise NotRecognised(tuned, message, f"leave {name} out")
-    listed = options.get("configs", call.args[0] if call.args else None)
     try:
-        configs = _configs(module, listed)
+        configs = _configs(module, options.get("configs"))
     except _NotRead as error:
         if wanted is not None:
             return wanted

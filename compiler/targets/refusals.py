@@ -27,7 +27,8 @@ _ELSE = "magus plan --format json writes any plan"
 
 def reject_triton(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
     """Why ``schedule`` is no Triton kernel with copies beside it, None if it is."""
-    return _reject_workload(scenario) or _reject_steps(scenario, schedule) or _reject_order(scenario, schedule)
+    unfit = _reject_workload(scenario) or _reject_tile(schedule)
+    return unfit or _reject_steps(scenario, schedule) or _reject_order(scenario, schedule)
 
 
 def _reject_workload(scenario: OpCase) -> Rejection | None:
@@ -47,6 +48,11 @@ def _reject_workload(scenario: OpCase) -> Rejection | None:
     if cutting_of(workload).adds is Adds.BLOCKS:
         return _rejection(f"{workload.name} has blocks side by side in the inner dimension", _ELSE)
     return None
+
+
+def _reject_tile(schedule: OpPlan) -> Rejection | None:
+    odd = [side for side in schedule.tactics.tile if side & (side - 1)]
+    return _rejection(f"blocks of Triton are powers of two, and the tile has {odd[0]}", "another tile") if odd else None
 
 
 def _reject_steps(scenario: OpCase, schedule: OpPlan) -> Rejection | None:

@@ -84,10 +84,10 @@ def triton_text(
     except NotExpressed as error:
         raise ScheduleError(not_expressed(str(error))) from None
     if kernel is not None:
-        _check_tiles(scenario, kernel, programs)
+        _check_tiles(scenario, schedule, kernel, programs)
     shown = {number: programs[number] for number in (range(scenario.num_ranks) if rank is None else (rank,))}
     parts = (
-        _head(scenario, schedule, OWN_CALL if kernel is None else _call_of(scenario, kernel)),
+        _head(scenario, schedule, _own_call(schedule) if kernel is None else _call_of(scenario, kernel)),
         IMPORTS,
         _constants(scenario, schedule, programs),
         *([] if kernel is None or kernel.config is None else [_config_of(kernel.config)]),
@@ -99,6 +99,12 @@ def triton_text(
         _resource("triton_kernel.py.txt") if kernel is None else kernel.text,
     )
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _own_call(schedule: OpPlan) -> str:
+    """The call of the shipped kernel, with the blocks that the plan says, else with those that a user picks."""
+    blocks = "BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N" if schedule.tactics.tile else "BLOCK_M=..., BLOCK_N=..."
+    return OWN_CALL.replace("BLOCK_M=..., BLOCK_N=...", blocks)
 
 
 def _call_of(scenario: OpCase, kernel: RewrittenKernel) -> str:
@@ -120,10 +126,13 @@ def _config_of(config: Config) -> str:
     return f"CONFIG = {dict(config.settings)!r}  # the configuration of the kernel's autotuning that was taken"
 
 
-def _check_tiles(scenario: OpCase, kernel: RewrittenKernel, programs: Sequence[GemmProgram]) -> None:
-    """Refuse a configuration whose tiles do not divide the regions of the plan."""
-    given = {} if kernel.config is None else kernel.config.settings
-    block_m, block_n = (given.get(name) for name in kernel.blocks)
+def _check_tiles(scenario: OpCase, schedule: OpPlan, kernel: RewrittenKernel, programs: Sequence[GemmProgram]) -> None:
+    """Refuse a configuration whose tiles are not those of the plan, or do not divide its regions."""
+    given, tile = {} if kernel.config is None else kernel.config.settings, schedule.tactics.tile
+    block_m, block_n = (given.get(name, size) for name, size in zip(kernel.blocks, tile or (None, None), strict=True))
+    if tile and (block_m, block_n) != tile:
+        message = f"the configuration has tiles of {block_m} x {block_n}, and the plan of {tile[0]} x {tile[1]}"
+        raise ScheduleError(not_expressed(message))
     shape = scenario.shape.gemm
     if isinstance(block_m, int) and isinstance(block_n, int) and shape is not None:
         try:
@@ -155,6 +164,7 @@ def _constants(scenario: OpCase, schedule: OpPlan, programs: tuple[GemmProgram, 
     assert shape is not None, "a GEMM is all that is written"
     groups = [group for program in programs for group in program.groups]
     edges = [edge for group in groups for region in group.regions for edge in (*region[2:], *group.k)]
+    tile = schedule.tactics.tile
     k_slices, aligned = {group.k for group in groups}, gcd(VECTOR, *edges)
     part_rows = max(program.part_rows for program in programs)
     buffers = _buffers(scenario.shape.pattern, shape.m, shape.n, shape.k, part_rows)
@@ -162,6 +172,7 @@ def _constants(scenario: OpCase, schedule: OpPlan, programs: tuple[GemmProgram, 
         [
             f"RANKS = {scenario.num_ranks}",
             f"PROGRAMS = {schedule.compute_sms}  # SMs that the copies of the plan leave",
+            *([f"BLOCK_M, BLOCK_N = {tile[0]}, {tile[1]}  # the tile of the plan"] if tile else []),
             f"SLICED = {len(k_slices) > 1}  # whether k is cut, so that tiles add up in the buffer partial, float32",
             f"ALIGNED = {aligned}  # divides every column and every edge of a slice of k",
             f"BUFFERS = {buffers!r}  # rows and columns",

@@ -79,6 +79,10 @@ def advise(
             "--seeds", min=0, max=4096, metavar="N", help="Compare schedules over N draws of the routing of experts."
         ),
     ] = 0,
+    kernel: Annotated[
+        Path | None,
+        typer.Option("--kernel", metavar="KERNEL.py[::NAME]", help="Try the tiles for which this kernel is tuned."),
+    ] = None,
     how: Annotated[bool, typer.Option("--how", help="Tell step by step how to carry the schedule out.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Print all schedules, bound, ties, losses, reasons.")] = False,
     trace: TraceOption = None,
@@ -103,7 +107,7 @@ def advise(
     )
     pictures = Pictures(trace, svg, png, draw)
     said = given_options("--top", "--bespoke", "--no-verify")
-    options = AdviseOptions(advice, how, full, over, seeds, pictures, strict=strict, as_json=json, given=said)
+    options = AdviseOptions(advice, how, full, over, seeds, pictures, strict, json, said, kernel)
     raise typer.Exit(advise_file(ScenarioInput(file, settings_of(settings), workload), options))
 
 

@@ -4,11 +4,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from ....advisor import AdviceOptions, Advisor, NoFeasibleSchedule
 from ....advisor.answer.export import advice_document
-from ....compiler.ir import Cancelled, Partition, Progress, Scenario, ShouldStop
+from ....compiler.codes import Code
+from ....compiler.ir import Cancelled, Kernels, Partition, Progress, Rejection, Scenario, ShouldStop
 from ....compiler.planning.build import ScheduleError
+from ....compiler.planning.knobs.base import value_text
+from ....compiler.planning.knobs.execution import KERNEL, TILE
+from ....compiler.text.diagnostics import listing
 from ...drawing import Shows
 from ...exit_codes import Exit
 from ...text.door import print_json, put, say
@@ -16,7 +21,7 @@ from ...text.next_steps import next_steps
 from ...text.ops import WorkloadAnswer, several_document, several_text
 from ...text.progress import progress_line
 from ...text.render import advice_text, brief_text
-from ..inputs import ScenarioInput
+from ..inputs import ScenarioInput, source_of
 from ..interrupts import interruptible
 from ..out.pictures import NO_PICTURES, Pictures
 from ..running import exit_code_if_strict, run_command
@@ -31,7 +36,8 @@ class AdviseOptions:
     ``full`` is whether all is printed that is known. ``over`` is the parameter that the threshold of several ops is a
     value of, None: the only one with whole numbers.
     ``num_seeds`` are draws of the routing that are compared, 0: as many as the file says. ``given`` are those of
-    ``--top``, ``--bespoke`` and ``--no-verify`` that were said, since a step has defaults of its own.
+    ``--top``, ``--bespoke`` and ``--no-verify`` that were said, since a step has defaults of its own. Only tiles of the
+    configurations of ``kernel`` are told to kernels, if it is given.
     """
 
     advice: AdviceOptions
@@ -43,12 +49,14 @@ class AdviseOptions:
     strict: bool = False
     as_json: bool = False
     given: frozenset[str] = frozenset()
+    kernel: Path | None = None
 
     @property
     def about_one(self) -> str:
         """An option that is about one workload, empty without one."""
         wanted = {"--how": self.how, "--threshold": self.advice.threshold, "--sensitivity": self.advice.sensitivity}
         wanted["--seeds"], wanted["--trace"] = self.num_seeds > 0, self.pictures.trace is not None
+        wanted["--kernel"] = self.kernel is not None
         wanted["--draw"] = self.pictures.shows is not Shows.TIMELINE
         return next((name for name, given in wanted.items() if given), "")
 
@@ -73,6 +81,35 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
     return run_command(action)
 
 
+def _in_its_tiles(scenario: Scenario, kernel: Path) -> Scenario:
+    """Return ``scenario`` with the tiles to explore that the configurations of a Triton kernel have.
+
+    Raises
+    ------
+    CompileError
+        If the kernel is not recognised, or has no configurations.
+    ScheduleError
+        If the workload is not one GEMM, or the times of none of the tiles are known.
+    """
+    from ....compiler.targets.kernel_rewrite import tiles_of_kernel
+
+    case, (file, _, name) = scenario.only_case, str(kernel).partition("::")
+    if case is None or case.shape.gemm is None:
+        message = f"{scenario.title} is not one GEMM with a collective, and a kernel computes one"
+        raise ScheduleError(Rejection(Code.MGS541, message, "leave --kernel out, or say --workload"))
+    listed = tiles_of_kernel(source_of(Path(file)), name)
+    known = {block for block, _ in case.gpu.tiles_of(case.shape.gemm.dtype)}
+    left_out = ", ".join(f"{rows} x {cols}" for rows, cols in listed if (rows, cols) not in known)
+    tiles = tuple(tile for tile in listed if tile in known)
+    message = f"tiles of {left_out}: their times are not known on {case.gpu.name}"
+    if not tiles:
+        raise ScheduleError(Rejection(Code.MGS541, message, f"known are {listing(map(value_text, sorted(known)))}"))
+    if left_out:
+        say(f"magus: left out: {message}")
+    kernels = scenario.explore.values(KERNEL.word) or (Kernels.PERSISTENT,)
+    return replace(scenario, explore=scenario.explore.asking(TILE.word, tiles).asking(KERNEL.word, kernels))
+
+
 def _advise_one(
     source: ScenarioInput, scenario: Scenario, options: AdviseOptions, draw: Callable[[int], Scenario]
 ) -> Exit:
@@ -84,6 +121,8 @@ def _advise_one(
         axis = axis_over(source, options.over)
         if axis is None:
             return Exit.USAGE
+    if options.kernel is not None:
+        scenario = _in_its_tiles(scenario, options.kernel)
     advisor = Advisor.load()
     with progress_line() as progress, interruptible() as stopped:
         advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)

@@ -101,7 +101,7 @@ def print_triton(source: ScenarioInput, options: TritonOptions, out: Path | None
         kernel = None
         if options.kernel is not None:
             file, _, name = str(options.kernel).partition("::")
-            kernel = rewrite_kernel(source_of(Path(file)), options.config, name)
+            kernel = rewrite_kernel(source_of(Path(file)), options.config, name, chosen.tactics.tile)
         text = triton_text(scenario, chosen, options.rank, kernel)
         if kernel is not None and scenario.shape.pattern.consumes:
             show(kernel.by_row)
