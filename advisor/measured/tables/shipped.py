@@ -131,8 +131,9 @@ def _tile(row: Mapping[str, str]) -> TableComparison | str:
     gpu, shape, (tile_m, tile_n, sms) = found
     if sms > gpu.sms or row["waits"] not in WAITS:
         return "more SMs than the GPU has, or a wait that is not known"
-    own = replace(gpu, gemm=replace(gpu.gemm.of(shape.dtype), tiles=((tile_m, tile_n),), pair_tiles=(), splits_k=False))
-    alone = gemm_work(own, shape, sms, static_order=True).alone_ticks
+    if (tile_m, tile_n) not in gpu.gemm.tiles:
+        return f"a tile of {tile_m} x {tile_n}, which the profile has not"
+    alone = gemm_work(gpu, shape, sms, static_order=True, tile=(tile_m, tile_n)).alone_ticks
     group = f"{WAITS[row['waits']]}, {'all SMs' if sms == gpu.sms else 'fewer SMs'}"
     label = f"{shape.m} x {shape.n} x {shape.k} in tiles of {tile_m} x {tile_n} on {sms} SMs"
     measured = float(row["time_us"]) / float(row["library_us"])

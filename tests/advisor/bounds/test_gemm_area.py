@@ -58,7 +58,8 @@ def test_no_kernel_takes_less_for_its_share(gpu: Gpu, persistent: bool) -> None:
             cols, inner = (n, k) if persistent else (log_uniform(rng, n), log_uniform(rng, k))
             part = GemmShape(rng.choice((log_uniform(rng, m), m)), rng.choice((cols, n)), rng.choice((inner, k)), DT)
             adds = rng.random() < 0.3 and not persistent
-            work = gemm_work(gpu, part, rng.randint(fewest, gpu.sms), adds, static_order=persistent)
+            tile = rng.choice(gpu.tiles_of(DT))[0] if persistent and rng.random() < 0.5 else ()
+            work = gemm_work(gpu, part, rng.randint(fewest, gpu.sms), adds, static_order=persistent, tile=tile)
             size, lasts = part.m * part.n * part.k, (1 if persistent else work.waves) * work.unit_ticks / TICKS_PER_US
             taken = work.num_units * work.unit_ticks / TICKS_PER_US / size
             assert taken >= least.least, part

@@ -1,16 +1,20 @@
 """GEMMs by how they are timed, kernels of one tile: the shipped tables within their error, and wrong rows."""
 
+import math
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from importlib.resources import as_file, files
+from itertools import combinations
 from math import prod
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
 import pytest
 
 from magus.advisor.measured import rows
+from magus.advisor.measured.tables.collectives import gpu_named
 from magus.advisor.measured.tables.csv_rows import TableComparison, read_rows
 from magus.advisor.measured.tables.shipped import (
     STATES,
@@ -20,6 +24,8 @@ from magus.advisor.measured.tables.shipped import (
     state_comparisons,
     tile_comparisons,
 )
+from magus.compiler.ir import DType, GemmShape
+from magus.simcore.kernels.gemm import gemm_work
 
 STATE = "gpu,m,n,k,dtype,state,time_us\nH100,4096,4096,4096,bf16,burst,175.6\n"
 TILE = (
@@ -70,6 +76,30 @@ def test_a_kernel_of_one_tile_is_met_on_all_sms() -> None:
     assert median(map(abs, errors[on_all])) < 0.06
     # At the power limit fewer SMs run at a higher clock, which the form does not have.
     assert 0.05 < median(errors[on_fewer]) < 0.11
+
+
+def test_tiles_are_as_far_apart_as_was_measured() -> None:
+    """On all SMs: which of two tiles is faster where times differ by more than the profile resolves, and the pick."""
+    _, gpu = gpu_named("H100")
+    assert gpu is not None
+    times: dict[tuple[str, ...], list[tuple[float, int]]] = defaultdict(list)
+    for row in rows_of("gemm_tiles_h100.csv"):
+        if row["sms"] == "132" and row["waits"] == "none":
+            shape = GemmShape(*(int(row[name]) for name in "mnk"), DType.BF16)
+            tile = int(row["tile_m"]), int(row["tile_n"])
+            predicted = gemm_work(gpu, shape, 132, static_order=True, tile=tile).alone_ticks
+            times[shape_of(row)].append((float(row["time_us"]), predicted))
+    apart = [
+        ((one[0] - other[0]) * (one[1] - other[1]) > 0)
+        for kernels in times.values()
+        for one, other in combinations(kernels, 2)
+        if abs(math.log(one[1] / other[1])) > math.log(1.08)
+    ]
+    lost = [min(kernels, key=itemgetter(1))[0] / min(kernels)[0] for kernels in times.values()]
+
+    assert len(times) == 26 and len(apart) > 60
+    assert sum(apart) / len(apart) > 0.95
+    assert sum(each == 1 for each in lost) >= 19 and max(lost) < 1.25
 
 
 def test_what_is_said_of_the_rows_follows_from_them() -> None:

@@ -8,7 +8,7 @@ from magus.compiler.codes import Code
 from magus.compiler.ir import Pattern
 from magus.compiler.planning.build import ScheduleError
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
-from magus.compiler.targets.kernel_rewrite import RewrittenKernel, rewrite_kernel
+from magus.compiler.targets.kernel_rewrite import RewrittenKernel, rewrite_kernel, tiles_of_kernel
 from magus.compiler.targets.kernel_tuning import config_of
 from magus.compiler.targets.triton import triton_text
 from magus.compiler.text.diagnostics import CompileError, Source
@@ -166,3 +166,41 @@ def test_the_option_picks_a_configuration(tmp_path: Path) -> None:
     assert magus(*words, "--config", "BM").exit_code == 2
     assert magus("plan", scenario, "--format", "triton", "--config", "BM=128").exit_code == 2
     assert magus("plan", scenario, "--config", "BM=128").exit_code == 2
+
+
+def test_the_tile_of_a_plan_chooses_the_configuration() -> None:
+    text = tuned(f"configs=[{ONE}, {OTHER}]")
+    assert tiles_of_kernel(Source("kernel.py", text)) == ((64, 128), (128, 128))
+
+    made_for = rewrite_kernel(Source("kernel.py", text), tile=(128, 128))
+    assert made_for.config is not None and made_for.config.settings["BM"] == 128
+
+    with pytest.raises(CompileError) as refused:
+        rewrite_kernel(Source("kernel.py", text), tile=(256, 64))
+    assert "no configuration has BM=256,BN=64" in str(refused.value)
+    assert rewrite_kernel(Source("kernel.py", COUNTED), tile=(64, 64)).config is None, "its blocks are passed"
+    with pytest.raises(CompileError, match="are not read"):
+        rewrite_kernel(Source("kernel.py", tuned("configs=elsewhere()")), tile=(64, 64))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(COUNTED, "has no configurations"), (tuned("configs=elsewhere()"), "are not read"), ("def f(: pass", "no Python")],
+)
+def test_a_kernel_whose_tiles_are_not_listed_is_refused(text: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        tiles_of_kernel(Source("kernel.py", text))
+
+
+def test_a_file_has_the_tile_of_its_plan() -> None:
+    scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 4, 512, 512, 512)
+    base = "hetero_fused_1d(chunks=4, engine=dma(3), kernel=persistent, tile={})"
+    text = triton_text(scenario, resolve_schedule(scenario, base.format([64, 128])))
+
+    assert "BLOCK_M, BLOCK_N = 64, 128  # the tile of the plan" in text
+    assert "BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=..." in text
+    with pytest.raises(ScheduleError, match="powers of two"):
+        triton_text(scenario, resolve_schedule(scenario, base.format([128, 192])))
+    kernel = made(tuned(f"configs=[{ONE}, {OTHER}]"), "BM=128")
+    with pytest.raises(ScheduleError, match="tiles of 128 x 128, and the plan of 64 x 128"):
+        triton_text(scenario, resolve_schedule(scenario, base.format([64, 128])), kernel=kernel)

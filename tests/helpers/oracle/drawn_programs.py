@@ -11,6 +11,7 @@ from magus.compiler.ir import (
     CopyProtocol,
     Direction,
     Distribution,
+    DType,
     EngineChoice,
     EngineKind,
     EngineMode,
@@ -62,7 +63,7 @@ def draw_choice(rng: random.Random, scenario: OpCase) -> OpChoice:
             scenario.num_ranks * (rng.choice((1, 2, 4)) if template.cuts_shards else 1),
             rng.choice((*ENGINES, tiles_engine(scenario.gpu))),
             rng.choice((1, template.default_streams)),
-            _draw_tactics(rng),
+            _draw_tactics(rng, scenario),
             rng.choice(("", *ALGORITHM_BY_NAME)) if template.has("algorithm") else "",
         )
         if reject_choice(scenario, choice) is None:
@@ -79,7 +80,8 @@ def draw_variability(rng: random.Random, num_ranks: int) -> Variability:
     )
 
 
-def _draw_tactics(rng: random.Random) -> ExecutionOptions:
+def _draw_tactics(rng: random.Random, scenario: OpCase) -> ExecutionOptions:
+    tiles = [block for block, _ in scenario.gpu.tiles_of(DType.BF16)]
     return ExecutionOptions(
         rng.choice(list(Direction)),
         rng.choice(list(CopyProtocol)),
@@ -87,6 +89,7 @@ def _draw_tactics(rng: random.Random) -> ExecutionOptions:
         rng.choice(list(Wait)),
         rng.choice(list(WaitPer)),
         rng.choice(list(LaunchMode)),
+        rng.choice(((), rng.choice(tiles))),
     )
 
 

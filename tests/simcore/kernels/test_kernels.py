@@ -325,6 +325,23 @@ def test_in_a_static_order_the_last_wave_is_a_whole_one(shape: tuple[int, int, i
     assert "split" not in static.label
 
 
+@pytest.mark.parametrize("gpu", GPUS)
+def test_a_kernel_that_is_told_its_tile_has_it(gpu: Gpu) -> None:
+    """It takes as long as where the profile has no other, and no less than with the one that is fastest alone."""
+    gemm, tiles = GemmShape(1024, 6656, 4096, DType.BF16), dict.fromkeys(block for block, _ in gpu.tiles_of(DType.BF16))
+    fastest = gemm_work(gpu, gemm, gpu.sms, static_order=True)
+    works = {tile: gemm_work(gpu, gemm, gpu.sms, static_order=True, tile=tile) for tile in tiles}
+
+    for tile, work in works.items():
+        kinds = gpu.gemm.tiles, gpu.gemm.pair_tiles
+        single, pairs = (tuple(each for each in kind if each == tile) for kind in kinds)
+        model = replace(gpu.gemm, tiles=single, pair_tiles=pairs)
+        assert work == gemm_work(replace(gpu, gemm=model), gemm, gpu.sms, static_order=True)
+        assert (work.block_rows, work.block_cols) == tile
+    assert min(work.body_ticks for work in works.values()) == fastest.body_ticks
+    assert len({work.body_ticks for work in works.values()}) > len(works) // 2
+
+
 def test_one_tile_more_than_a_wave_is_another_wave_in_a_static_order() -> None:
     gpu = replace(h100(), gemm=replace(h100().gemm, tiles=((128, 256),)))
     one, more = (GemmShape(128 * 12, 256 * columns, 4096, DType.BF16) for columns in (11, 12))  # 132 and 144 tiles

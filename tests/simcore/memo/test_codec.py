@@ -121,6 +121,22 @@ def test_what_is_no_json_or_another_value_is_refused(data: bytes) -> None:
         decode(data, Tree)
 
 
+@dataclass(frozen=True)
+class Grown:
+    """A value that got a field since."""
+
+    number: int
+    newer: tuple[int, ...] = ()
+
+
+def test_fields_that_are_newer_than_the_data_have_their_usual_value() -> None:
+    assert decode(b'["Grown",3]', Grown) == Grown(3)
+    assert decode(encode(Grown(3, (1, 2))), Grown) == Grown(3, (1, 2))
+    for bad in (b'["Grown"]', b'["Grown",3,[],4]'):
+        with pytest.raises(MalformedError):
+            decode(bad, Grown)
+
+
 @pytest.mark.parametrize("value", [np.int64(3), {1, 2}, object(), Tree, b"bytes"])
 def test_what_is_no_plain_data_is_not_written(value: object) -> None:
     with pytest.raises(TypeError):

@@ -128,3 +128,37 @@ def test_one_file_whose_advice_fails_does_not_stop_the_next(file: Path, monkeypa
 
     assert done.exit_code == Exit.INPUT
     assert f"{other}: 1 passed, 0 failed" in done.stdout
+
+
+TUNED = """
+@triton.autotune(configs=[triton.Config({{"BLOCK_M": m, "BLOCK_N": n}}) for m, n in {tiles}], key=["M"])
+@triton.jit
+def gemm(a, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    acc = tl.dot(a, a, acc)
+"""
+
+
+def test_the_tiles_of_a_kernel_are_tried(file: Path) -> None:
+    kernel = file.with_name("gemm.py")
+    kernel.write_text(TUNED.format(tiles=[[64, 64], [48, 64]]), encoding="utf-8")
+
+    advice = magus("advise", file, "--kernel", kernel, *FAST, "--json")
+
+    assert advice.exit_code == Exit.DONE, advice.stderr
+    assert "magus: left out: tiles of 48 x 64: their times are not known on" in " ".join(advice.stderr.split())
+    said = {each["schedule"] for each in json.loads(advice.stdout)["candidates"]}
+    overlapping = [each for each in said if "kernel=persistent" in each]
+    assert overlapping and all("tile=[64, 64]" in each for each in overlapping)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "message"), [("[[48, 64]]", "known are"), ("elsewhere()", "MGS542"), ("[]", "has no configurations")]
+)
+def test_a_kernel_without_tiles_that_are_known_is_refused(file: Path, tiles: str, message: str) -> None:
+    kernel = file.with_name("gemm.py")
+    kernel.write_text(TUNED.format(tiles=tiles), encoding="utf-8")
+
+    advice = magus("advise", file, "--kernel", kernel, *FAST)
+
+    assert advice.exit_code == Exit.INPUT and message in " ".join(advice.stderr.split())
