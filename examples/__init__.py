@@ -65,6 +65,7 @@ PAPERS = (
     "papers/ficco",
     "papers/gemm_ar_mi355x",
     "papers/layers",
+    "papers/mscclpp",
     "papers/syncopate",
     "papers/work_groups",
 )

@@ -34,6 +34,7 @@ class EstimateRun:
     in_turn: bool = False
     memories: list[FluidMemory] = field(default_factory=list)  # [r]
     engines: list[Engines] = field(default_factory=list)  # [r]
+    ports: list[Engines] = field(default_factory=list)  # [r] of a network card, as many as anybody asks for
     pools: list[SlotPool] = field(default_factory=list)  # [r]
     groups: list[tuple[int, ...]] = field(default_factory=list)  # [r] groups of persistent kernels, in order
     place: dict[int, int] = field(default_factory=dict)  # [i] of a group among those of its rank
@@ -52,10 +53,12 @@ class EstimateRun:
         self.waits, self.begin, self.done = list(graph.waits), [0.0] * count, [0.0] * count
         self.left, self.missing = [0] * count, [0] * count
         self.in_turn = graph.num_ranks > 1 or self.scenario.shape.compute is None
-        rate = (gpu.dma if engine.kind is EngineKind.DMA else gpu.sm_copy).bytes_per_s / TICKS_PER_SECOND
+        by_dma, by_sm = (each.bytes_per_s / TICKS_PER_SECOND for each in (gpu.dma, gpu.sm_copy))
+        rate = by_dma if engine.kind is EngineKind.DMA else by_sm
         noc_bytes_per_s = None if gpu.noc is None else gpu.noc.copy_bytes_per_s
         self.memories = [FluidMemory(gpu.hbm.achieved_bytes_per_s, noc_bytes_per_s) for _ in ranks]
-        self.engines = [Engines(engine.count, rate) for _ in ranks]
+        self.engines = [Engines(engine.count, engine.count, rate) for _ in ranks]
+        self.ports = [Engines(count, count, by_dma) for _ in ranks]
         self.pools = [SlotPool(self.schedule.compute_sms) for _ in ranks]
         self.groups = [tuple(i for i in graph.persistent if graph.rank[i] == rank) for rank in ranks]
         self.place = {i: place for groups in self.groups for place, i in enumerate(groups)}
@@ -72,7 +75,9 @@ class EstimateRun:
         checkpoint()
         path, memories = self.fabric.path(rank, copy), self.memories
         reads, writes = (tuple((memories[r], times) for r, times in ends) for ends in (path.reads, path.writes))
-        return Route(self.costs.of_copy(rank, copy), path, self.engines[rank], reads, writes)
+        own = self.costs.mover(rank, copy) is self.schedule.engine.kind
+        engines = (self.engines if own else self.ports)[rank]
+        return Route(self.costs.of_copy(rank, copy), path, engines, reads, writes)
 
     def loop(self) -> None:
         """Handle events until none is left."""
@@ -107,7 +112,7 @@ class EstimateRun:
         if kind < 0 and not self.costs.one_kernel:
             heappush(self.events, (self._launched(now, i), _LAUNCHED, i))
             return
-        engines = self.engines[self.graph.rank[i]]
+        engines = self.engines[self.graph.rank[i]] if kind < 0 else self.routes[kind].engines
         self.left[i] = self._workers(i)
         heappush(engines.queue, (now, i))
         self._grant(engines, now)
@@ -157,7 +162,7 @@ class EstimateRun:
 
         0 for kernels beside copies of one rank that stands for all: there it changes nothing that was measured.
         """
-        busy = self.schedule.engine.count - route.engines.free - taken
+        busy = route.engines.count - route.engines.free - taken
         if not self.in_turn or not busy:
             return 0.0
         return busy * self.scenario.gpu.line_bytes * route.path.legs[0][1]

@@ -34,9 +34,11 @@ from .fluid import Flow, FluidMemory, FluidPath, Leg, UnitSpan
 from .graph import StepGraph
 
 
-def copy_setup_ticks(gpu: Gpu, engine: EngineChoice, protocol: CopyProtocol = CopyProtocol.SIMPLE) -> int:
-    """Return the time of a copy before its first byte, as in the simulator."""
-    if engine.kind is EngineKind.DMA:
+def copy_setup_ticks(
+    gpu: Gpu, engine: EngineChoice, protocol: CopyProtocol = CopyProtocol.SIMPLE, by: EngineKind | None = None
+) -> int:
+    """Return the time of a copy before its first byte, as in the simulator; ``by`` whom if not by the engine."""
+    if (by or engine.kind) is EngineKind.DMA:
         return gpu.dma.prelaunch_ticks if engine.mode is EngineMode.PRELAUNCHED else gpu.dma.setup_ticks
     return gpu.sm_copy.setup_ticks if protocol is CopyProtocol.SIMPLE else 0
 
@@ -103,11 +105,16 @@ class StepCosts:
             self._notice_ticks(copy),
         )
 
+    def mover(self, rank: int, copy: Transfer) -> EngineKind:
+        """Return who moves a ``copy`` of ``rank``."""
+        return self.scenario.mover(self.schedule.engine, copy, rank)
+
     def packet_ticks(self, i: int) -> int:
         """Return how long the packets of the copy that is step i hold a DMA engine beyond its first, 0 for SMs."""
         gpu, step, moved = self.scenario.gpu, self.graph.steps[i], self.scenario.shape.moved
-        by_dma = self.schedule.engine.kind is EngineKind.DMA and gpu.dma.packet_ticks
-        if not by_dma or moved is None or not isinstance(step, Transfer):
+        if not gpu.dma.packet_ticks or moved is None or not isinstance(step, Transfer):
+            return 0
+        if self.mover(self.graph.rank[i], step) is EngineKind.SM:
             return 0
         return gpu.dma.packet_ticks * (num_packets(gpu, moved.cols, step, self.graph.num_bytes[i]) - 1)
 
@@ -130,8 +137,9 @@ class StepCosts:
 
     def _workers(self, rank: int, copy: Transfer) -> int:
         """Return the engines that share a copy: one for DMA, else as many SMs as it has."""
-        engine = self.schedule.engine
-        return 1 if engine.kind is EngineKind.DMA else engine.sms_of(copy, self.graph.num_sharing[rank])
+        if self.mover(rank, copy) is EngineKind.DMA:
+            return 1
+        return self.schedule.engine.sms_of(copy, self.graph.num_sharing[rank])
 
     def _setup_ticks(self, rank: int, copy: Transfer) -> float:
         """Return the time of a copy before its first byte; a get sends its request first."""
@@ -150,7 +158,7 @@ class StepCosts:
         if is_get:
             protocol = CopyProtocol.SIMPLE  # data that is read has no flags
         request = self.distance(copy.peer, rank) if is_get else 0
-        return float(copy_setup_ticks(gpu, engine, protocol)) + request
+        return float(copy_setup_ticks(gpu, engine, protocol, self.mover(rank, copy))) + request
 
     def _flag_ticks(self, rank: int, copy: Transfer) -> float:
         """Return the time of the flag after a copy by SMs: a round trip, or 0 if links keep the order.
@@ -158,7 +166,7 @@ class StepCosts:
         Puts in the protocol SIMPLE send such a flag where somebody looks for it. Tiles hold nothing until it is set.
         """
         tactics, engine = self.schedule.tactics, self.schedule.engine
-        flagged = engine.kind is EngineKind.SM and not engine.by_tiles
+        flagged = self.mover(rank, copy) is EngineKind.SM and not engine.by_tiles
         flagged = flagged and (self.one_kernel or tactics.wait is not Wait.EVENT)
         flagged = flagged and tactics.protocol is CopyProtocol.SIMPLE
         flagged = flagged and copy.direction is Direction.PUT and copy.reach is Reach.PEER
@@ -175,8 +183,9 @@ class StepCosts:
 
 @dataclass(slots=True)
 class Engines:
-    """The pool of engines of a rank: free engines, waiting transfers, and the rate of one engine."""
+    """A pool of ``count`` engines of a rank: free engines, waiting transfers, and the rate of one engine."""
 
+    count: int
     free: int
     bytes_per_tick: float
     queue: list[tuple[float, int]] = field(default_factory=list)

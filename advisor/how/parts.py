@@ -33,6 +33,7 @@ _MODES = {
     EngineMode.SHARED: ", which kernels use too",
     EngineMode.PRELAUNCHED: ", whose commands are written before and wait for a flag",
     EngineMode.BROADCAST: ", where one command may serve two destinations",
+    EngineMode.PORTS: ", inside a node; what leaves it a network card sends at their command",
     EngineMode.CHANNELS: ", in channels: the next copy to a peer is set up while bytes of the one before move",
 }
 

@@ -16,7 +16,7 @@ from .hardware import Gpu
 from .implementation import Implementation
 from .operations.routing_laws import DRAWN_LAWS, RoutingLaw
 from .plan import OpMode, Schedule
-from .schedule import NamedSchedule
+from .schedule import EngineChoice, EngineKind, EngineMode, NamedSchedule, Reach, Transfer
 from .stopping import Rejection
 from .topologies import Fabric, Network, network_of, part_of
 from .variability import BackgroundTraffic, Replay, Variability
@@ -184,6 +184,13 @@ class OpCase:
         """
         compute = self.shape.compute
         return float(self.gemm_model.resolution) if compute is not None and compute.tiled else 0.0
+
+    def mover(self, engine: EngineChoice, step: Transfer, rank: int) -> EngineKind:
+        """Who moves ``step`` of ``rank``: of an engine with ports what leaves a node is sent as by copy engines."""
+        if engine.mode is not EngineMode.PORTS or step.reach is Reach.ALL:
+            return engine.kind
+        node, peer = self.system.fabric.node_size or self.num_ranks, (rank + step.peer) % self.num_ranks
+        return engine.kind if rank % self.num_ranks // node == peer // node else EngineKind.DMA
 
     @property
     def network(self) -> Network:

@@ -27,7 +27,8 @@ class EngineMode(Enum):
     moves everything in one call by the algorithm and the protocol that it picks; the steps say what is moved. TILES:
     each tile stores what it has computed at the ranks that want it, from inside its kernel; all SMs do. CHANNELS: each
     lane is a queue two deep, in which a free engine of the pool prepares the next copy while bytes of the one before
-    move; SMs are dealt evenly to the lanes.
+    move; SMs are dealt evenly to the lanes. PORTS: SMs copy inside a node,
+    and beyond it a network card does, at their command: it needs no SM and no engine, and cannot add.
     """
 
     OWN = ""
@@ -37,6 +38,7 @@ class EngineMode(Enum):
     LIBRARY = "library"
     TILES = "tiles"
     CHANNELS = "channels"
+    PORTS = "ports"
 
 
 PLAN_MODES = tuple(mode for mode in EngineMode if mode is not EngineMode.LIBRARY)

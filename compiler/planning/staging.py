@@ -13,6 +13,8 @@ from ..codes import Code
 from ..ir import (
     Adds,
     Direction,
+    EngineKind,
+    EngineMode,
     OpCase,
     OpChoice,
     OpShape,
@@ -218,7 +220,8 @@ def template_input(scenario: OpCase, choice: OpChoice) -> TemplateInput:
         output_rows=gemm.m if gemm is not None else 0,
         algorithm=choice.algorithm,
         tactics=choice.tactics,
-        engine=choice.engine.kind,
+        # What goes by ports cannot be added as it lands.
+        engine=EngineKind.DMA if choice.engine.mode is EngineMode.PORTS else choice.engine.kind,
         by_tiles=choice.engine.by_tiles,
         split=shape.split,
         loads=shape.loads if moved is not None else (),

@@ -113,8 +113,9 @@ def _block_of(plan: RankPlan, step: Step, region: Region) -> tuple[int, int]:
 
 def _engine_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
     engine = plan.schedule.engine
-    if step.reduce and engine.kind is EngineKind.DMA:
-        yield PlanFault(Code.MGS403, step.name, f"{step.name}: a DMA engine cannot reduce")
+    if step.reduce and plan.scenario.mover(engine, step, plan.rank) is EngineKind.DMA:
+        who = "a DMA engine" if engine.kind is EngineKind.DMA else "a network card"
+        yield PlanFault(Code.MGS403, step.name, f"{step.name}: {who} cannot reduce")
     if step.lane is not None and not 0 <= step.lane < engine.count:
         yield PlanFault(Code.MGS401, step.name, f"{step.name} asks for engine {step.lane} of {engine.count}")
 

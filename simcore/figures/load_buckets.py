@@ -217,7 +217,8 @@ def _copied(lowered: LoweredPart, rank: int, step: Transfer) -> Traffic:
     """Bytes that one transfer moves, flags in between included where they are sent with the data."""
     size, n = moved_bytes(lowered.scenario, step.region), lowered.scenario.num_ranks
     sent = int(size * sent_per_byte(lowered.schedule))
-    through_l2 = size if lowered.schedule.engine.kind is EngineKind.SM else 0
+    by = lowered.scenario.mover(lowered.schedule.engine, step, rank)
+    through_l2 = size if by is EngineKind.SM else 0
     if step.reach is Reach.PEER:
         hits = int(size * lowered.hits.at_source(rank, step)), int(size * lowered.hits.at_target(rank, step))
         read = size + (sent if step.reduce else 0) - sum(hits)

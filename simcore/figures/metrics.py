@@ -85,7 +85,8 @@ def _interval(lowered: LoweredPart, ops: StepOps, run: Run, starts: Int64Array) 
     start = int(starts[ops.work.start : ops.work.stop].min())
     match ops.step:
         case Transfer():
-            engine = "dma" if lowered.schedule.engine.kind is EngineKind.DMA else "copy"
+            by = lowered.scenario.mover(lowered.schedule.engine, ops.step, ops.rank)
+            engine = "copy" if by is EngineKind.SM else "dma" if by is lowered.schedule.engine.kind else "port"
             return Interval(ops.rank, engine, ops.step.name, IntervalKind.COMM, start, done)
         case TileGroup():
             return Interval(ops.rank, f"stream {ops.step.stream}", ops.step.name, IntervalKind.COMPUTE, start, done)

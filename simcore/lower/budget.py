@@ -224,7 +224,7 @@ def _copied(scenario: OpCase, schedule: OpPlan, step: Transfer) -> int:
     Those of a switch that copies or sums are counted, since there is one way for all.
     """
     n, size = scenario.num_ranks, moved_bytes(scenario, step.region)
-    reads = 2 if schedule.engine.kind is EngineKind.SM else 1
+    reads = 2 if scenario.mover(schedule.engine, step, 0) is EngineKind.SM else 1
     if step.reach is Reach.ALL:
         return size * (n * (reads + 1) + 2 if step.reduce else reads + 1 + 2 * (n - 1))
     return int(size * (reads + sent_per_byte(schedule) * (1 + step.reduce)))
@@ -245,7 +245,7 @@ def _ways(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> list[_Wa
 def _copying(scenario: OpCase, schedule: OpPlan, step: Transfer, sharing: int) -> int:
     """Ops of a transfer: one for each engine or SM that has a part of it, and those of slices in a switch."""
     to_all, workers = step.reach is Reach.ALL, 1
-    if schedule.engine.kind is EngineKind.SM:
+    if scenario.mover(schedule.engine, step, 0) is EngineKind.SM:
         workers = schedule.engine.sms_of(step, sharing)
     num_bytes = moved_bytes(scenario, step.region)
     taking_part = max(1, min(workers, num_bytes // scenario.gpu.line_bytes))

@@ -34,7 +34,7 @@ def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
         return  # the other half of a broadcast
     if step.reach is Reach.ALL:
         lower = sum_in_switch if step.reduce else multicast
-        gap = _gap(state, step, state.units(moved_bytes(state.scenario, step.region)))
+        gap = _gap(state, rank, step, state.units(moved_bytes(state.scenario, step.region)))
         lower(state, rank, step, Pace(copy_workers(state, rank, step), copy_setup(state, rank, step), gap))
         return
     if (rank, step.name) in state.writes:
@@ -42,7 +42,7 @@ def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
         return
     gpu, num_bytes = state.scenario.gpu, moved_bytes(state.scenario, step.region)
     other = state.pairs.get((rank, step.name))
-    ops: list[int] = []
+    ops, by_sms = list[int](), state.sms_move(rank, step)
     issued = 0 if state.by_sms else state.issued(rank)
     # Dealt in lines, so that as many SMs take part at any granularity.
     for count, lines in split_evenly(-(-num_bytes // gpu.line_bytes), copy_workers(state, rank, step)):
@@ -51,7 +51,8 @@ def lower_transfer(state: Lowering, rank: int, step: Transfer) -> None:
             OpKind.TRANSFER,
             step.name,
             stages,
-            pool=state.machine.engines,
+            # A network card reads and writes memory itself.
+            pool=state.machine.engines if by_sms is state.by_sms else None,
             setup_ticks=0 if state.prepares(step) else copy_setup(state, rank, step),
             release_ticks=issued,
         )
@@ -129,7 +130,7 @@ def flag_lead_ticks(scenario: OpCase, rank: int, step: Transfer) -> int:
 def copy_setup(state: Lowering, rank: int, step: Transfer) -> int:
     """Time before the first byte of a copy leaves; the request of a get travels first."""
     gpu = state.scenario.gpu
-    if not state.by_sms:
+    if not state.sms_move(rank, step):
         prelaunched = state.schedule.engine.mode is EngineMode.PRELAUNCHED
         setup = gpu.dma.prelaunch_ticks if prelaunched else max(0, gpu.dma.setup_ticks - issue_ticks(state))
     else:
@@ -150,7 +151,7 @@ def copy_workers(state: Lowering, rank: int, step: Transfer) -> int:
     A copy engine works alone. Between tiles as many SMs copy as feed the link.
     """
     count = state.schedule.engine.count
-    if not state.by_sms:
+    if not state.sms_move(rank, step):
         return 1
     if step.reach is Reach.ALL and state.by_tiles:
         rate = state.scenario.system.fabric.link.achieved_bytes_per_s
@@ -206,7 +207,7 @@ def _flows(state: Lowering, rank: int, step: Transfer, num_bytes: int, share: in
     units = state.units(num_bytes)
     sent = math.ceil(units * sent_per_byte(state.schedule))
     extra = sent - units
-    gap, window = _gap(state, step, units) * share, _window(state, sent)
+    gap, window = _gap(state, rank, step, units) * share, _window(state, rank, step, sent)
     # A unit leaves when it is whole, so that a copy feeds its link as long at any granularity.
     pace = gap * sent // max(1, units)
     payload = -(-window * units // max(1, sent))
@@ -245,15 +246,15 @@ def _parts(state: Lowering, rank: int, step: Transfer, units: int) -> list[_Part
         if high > low or not units:
             hits = 0 < high <= at_source
             read, way, write = copy_route(state, rank, step, cached=(hits, 0 < high <= at_target))
-            parts.append(_Part((*read, *way, *write), high - low, _saved_ticks(state) if hits else 0))
+            parts.append(_Part((*read, *way, *write), high - low, _saved_ticks(state, rank, step) if hits else 0))
     return parts
 
 
-def _saved_ticks(state: Lowering) -> int:
+def _saved_ticks(state: Lowering, rank: int, step: Transfer) -> int:
     """How much sooner what is read comes from the last cache than from memory; SMs pass L2 in any case."""
     gpu = state.scenario.gpu
     assert gpu.last_cache is not None, "without a cache nothing hits"
-    passed = state.by_sms and gpu.mall is None
+    passed = state.sms_move(rank, step) and gpu.mall is None
     return max(0, gpu.hbm.latency_ticks - (0 if passed else gpu.last_cache.latency_ticks))
 
 
@@ -263,10 +264,10 @@ def _reading_ticks(state: Lowering) -> int:
     return sum(state.builder.passing_ticks(server) for server in (memory.hbm, memory.l2))
 
 
-def _gap(state: Lowering, step: Transfer, units: int) -> int:
+def _gap(state: Lowering, rank: int, step: Transfer, units: int) -> int:
     """Time from unit to unit that one worker needs; packets beyond the first hold a DMA engine."""
     gpu = state.scenario.gpu
-    if state.by_sms:
+    if state.sms_move(rank, step):
         return ticks_for(state.unit_bytes, gpu.sm_copy.bytes_per_s)
     gap = ticks_for(state.unit_bytes, gpu.dma.bytes_per_s)
     moved, num_bytes = state.scenario.shape.moved, moved_bytes(state.scenario, step.region)
@@ -275,10 +276,11 @@ def _gap(state: Lowering, step: Transfer, units: int) -> int:
     return gap + gpu.dma.packet_ticks * (num_packets(gpu, moved.cols, step, num_bytes) - 1) // max(1, units)
 
 
-def _window(state: Lowering, units: int) -> int:
+def _window(state: Lowering, rank: int, step: Transfer, units: int) -> int:
     """Units of a copy that may be under way; 0, no limit, where the copy is smaller or the limit is not known."""
     gpu = state.scenario.gpu
-    outstanding = gpu.sm_copy.outstanding_bytes if state.by_sms else gpu.dma.outstanding_bytes
+    by_sms = state.sms_move(rank, step)
+    outstanding = gpu.sm_copy.outstanding_bytes if by_sms else gpu.dma.outstanding_bytes
     if outstanding is None:
         return 0
     window = max(1, outstanding // state.unit_bytes)
@@ -297,7 +299,7 @@ def copy_route(
     memory = state.machine.memory_for(TrafficClass.COMM)
     first, added = (memory.last_cache if hits else memory.hbm for hits in cached)
     read: tuple[Hop, ...] = ((first, source),)
-    if state.by_sms and first != memory.l2:
+    if state.sms_move(rank, step) and first != memory.l2:
         read += ((memory.l2, source),)
     if (rank, step.name) in state.writes or step.name in state.stored_by.get(rank, {}):
         read = ()
@@ -325,7 +327,7 @@ def _flag(state: Lowering, rank: int, step: Transfer) -> Flow | None:
     tactics = state.schedule.tactics
     looked_for = tactics.wait is not Wait.EVENT or state.one_kernel
     if (
-        not state.by_sms
+        not state.sms_move(rank, step)
         or tactics.protocol is not CopyProtocol.SIMPLE
         or step.direction is Direction.GET
         or not looked_for

@@ -177,6 +177,10 @@ class Lowering:
         """Whether SMs move the data."""
         return self.schedule.engine.kind is EngineKind.SM
 
+    def sms_move(self, rank: int, step: Transfer) -> bool:
+        """Whether SMs move ``step`` of ``rank``."""
+        return self.scenario.mover(self.schedule.engine, step, rank) is EngineKind.SM
+
     @property
     def whole_kernel(self) -> bool:
         """Whether parts of a kernel run as efficiently as the whole."""

@@ -78,9 +78,9 @@ class BlockOp:
     unit_bytes: int = 0
     window: tuple[int, int] | None = None
 
-    def beyond(self, reason: str) -> Stopped:
+    def beyond(self, reason: str, hint: str = "") -> Stopped:
         """Report an operation that a plan cannot express."""
-        return self.item.fail(f"{self.name} is not in the reach of plans: {reason}", code=Code.MGS526)
+        return self.item.fail(f"{self.name} is not in the reach of plans: {reason}", hint, Code.MGS526)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ class BufferSpace:
         return self.total // self.num_ranks
 
     def share(self, op: BlockOp, chunk: Chunk) -> tuple[int, int]:
-        """Return the first piece of a chunk that ``op`` works on, and how many."""
-        size = chunk.size * self.scale // op.group
-        start = chunk.index * self.scale + op.part * size
+        """Return the first piece of a chunk that ``op`` works on, and how many: as equal a part as pieces allow."""
+        first, stop = (chunk.size * self.scale * part // op.group for part in (op.part, op.part + 1))
+        start, size = chunk.index * self.scale + first, stop - first
         if op.window is None:
             return start, size
         piece_bytes = self.moved.num_bytes // self.total
@@ -196,7 +196,7 @@ class BufferSpace:
         if (start + size - 1) // cols == row:
             return Region(owner, IndexRange(row, row + 1), IndexRange(start % cols, start % cols + size))
         message = f"{size} elements from {start} of a block on are neither whole rows of {cols} nor part of one"
-        raise op.beyond(message)
+        raise op.beyond(message, f"as many elements in {self.num_ranks} rows, one for each rank")
 
 
 def chunks_of(scenario: OpCase, execution: Execution, document: Item) -> int:
@@ -227,9 +227,14 @@ def space_of(scenario: OpCase, execution: Execution, chunks: int, document: Item
     chunk_bytes = moved.num_bytes // chunks
     in_loops = [op for op in ops if op.window is not None]
     cuts = {chunk_bytes // math.gcd(chunk_bytes, *op.window) for op in in_loops if op.window is not None}
-    scale = math.lcm(*{op.group for op in ops}, *cuts, n // math.gcd(n, chunks))
-    elements = moved.rows * moved.cols
-    if chunks * scale > MAX_PIECES or elements % (chunks * scale):
+    elements, most = moved.rows * moved.cols, max([op.group for op in ops], default=1)
+    least = math.lcm(*{op.group for op in in_loops}, *cuts, n // math.gcd(n, chunks))
+    scale = math.lcm(*{op.group for op in ops}, least)
+    if not _divides(elements, chunks * scale):
+        # Threadblocks of a group have parts that differ by a piece, of the smallest that there can be.
+        finer = (least << power for power in range(MAX_PIECES.bit_length(), 0, -1))
+        scale = next((each for each in finer if each >= most and _divides(elements, chunks * each)), scale)
+    if not _divides(elements, chunks * scale):
         parts = f" of {scale} parts" if in_loops else ""
         message = f"{elements} elements do not divide into {chunks} chunks{parts}, at most {MAX_PIECES} together"
         hint = f"threadblocks, loops and ranks cut each into {scale}" if scale > 1 else ""
@@ -239,6 +244,10 @@ def space_of(scenario: OpCase, execution: Execution, chunks: int, document: Item
     if touched > MAX_MOVED:
         raise document.fail(f"the operations move {touched} pieces, at most {MAX_MOVED} are followed")
     return space
+
+
+def _divides(elements: int, pieces: int) -> bool:
+    return pieces <= MAX_PIECES and not elements % pieces
 
 
 def _chunks(execution: Execution, pattern: Pattern, document: Item) -> int:
@@ -305,15 +314,14 @@ class RunningOp:
 
 
 def runs(values: Sequence[SymbolicValue], per_block: int) -> list[tuple[int, int]]:
-    """Return (first, count) of runs: consecutive values in one row block, with the same parts and events."""
+    """Return (first, count) of runs: consecutive values in one row block, with the same parts.
+
+    Whichever events wrote them: an operation begins when it knows of all.
+    """
     ranges: list[tuple[int, int]] = []
     for index, value in enumerate(values):
         before = values[index - 1] if index else None
-        joins = before is not None and (before.piece + 1, before.parts, before.made) == (
-            value.piece,
-            value.parts,
-            value.made,
-        )
+        joins = before is not None and (before.piece + 1, before.parts) == (value.piece, value.parts)
         if joins and value.piece % per_block:
             ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
         else:

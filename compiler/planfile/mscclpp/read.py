@@ -1,12 +1,13 @@
 """Turn execution plans of MSCCL++ into chunk plans, as far as plans can express them.
 
 Puts and gets become transfers, sums become reductions, and sums that read from peers become gets that add. A
-threadblock that copies is an SM; puts through port channels are commands of copy engines. Copies inside a GPU and
-waits that bring no data have no counterpart in a plan and take no time.
+threadblock that copies is an SM; puts through port channels are commands of copy engines, or of a network card where
+they lead out of a node inside which threadblocks copy. Copies inside a GPU and waits that bring no data have no
+counterpart in a plan and take no time.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
@@ -18,6 +19,7 @@ from ...ir import (
     Direction,
     EngineChoice,
     EngineKind,
+    EngineMode,
     ExecutionOptions,
     OpCase,
     Reach,
@@ -103,8 +105,8 @@ def read_mscclpp(scenario: OpCase, document: Item) -> WrittenPlan:
     space = space_of(scenario, execution, chunks, document)
     run = MscclppRun(execution, BufferState(space), document)
     run.run()
-    _warn(run, document)
     engine = _engine(scenario, run.state)
+    _warn(run, document)
     tactics = ExecutionOptions(protocol=CopyProtocol.LL if execution.packets else CopyProtocol.SIMPLE)
     state = run.state
     state.events, state.seen = joined(state.events, state.seen, space)
@@ -124,19 +126,33 @@ def _warn(run: MscclppRun, document: Item) -> None:
 
 
 def _engine(scenario: OpCase, state: BufferState) -> EngineChoice:
-    """One SM per threadblock that copies or sums, or one copy engine per port channel in use."""
+    """One SM per threadblock that copies or sums, or one copy engine per port channel in use.
+
+    Both where threads copy inside nodes and ports lead out of them.
+    """
     moves = [event for event in state.events if event.action.direction is not None]
-    by_port = [event for event in moves if event.op.kind is ChannelKind.PORT]
-    if by_port and len(by_port) < len(moves):
-        odd = next(event.op for event in moves if event.op.kind is not ChannelKind.PORT)
-        raise odd.beyond("some transfers go by copy engines and others by threads, and a plan has one pool")
-    if by_port:
-        used = {(event.rank, channel) for event in by_port for channel in event.op.channels}
-        most = max(sum(rank == each for each, _ in used) for rank in range(scenario.num_ranks))
-        return EngineChoice(EngineKind.DMA, max(1, min(most, scenario.gpu.dma.engines)))
-    blocks = {(event.rank, event.block) for event in state.events}
-    most = max((sum(rank == each for each, _ in blocks) for rank in range(scenario.num_ranks)), default=1)
-    return EngineChoice(EngineKind.SM, max(1, most))
+    by_port = [event for event in moves if _by_port(event)]
+    if by_port and len(by_port) == len(moves):
+        ports = {(event.rank, channel) for event in by_port for channel in event.op.channels}
+        return EngineChoice(EngineKind.DMA, max(1, min(_most(ports), scenario.gpu.dma.engines)))
+    node = scenario.system.fabric.node_size or scenario.num_ranks
+    for event in moves if by_port else ():
+        peer, port = event.action.peer, _by_port(event)
+        if port is (peer is None or peer // node == event.rank // node):
+            where, others = ("inside a node", "threads") if port else ("out of a node", "ports")
+            raise event.op.beyond(f"it goes {where}, where {others} copy too, and a plan has one pool for that")
+    used = {(event.rank, event.block) for event in state.events if not _by_port(event)}
+    return EngineChoice(EngineKind.SM, max(1, _most(used)), EngineMode.PORTS if by_port else EngineMode.OWN)
+
+
+def _by_port(event: Event) -> bool:
+    """Whether a copy engine moves what the event moves."""
+    return event.action.direction is not None and event.op.kind is ChannelKind.PORT
+
+
+def _most(used: Iterable[tuple[int, object]]) -> int:
+    """The most that one GPU has of what is ``used``, each with its GPU."""
+    return max(Counter(rank for rank, _ in used).values(), default=0)
 
 
 def _steps(state: BufferState, signal: Callable[[Event], str]) -> tuple[tuple[Step, ...], ...]:

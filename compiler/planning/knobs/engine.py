@@ -134,9 +134,16 @@ def _reject_groups(request: ScheduleRequest) -> Rejection | None:
     return unfit or reject_loop(engine, tactics.direction)
 
 
+def _reject_ports(request: ScheduleRequest) -> Rejection | None:
+    if request.choice.engine.mode is not EngineMode.PORTS or request.scenario.system.fabric.node_size:
+        return None
+    message = f"ports lead out of a node, and all {request.scenario.num_ranks} GPUs are in one"
+    return Rejection(Code.MGS407, message, "copy by dma or by sm(16)")
+
+
 MODES: Mapping[EngineKind, tuple[EngineMode, ...]] = {
     EngineKind.DMA: (EngineMode.PRELAUNCHED, EngineMode.BROADCAST, EngineMode.CHANNELS),
-    EngineKind.SM: (EngineMode.SHARED, EngineMode.LIBRARY, EngineMode.TILES, EngineMode.CHANNELS),
+    EngineKind.SM: (EngineMode.SHARED, EngineMode.LIBRARY, EngineMode.TILES, EngineMode.CHANNELS, EngineMode.PORTS),
 }
 # SMs that copy are taken from the kernels; more than half of them is no overlap schedule any more.
 MAX_COPY_SHARE = 2
@@ -250,6 +257,7 @@ ENGINE = Knob(
         Rule(("engine",), lambda request: _reject_sms(request.scenario.gpu, request.choice.engine), _share),
         Rule(("engine",), lambda request: _reject_mode(request.scenario.gpu, request.choice.engine)),
         Rule(("engine", "protocol", "transfer"), _reject_groups),
+        Rule(("engine",), _reject_ports),
         *LIBRARY_RULES,
         *TILE_STORE_RULES,
     ),

@@ -16,7 +16,7 @@ class Block:
         gpu.blocks.append(self)
 
     def channel(self, peer: int, number: int = 0) -> int:
-        found = self.gpu.channel(peer, number)
+        found = self.gpu.channel(self.kind, peer, number)
         if found not in self.channels:
             self.channels.append(found)
         return self.channels.index(found)
@@ -71,13 +71,15 @@ class Gpu:
 
     def __init__(self, rank: int, chunks: tuple[int, int, int], num_ranks: int, kind: str) -> None:
         self.rank, self.chunks, self.n, self.kind = rank, chunks, num_ranks, kind
-        self.blocks, self.peers, self.buffers = list[Block](), list[int](), list[tuple[int, str]]()
+        self.blocks, self.buffers = list[Block](), list[tuple[int, str]]()
+        self.peers: dict[str, list[int]] = {kind: []}
         self.switches, self.semaphores = list[str](), list[int]()
 
-    def channel(self, peer: int, number: int) -> int:
-        while self.peers.count(peer) <= number:
-            self.peers.append(peer)
-        return [at for at, each in enumerate(self.peers) if each == peer][number]
+    def channel(self, kind: str, peer: int, number: int) -> int:
+        peers = self.peers.setdefault(kind, [])
+        while peers.count(peer) <= number:
+            peers.append(peer)
+        return [at for at, each in enumerate(peers) if each == peer][number]
 
     def remote(self, peer: int, buffer: str) -> int:
         if (peer, buffer) not in self.buffers:
@@ -96,14 +98,16 @@ class Gpu:
     def document(self) -> Json:
         group = {"size": self.n, "ranks": list(range(self.n))}
         switches = [{"channel_type": "switch", "buffer_type": each, "rank_groups": [group]} for each in self.switches]
-        remote = [{"rank": peer, "type": buffer, "access_channel_types": [self.kind]} for peer, buffer in self.buffers]
+        channels = [{"channel_type": kind, "connected_to": peers} for kind, peers in self.peers.items()]
+        kinds = [*self.peers]
+        remote = [{"rank": peer, "type": buffer, "access_channel_types": kinds} for peer, buffer in self.buffers]
         return {
             "id": self.rank,
             "input_chunks": self.chunks[0],
             "output_chunks": self.chunks[1],
             "scratch_chunks": self.chunks[2],
             "threadblocks": [block.document(number) for number, block in enumerate(self.blocks)],
-            "channels": [{"channel_type": self.kind, "connected_to": self.peers}, *switches],
+            "channels": [*channels, *switches],
             "remote_buffers": remote,
             "semaphores": [{"init_value": value} for value in self.semaphores],
         }

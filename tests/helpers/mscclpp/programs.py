@@ -225,3 +225,65 @@ def _sum(gpu: Gpu, block: Block, name: str, targets: list[Json]) -> None:
     parts = [here("i", gpu.rank), *(here("s", peer) for peer in gpu.others)]
     kind: Json = {"channel_type": "memory"} if targets else {}
     block.do(name, parts, [here("i", gpu.rank), *targets], reduce_op="sum", **kind)
+
+
+def all_gather_over_nodes(n: int) -> Program:
+    """Over two nodes: a port to the same place in the other node, threads to each peer in the own one.
+
+    What comes over the network is passed on by threads.
+    """
+    program, node = Program("allgather", n, (1, n, 0)), n // 2
+    for gpu in program.gpus:
+        near, mate = _near(gpu, node), (gpu.rank + node) % n
+        gpu.semaphores = [0] * len(near)
+        port = Block(gpu, "port")
+        port.handshake(mate)
+        port.do("put", [here("o", gpu.rank)], [port.remote(mate, "o", gpu.rank)], **_over(port, mate))
+        port.handshake(mate)
+        for place, peer in enumerate(near):
+            port.ops.append({"name": "sem_release", "semaphore_ids": [place]})
+            block = Block(gpu)
+            block.handshake(peer)
+            block.do("put", [here("o", gpu.rank)], [block.remote(peer, "o", gpu.rank)], **_over(block, peer))
+            block.ops.append({"name": "sem_acquire", "semaphore_ids": [place]})
+            block.do("put", [here("o", mate)], [block.remote(peer, "o", mate)], **_over(block, peer))
+            block.handshake(peer)
+    return program
+
+
+def all_reduce_over_nodes(n: int) -> Program:
+    """Over two nodes by packets: sums in each node, their exchange by ports, and the results to all in each node.
+
+    So does the second all_reduce of MSCCL++'s tests (github.com/microsoft/mscclpp).
+    """
+    node = n // 2
+    program, far = Program("allreduce", n, (node, node, 2 * node + 2)), 2 * node
+    program.packets = True
+    for gpu in program.gpus:
+        near, mate, own = _near(gpu, node), (gpu.rank + node) % n, gpu.rank % node
+        gpu.semaphores = [0] * len(near)
+        blocks = [Block(gpu) for _ in near]
+        for block, peer in zip(blocks, near, strict=True):
+            target = block.remote(peer, "s", own)
+            block.do("ppkt", [here("i", peer % node)], [target], channel_type="memory")
+        summing = Block(gpu, "port")
+        parts = [here("i", own), *(here("s", peer % node) for peer in near)]
+        summing.do("recpkt", parts, [here("i", own), here("s", far)], reduce_op="sum")
+        summing.do("ppkt", [here("s", far)], [summing.remote(mate, "s", far + 1)], **_over(summing, mate))
+        summing.do("recpkt", [here("i", own), here("s", far + 1)], [here("i", own)], reduce_op="sum")
+        for place, (block, peer) in enumerate(zip(blocks, near, strict=True)):
+            summing.ops.append({"name": "sem_release", "semaphore_ids": [place]})
+            block.ops.append({"name": "sem_acquire", "semaphore_ids": [place]})
+            target = block.remote(peer, "s", node + own)
+            block.do("ppkt", [here("i", own)], [target], channel_type="memory")
+            block.do("upkt", [here("s", node + peer % node)], [here("i", peer % node)])
+    return program
+
+
+def _near(gpu: Gpu, node: int) -> list[int]:
+    """The other GPUs of the node."""
+    return [peer for peer in gpu.others if peer // node == gpu.rank // node]
+
+
+def _over(block: Block, peer: int) -> Json:
+    return {"channel_ids": [block.channel(peer)], "channel_type": block.kind}

@@ -44,6 +44,7 @@ ENGINES = (
     *(EngineChoice(EngineKind.DMA, 3, mode) for mode in (EngineMode.OWN, *MODES[EngineKind.DMA])),
     EngineChoice(EngineKind.DMA, 1),
     *(EngineChoice(EngineKind.SM, count, mode) for count in (1, 4, 8) for mode in (EngineMode.OWN, EngineMode.SHARED)),
+    EngineChoice(EngineKind.SM, 4, EngineMode.PORTS),
 )
 
 

@@ -108,7 +108,8 @@ def test_ports_and_threads_do_not_mix() -> None:
 
     code, message = refused(document)
 
-    assert code is Code.MGS526 and message.endswith("and a plan has one pool")
+    assert code is Code.MGS526
+    assert message.endswith("it goes inside a node, where threads copy too, and a plan has one pool for that")
 
 
 @pytest.mark.parametrize(
