@@ -23,7 +23,7 @@ from .panes.why import WhyPane
 from .session.job import JobProblem
 from .session.step_job import AnyJob, StepJob
 from .session.view import progress_text, row_of, selected_text, title_of
-from .widgets.headline import Headline, ProblemPane
+from .widgets.headline import Headline, ProblemPane, renew
 from .widgets.tabs import PaneTabs
 
 WAITING = "Does overlap pay? Schedules are being enumerated, ranked and simulated."
@@ -146,7 +146,7 @@ class Workbench(Container):
         """Show the current activity; without one the last ``idle`` text that was given."""
         self._idle = self._idle if idle is None else idle
         for activity in self.query("#activity").results(Static):  # none while the screen closes
-            activity.update(printable(text or self._idle))
+            activity.update(printable(text or self._idle), layout=False)
 
     def say_progress(self, stage: str, done: int, total: int) -> None:
         """Show how far a stage of the advice is."""
@@ -249,7 +249,7 @@ class Workbench(Container):
         for idx, (pane, view) in enumerate(zip(PANES, self._views, strict=True)):
             if idx == self._pane_idx or (together and pane.together):
                 self._show_view(view)
-        self.query_one("#selected", Static).update(printable(_selected(self._job)))
+        renew(self.query_one("#selected", Static), printable(_selected(self._job)))
 
     def _show_view(self, view: AnyPane) -> None:
         if not view.target.is_mounted:

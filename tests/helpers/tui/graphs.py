@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from time import sleep
 
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate
@@ -27,6 +28,7 @@ LARGE_TEXT = TEXT.replace("param M = 1024", "param M = 4096")
 """The size at which overlap pays."""
 
 BEST, SERIAL, WHOLE = "pairs", "serial", "whole"
+POLL_S = 0.01
 
 
 def layer() -> Scenario:
@@ -126,6 +128,7 @@ class GraphStages:
         while self.stops:
             if should_stop():
                 raise Cancelled
+            sleep(POLL_S)
         return self.final()
 
     def simulate_graph(self, scenario: Scenario, candidate: Candidate, should_stop: ShouldStop) -> Candidate:

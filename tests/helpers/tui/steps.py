@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import sleep
 
 from magus.advisor.steps.answer import StepAdvice
 from magus.compiler.changed import Changes
@@ -18,6 +19,7 @@ explore train { TP 1, 2; PP 1, 2; pipeline one_f_one_b, zero_bubble }
 FILE = TEXT.format(more=MORE).replace("ROWS = 2048", "ROWS = 1024")
 
 _search = step_stage()
+POLL_S = 0.01
 
 
 @dataclass
@@ -47,7 +49,7 @@ class StepStages:
             found = replace(found, searched=replace(found.searched, interrupted=True))
             answered(found)
         while self.stops and not should_stop():
-            pass
+            sleep(POLL_S)
         return found
 
 

@@ -112,6 +112,18 @@ async def test_panes_zoom_and_ranks_on_a_small_screen() -> None:
         assert "predicted simulated" in screen_text(app)
 
 
+async def test_a_click_on_a_key_presses_it() -> None:
+    app = app_of(stages())
+    async with app.run_test(size=SMALL) as pilot:
+        await settled(pilot)
+        keys = screen_text(app).splitlines()[-1]
+        assert "1-9 Pane" in keys and "Stop" not in keys, "what has no effect now is not offered"
+        await pilot.click("#keys", offset=(keys.index("Help"), 0))
+        await settled(pilot)
+
+        assert isinstance(app.screen, HelpScreen)
+
+
 async def test_workloads_take_turns_and_keep_their_answers() -> None:
     app = app_of(stages())
     async with app.run_test(size=LARGE) as pilot:

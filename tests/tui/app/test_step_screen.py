@@ -134,14 +134,16 @@ async def test_a_search_is_stopped_and_keeps_what_was_found(app_of: Callable[...
         assert job_of(app).stopped and not app.work.can_stop
 
 
-async def test_the_answer_is_written_as_a_page(app_of: Callable[..., MagusApp], tmp_path: Path) -> None:
+async def test_the_answer_is_written_as_a_page(
+    app_of: Callable[..., MagusApp], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     app = app_of()
     async with app.run_test(size=LARGE) as pilot:
         await settled(pilot)
-        await press(pilot, "W", "ctrl+u", *str(tmp_path / "page.html"), "enter")
-        await settled(pilot)
+        await press(pilot, "W", "enter")
 
-    assert "Where the time goes" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Where the time goes" in (tmp_path / "step_report.html").read_text(encoding="utf-8")
 
 
 async def test_layouts_are_sorted_by_a_column(app_of: Callable[..., MagusApp]) -> None:

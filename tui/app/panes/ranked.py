@@ -47,10 +47,11 @@ class PickTable(DataTable[Text], Generic[R]):
         super().__init__(id=id, cursor_type="row", cell_padding=0, header_height=1)
         self._rows: tuple[R, ...] = ()
         self._key: Enum | None = None
+        self._filled_width = 0
 
     def on_mount(self) -> None:
         """Fill again when the theme changes: cells have its colours."""
-        self.app.theme_changed_signal.subscribe(self, lambda _: self.on_resize())
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._fill_again())
 
     def show(self, rows: Sequence[R], key: Enum, picked: str | None) -> None:
         """Fill the table; the cursor goes to ``picked``, or to the top."""
@@ -68,7 +69,11 @@ class PickTable(DataTable[Text], Generic[R]):
         return self._rows[self.cursor_row] if 0 <= self.cursor_row < len(self._rows) else None
 
     def on_resize(self) -> None:
-        """Fill again: one column gets the rest of the width."""
+        """Fill again at another width: one column gets the rest."""
+        if self.size.width != self._filled_width:
+            self._fill_again()
+
+    def _fill_again(self) -> None:
         if self._rows:
             self._fill(self.picked.expression if self.picked is not None else None)
 
@@ -84,7 +89,7 @@ class PickTable(DataTable[Text], Generic[R]):
         """The cells of a row; ``width`` is that of the column that takes the rest."""
 
     def _fill(self, picked: str | None) -> None:
-        width = self._rest()
+        width, self._filled_width = self._rest(), self.size.width
         with self.app.batch_update(), self.prevent(DataTable.RowHighlighted):
             self.clear(columns=True)
             for key, heading, columns in self.COLUMNS:

@@ -37,6 +37,7 @@ class WhatIfTable(DataTable[Text]):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id, cursor_type="row", cell_padding=0, header_height=1)
         self._rows: tuple[ValueRow, ...] = ()
+        self._filled_width = 0
 
     @property
     def picked(self) -> ValueRow | None:
@@ -60,12 +61,12 @@ class WhatIfTable(DataTable[Text]):
                 self.update_cell_at((index, 2), Text(printable(text), style="bold italic"))  # type: ignore[arg-type]
 
     def on_resize(self, event: events.Resize) -> None:
-        """Fill again: the last column gets the rest of the width."""
-        if self._rows:
+        """Fill again at another width: the last column gets the rest."""
+        if self._rows and self.size.width != self._filled_width:
             self._fill()
 
     def _fill(self) -> None:
-        at, top = self.cursor_row, self.scroll_y
+        at, top, self._filled_width = self.cursor_row, self.scroll_y, self.size.width
         with self.app.batch_update():
             self.clear(columns=True)
             taken = sum(width for _, width in COLUMNS) + self.scrollbar_size_vertical

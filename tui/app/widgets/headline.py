@@ -89,8 +89,14 @@ class Headline(Vertical):
 
     def _say(self, name: str, text: str) -> None:
         line = self.query_one(f"#{name}", Static)
-        line.update(printable(text, block=True))
+        renew(line, printable(text, block=True))
         line.set_class(not text, "empty")
+
+
+def renew(line: Static, text: str) -> None:
+    """Show ``text`` unless it stands there: all that is on screen is laid out again for it."""
+    if text != line.content:
+        line.update(text)
 
 
 def _threshold(advice: Advice) -> str:

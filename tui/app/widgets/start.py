@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.keys import format_key
 from textual.screen import ModalScreen, Screen
-from textual.widgets import Footer, Input, OptionList, Static
+from textual.style import Style
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ....compiler.text.diagnostics import columns_of, printable
@@ -22,23 +25,38 @@ NOTHING = "no file matches; Backspace widens the list"
 EMPTY = "no .mgs files here; magus tui alone lists the shipped examples"
 
 
-class KeyLine(Footer):
-    """The keys of a screen in one line; its widgets stay where the keys that it shows do."""
+class KeyLine(Static):
+    """The keys of a screen in one line; a click on one presses it.
 
-    _shown: tuple[object, ...] | None = None
+    Textual's footer has a widget for each key, and makes, styles and lays out all of them anew when one changes.
+    """
 
     def __init__(self) -> None:
-        super().__init__(show_command_palette=False, compact=True)
+        super().__init__(id="keys", markup=False)
 
-    async def recompose(self) -> None:
-        """Make the widgets anew if there are other keys than before: Textual asks for that whenever the focus moves."""
+    def on_mount(self) -> None:
+        """Hear of keys that come and go."""
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.call_after_refresh(self._draw))
+
+    def on_click(self, event: events.Click) -> None:
+        """Press the key under the mouse."""
+        key = event.style.meta.get("key")
+        if key is not None:
+            self.app.simulate_key(key)
+
+    def _draw(self) -> None:
         if not self.is_attached:
             return
-        active = self.screen.active_bindings.values()
-        shown = tuple((each.binding, each.enabled, each.tooltip) for each in active if each.binding.show)
-        if shown != self._shown:
-            self._shown = shown
-            await super().recompose()
+        keys, content = dict[str, Binding](), Content()
+        for each in self.screen.active_bindings.values():
+            if each.binding.show and each.enabled:
+                keys.setdefault(each.binding.action, each.binding)
+        for binding in keys.values():
+            display = self.app.get_key_display(binding)
+            key = Content.styled(display, "bold $footer-key-foreground") + Content(f" {binding.description}")
+            content += key.stylize(Style.from_meta({"key": binding.key})) + Content(" ")
+        if content != self.content:
+            self.update(content, layout=False)
 
 
 class StartScreen(Screen[Path | None]):

@@ -34,4 +34,4 @@ class PaneTabs(Static):
         parts: list[str | tuple[str, str]] = []
         for idx, name in enumerate(names):
             parts += [(name, "reverse bold" if idx == self._front_idx else "dim"), " "]
-        self.update(Content.assemble(*parts))
+        self.update(Content.assemble(*parts), layout=False)
