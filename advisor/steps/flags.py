@@ -50,7 +50,7 @@ def _megatron(outcome: StepOutcome) -> Iterator[str]:
     if schedule.pipeline.chunks > 1:
         yield f"--num-layers-per-virtual-pipeline-stage {max(outcome.run.chunks)}"
     yield f"--micro-batch-size {_plain(outcome.microbatch)} --global-batch-size {outcome.scenario.step.sequences}"
-    if schedule.zero == 3 or outcome.shards_batch:
+    if outcome.shares_weights:
         yield "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params"
     elif schedule.zero:
         yield "--use-distributed-optimizer"
@@ -63,7 +63,7 @@ def _megatron(outcome: StepOutcome) -> Iterator[str]:
 
 def _titan(outcome: StepOutcome) -> Iterator[str]:
     schedule, sizes = outcome.schedule, outcome.sizes
-    if schedule.zero != 3 and not outcome.shards_batch:
+    if not outcome.shares_weights:
         return
     for axis, key in _TITAN.items():
         if sizes.get(axis, 1) > 1:
@@ -78,15 +78,15 @@ def _titan(outcome: StepOutcome) -> Iterator[str]:
 
 
 def _deepspeed(outcome: StepOutcome) -> Iterator[str]:
-    scenario, shares = outcome.scenario, outcome.schedule.zero == 3 or outcome.shards_batch
-    if scenario.num_stages > 1 or scenario.in_context or not shares:
+    scenario = outcome.scenario
+    if scenario.num_stages > 1 or scenario.in_context or not outcome.shares_weights:
         return
     batch = f'"train_micro_batch_size_per_gpu": {_plain(outcome.microbatch)}'
     yield f'{{"zero_optimization": {{"stage": 3, "overlap_comm": true}}, {batch}}}'
 
 
 def _maxtext(outcome: StepOutcome) -> Iterator[str]:
-    if not (outcome.schedule.zero == 3 or outcome.shards_batch):
+    if not outcome.shares_weights:
         return
     sizes = outcome.sizes
     for axis, key in _MAXTEXT.items():

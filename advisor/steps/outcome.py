@@ -11,7 +11,7 @@ from ...simcore.steps.orders import rejected
 from ...simcore.steps.step import StepRun, layers_of_chunks, run_step
 from .layer_times import LayerTimes
 from .memory import StageMemory, memory_of, updated_of
-from .times import handed_on, have_copies, ticks_of, weights_of
+from .times import ends_sharing, handed_on, have_copies, ticks_of, weights_of
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,16 @@ class StepOutcome:
         return {axis.name: axis.size for axis in self.scenario.system.mesh}
 
     @property
-    def shards_batch(self) -> bool:
-        """Whether ranks of a layer's group have sequences of their own, as with FSDP and with experts."""
-        forward = self.scenario.step.blocks[0].parts[0].forward
-        return all(each.shard in (Shard.FLAT, Shard.NONE) for each in weights_of(forward)) and forward.num_ranks > 1
+    def shares_weights(self) -> bool:
+        """Whether a rank has a shard alone of its weights, which are gathered for each pass (FSDP)."""
+        return self.schedule.zero == 3 or ends_sharing(self.scenario.step) is not None
 
     @property
     def microbatch(self) -> Fraction:
         """Sequences that one rank, or one group that shares a layer, takes at once."""
         forward = self.scenario.step.blocks[0].parts[0].forward
-        own = forward.num_ranks if self.shards_batch else 1
+        # Ranks without columns of their own have sequences of their own, as with FSDP and with experts.
+        own = 1 if any(each.shard is Shard.COLS for each in weights_of(forward)) else forward.num_ranks
         return Fraction(handed_on(forward).rows * self.sizes.get("cp", 1), self.scenario.step.length * own)
 
     @property

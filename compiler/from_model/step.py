@@ -119,21 +119,22 @@ def _of_heads(model: ModelConfig, request: StepRequest) -> _Layout:
     stages = _stages(model, request)
     batches = [each for each in _powers(MOST_MICROBATCH) if request.sequences % each == 0]
     params = (
-        *((f"param CP = {contexts[0]} in {_list(contexts)}",) if contexts != [1] else ()),
+        *_context_params(contexts),
         f"param TP = {sizes[-1]} in {_list(sizes)}",
         f"param PP = 1 in {_list(stages)}",
         f"param MB = 1 in {_list(batches)}  # sequences that a pipeline takes at once",
     )
-    mesh, space = f"mesh tp TP, dp {request.gpus} / (TP * PP), pp PP", ""
+    mesh = f"mesh tp TP, dp {request.gpus} / (TP * PP), pp PP"
     if contexts != [1]:
         mesh = f"mesh tp TP, cp CP, dp {request.gpus} / (TP * CP * PP), pp PP"
-        space = f"CP {_list(contexts)}; context gathered, ring; "
-    explore = f"{space}TP {_list(sizes)}; PP {_list(stages)}; MB {_list(batches)}; {_pipelines(model, stages)}"
+    explore = (
+        f"{_space(contexts)}TP {_list(sizes)}; PP {_list(stages)}; MB {_list(batches)}; {_pipelines(model, stages)}"
+    )
     return _Layout(
         params,
         mesh,
         "pod.tp",
-        f"MB * {request.length}{' / CP' if space else ''}",
+        f"MB * {request.length}{_part(contexts)}",
         explore,
         Parallelism(request.gpu, sizes[-1], node=request.node),
     )
@@ -156,19 +157,38 @@ def _contexts(model: ModelConfig, request: StepRequest) -> list[int]:
 
 def _of_experts(model: ModelConfig, request: StepRequest) -> _Layout:
     """Layers whose experts are shared by ranks that attend to sequences of their own: EP x PP."""
-    if request.cp is not None and request.cp > 1:
-        message = "layers with experts attend to whole sequences here"
-        raise RequestError(Code.MGS304, "cp", message, "leave cp out, or write the step: attention(..., over=cp)")
     fitting = [ep for ep in EP_SIZES if model.experts % ep == 0 and request.gpus % ep == 0]
     if not fitting:
         message = f"{model.experts} experts are not shared by {request.gpus} GPUs"
         raise RequestError(Code.MGS304, "gpus", message, f"a multiple of {EP_SIZES[-1]} GPUs")
     stages = [each for each in _stages(model, request) if request.gpus % (each * fitting[0]) == 0]
-    params = (f"param EP = {fitting[0]} in {_list(fitting[::-1])}", f"param PP = 1 in {_list(stages)}")
-    mesh = f"mesh dp {request.gpus} / PP, pp PP; mesh ep EP, edp {request.gpus} / (PP * EP) over dp"
-    explore = f"EP {_list(fitting[::-1])}; PP {_list(stages)}; {_pipelines(model, stages)}"
+    contexts = _contexts(model, request)
+    params = (
+        *_context_params(contexts),
+        f"param EP = {fitting[0]} in {_list(fitting[::-1])}",
+        f"param PP = 1 in {_list(stages)}",
+    )
+    experts = f"mesh ep EP, edp {request.gpus} / (PP * EP) over"
+    mesh = f"mesh dp {request.gpus} / PP, pp PP; {experts} dp"
+    if contexts != [1]:
+        mesh = f"mesh cp CP, dp {request.gpus} / (CP * PP), pp PP; {experts} cp, dp"
+    explore = f"{_space(contexts)}EP {_list(fitting[::-1])}; PP {_list(stages)}; {_pipelines(model, stages)}"
     parallel = Parallelism(request.gpu, fitting[0], node=request.node, own_tokens=True)
-    return _Layout(params, mesh, "pod.ep", f"EP * {request.length}", explore, parallel)
+    return _Layout(params, mesh, "pod.ep", f"EP * {request.length}{_part(contexts)}", explore, parallel)
+
+
+def _context_params(contexts: list[int]) -> tuple[str, ...]:
+    return () if contexts == [1] else (f"param CP = {contexts[0]} in {_list(contexts)}",)
+
+
+def _space(contexts: list[int]) -> str:
+    """Numbers of ranks that share a sequence, and how these exchange keys, as ``explore`` says it."""
+    return "" if contexts == [1] else f"CP {_list(contexts)}; context gathered, ring; "
+
+
+def _part(contexts: list[int]) -> str:
+    """Behind the tokens of a sequence: those of a rank."""
+    return "" if contexts == [1] else " / CP"
 
 
 def _stages(model: ModelConfig, request: StepRequest) -> list[int]:
@@ -206,9 +226,9 @@ def _layers(model: ModelConfig, request: StepRequest, layout: _Layout) -> Iterat
         if workload.startswith(("layer_back", "dense_back"), len("workload ")):
             continue
         text = workload.replace(" on node ", f" on {layout.group} ", 1).replace("[M, ", f"[{layout.rows}, ")
+        in_parts = "CP" in layout.rows
+        text = text.replace("causal=yes", "causal=yes, over=cp") if in_parts else text
         if not layout.parallel.own_tokens:
-            in_parts = "CP" in layout.rows
-            text = text.replace("causal=yes", "causal=yes, over=cp") if in_parts else text
             length = f"{request.length}{' / CP' if in_parts else ''}"
             text = text.replace("  repeat ", f"  batch x by {length}\n  repeat ", 1)
         yield text.rstrip("\n")

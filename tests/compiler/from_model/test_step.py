@@ -2,6 +2,7 @@
 
 import pytest
 
+from magus.advisor.steps.times import handed_on
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.from_model.request import shipped_model
@@ -67,11 +68,23 @@ def test_long_sequences_lie_on_several_ranks() -> None:
     assert usual is not None and not usual.in_context
 
 
+def test_ranks_that_share_sequences_have_experts_too() -> None:
+    """Each rank has a fourth of a sequence, and eight ranks share experts: those of two sequences."""
+    step = compile_text(step_text(shipped_model("qwen3-30b-a3b"), StepRequest("h100", 32, 16, 65536, cp=4))).step()
+    assert step is not None and step.in_context
+    (part,) = step.step.blocks[0].parts
+    sizes = {axis.name: axis.size for axis in step.system.mesh}
+    assert sizes == {"cp": 4, "dp": 8, "pp": 1, "ep": 32, "edp": 1}
+    assert part.context is not None and part.context.num_ranks == 4
+    assert handed_on(part.forward).rows == 32 * 65536 // 4
+    assert step.step.microbatches == 2
+
+
 @pytest.mark.parametrize(
-    ("name", "length", "cp"), [("llama-3.1-8b", 8193, 2), ("llama-3.1-8b", 8192, 3), ("qwen3-235b", 8192, 2)]
+    ("name", "length", "cp"), [("llama-3.1-8b", 8193, 2), ("llama-3.1-8b", 8192, 3), ("qwen3-235b", 8192, 3)]
 )
 def test_sequences_that_are_not_shared(name: str, length: int, cp: int) -> None:
-    """No two chunks for each rank, ranks that do not divide, experts."""
+    """No two chunks for each rank, ranks that do not divide, the same with experts."""
     with pytest.raises(RequestError) as caught:
         step_text(shipped_model(name), StepRequest("h100", 64, 64, length, cp=cp))
     assert (caught.value.code, caught.value.field) == (Code.MGS304, "cp")
