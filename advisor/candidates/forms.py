@@ -63,12 +63,11 @@ def told_tiles(scenario: OpCase) -> Iterator[OpChoice]:
     if named or gemm is None or scenario.shape.loads or not scenario.network.symmetric:
         return
     blocks = dict.fromkeys(block for block, _ in scenario.gpu.tiles_of(gemm.dtype) if min(block) >= LEAST_SIDE)
-    engines = (tiles_engine(scenario.gpu), default_engine(scenario.system))
+    own = () if scenario.shape.pattern.consumes else (tiles_engine(scenario.gpu),)  # no kernel that pulls was measured
+    engines = (*own, default_engine(scenario.system))
     templates = (hetero.UNFUSED.name, uniform.ROWS.name)
     for engine, template, pieces, tile in product(engines, templates, PIECES_IN_TILES, blocks):
-        direction = Direction.GET if engine.by_tiles and scenario.shape.pattern.consumes else Direction.PUT
-        tactics = replace(PER_TILE, direction=direction, tile=tile)
-        form = OpChoice(template, pieces * scenario.num_ranks, engine, tactics=tactics)
+        form = OpChoice(template, pieces * scenario.num_ranks, engine, tactics=replace(PER_TILE, tile=tile))
         if reject_choice(scenario, form) is None:
             yield form
 
