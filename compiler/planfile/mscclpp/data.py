@@ -35,7 +35,8 @@ class BufferState:
     """Values of all buffers, and the events so far.
 
     ``seen[rank]`` are the bits of events that begin or end at a rank. ``named`` counts the events of each operation:
-    the second one of operation 4 of threadblock 0 is the step ``t0_4_1``.
+    the second one of operation 4 of threadblock 0 is the step ``t0_4_1``. ``sums_sent`` are the bits of the transfers
+    that read a sum of a piece at a rank: a plan has one place for it, so that they come before the next sum there.
     """
 
     space: BufferSpace
@@ -43,6 +44,7 @@ class BufferState:
     seen: list[int] = field(default_factory=list)
     held: dict[Slot, SymbolicValue] = field(default_factory=dict)
     named: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    sums_sent: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.seen = [0] * self.space.num_ranks
@@ -195,7 +197,11 @@ class BufferState:
         bit, name = 1 << len(self.events), f"t{at.block}_{at.number}"
         name += f"_{self.named[place]}" if self.named[place] else ""
         self.named[place] += 1
-        known = at.known | first.made
+        known, pieces = at.known | first.made, range(first.piece, first.piece + count)
+        for piece in pieces if action.direction is None else ():
+            known |= self.sums_sent.pop((at.rank, piece), 0)
+        for piece in pieces if action.direction is Direction.PUT and len(first.parts) > 1 else ():
+            self.sums_sent[at.rank, piece] |= bit
         self.events.append(Event(at.rank, at.block, at.number, at.op, name, first.piece, count, known, action))
         self.seen[at.rank] |= bit
         if action.direction is Direction.PUT:

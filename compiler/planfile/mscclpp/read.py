@@ -166,13 +166,18 @@ def _steps(state: BufferState, signal: Callable[[Event], str]) -> tuple[tuple[St
     for event in state.events:
         numbers, covered = _waits(state, event, before)
         waits = [state.events[number] for number in numbers]
-        arrives = (each.rank != event.rank or each.action.direction is Direction.GET for each in waits)
+        arrives = (each.rank != event.rank or _by_signal(event, each) for each in waits)
         after = sorted(signal(each) if arrived else each.name for each, arrived in zip(waits, arrives, strict=True))
         before.append(covered)
         depths.append(1 + max((depths[number] for number in numbers), default=0))
         step = _step(state.space, event, tuple(after), signal(event))
         steps_by_rank[event.rank].append(((depths[-1], event.number, event.block), step))
     return tuple(tuple(step for _, step in sorted(steps, key=itemgetter(0))) for steps in steps_by_rank)
+
+
+def _by_signal(event: Event, before: Event) -> bool:
+    """Whether ``before`` is a get that a step knows by its signal; a sum takes signals for those of its parts."""
+    return before.action.direction is Direction.GET and not (event.action.direction is None and before.action.reduce)
 
 
 def _waits(state: BufferState, event: Event, before: list[int]) -> tuple[list[int], int]:

@@ -280,6 +280,26 @@ def all_reduce_over_nodes(n: int) -> Program:
     return program
 
 
+def reduce_scatter_over_nodes(n: int) -> Program:
+    """Over two nodes: sums that read from peers of the node, of the own chunk and of that for the other node."""
+    program, node = Program("reducescatter", n, (n, 1, 1)), n // 2
+    for gpu in program.gpus:
+        near, mate = _near(gpu, node), (gpu.rank + node) % n
+        gpu.semaphores = [0]
+        reading, port = Block(gpu), Block(gpu, "port")
+        reading.handshake(*near)
+        for chunk in (gpu.rank, mate):
+            parts = [here("i", chunk), *(reading.remote(peer, "i", chunk) for peer in near)]
+            reading.do("rre", parts, [here("i", chunk)], channel_type="memory", reduce_op="sum")
+        reading.ops.append({"name": "sem_release", "semaphore_ids": [0]})
+        port.handshake(mate)
+        port.ops.append({"name": "sem_acquire", "semaphore_ids": [0]})
+        port.do("put", [here("i", mate)], [port.remote(mate, "s", 0)], **_over(port, mate))
+        port.handshake(mate)
+        port.do("re", [here("i", gpu.rank), here("s", 0)], [here("i", gpu.rank)], reduce_op="sum")
+    return program
+
+
 def _near(gpu: Gpu, node: int) -> list[int]:
     """The other GPUs of the node."""
     return [peer for peer in gpu.others if peer // node == gpu.rank // node]

@@ -14,11 +14,20 @@ from magus.compiler.planning.build import build_op_plan
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op
 from tests.helpers.mscclpp.builder import Block, Program, here
-from tests.helpers.mscclpp.programs import all_gather, all_gather_over_nodes, all_reduce_over_nodes
+from tests.helpers.mscclpp.programs import (
+    all_gather,
+    all_gather_over_nodes,
+    all_reduce_over_nodes,
+    reduce_scatter_over_nodes,
+)
 from tests.helpers.mscclpp.reading import BODIES, read, refused
 from tests.helpers.plans.symbolic_executor import Ranks
 
-PROGRAMS = {"all_gather": all_gather_over_nodes, "all_reduce": all_reduce_over_nodes}
+PROGRAMS = {
+    "all_gather": all_gather_over_nodes,
+    "all_reduce": all_reduce_over_nodes,
+    "reduce_scatter": reduce_scatter_over_nodes,
+}
 
 
 def text_on(collective: str, n: int, tensor: str = "[512, 64]") -> str:
@@ -40,7 +49,7 @@ def test_ports_lead_out_of_the_nodes_in_which_threads_copy(name: str, n: int) ->
     plan, _ = read(scenario, program.document())
     schedule = build_op_plan(scenario, plan, "imported")
 
-    sms = n // 2 - 1 if name == "all_gather" else n // 2
+    sms = {"all_gather": n // 2 - 1, "all_reduce": n // 2, "reduce_scatter": 2}[name]
     assert plan.engine == EngineChoice(EngineKind.SM, sms, EngineMode.PORTS)
     assert not check_plan(scenario, schedule)
     found = simulate_op(scenario, schedule, unit_bytes=1024).timeline.intervals
@@ -49,14 +58,15 @@ def test_ports_lead_out_of_the_nodes_in_which_threads_copy(name: str, n: int) ->
     assert by_card == {step.name for step in steps if step.peer >= n // 2} != {step.name for step in steps}
 
 
+@pytest.mark.parametrize("n", [4, 8])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_in_any_order_its_waits_allow_it_does_the_collective(name: str, seed: int) -> None:
-    program = PROGRAMS[name](4)
-    scenario = on_nodes(program, "[16, 4]")
+def test_in_any_order_its_waits_allow_it_does_the_collective(name: str, seed: int, n: int) -> None:
+    program = PROGRAMS[name](n)
+    scenario = on_nodes(program, f"[{4 * n}, 4]")
     plan, _ = read(scenario, program.document())
 
-    ranks = Ranks(scenario.shape.pattern, plan.by_rank or (plan.steps,) * 4, rows=4, cols=4)
+    ranks = Ranks(scenario.shape.pattern, plan.by_rank or (plan.steps,) * n, rows=4, cols=4)
     ranks.run(Random(seed))
     ranks.check()
 
