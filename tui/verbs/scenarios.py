@@ -293,6 +293,7 @@ def replay(
         int | None, typer.Option("--step", metavar="N", help="A step that the trace marks; else the last.")
     ] = None,
     no_advise: Annotated[bool, typer.Option("--no-advise", help="Do not search how it could be.")] = False,
+    no_cache: NoCacheOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Show a step of a trace: measured, simulated, as it could be.

@@ -9,6 +9,7 @@ from magus.simcore.memo.memo import current_store
 from tests.helpers.commands import magus
 
 SMALL = example("decode_small_batch")
+TRACE = SMALL.parent / "traces" / "llama70b_tp8.json"
 PACKETS = ("--granularity", "packet")
 
 
@@ -19,15 +20,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "words",
     [
         ("simulate", SMALL, *PACKETS),
         ("simulate", SMALL, *PACKETS, "--json"),
+        ("test", SMALL, "--workers", "1"),
         ("advise", SMALL, "--top", "2", "--bespoke", "20", "--workers", "1"),
         ("advise", SMALL, "--top", "2", "--bespoke", "20", "--workers", "1", "--json"),
-        ("test", SMALL),
+        ("replay", TRACE, "--no-advise"),
     ],
     ids=lambda words: f"{words[0]} {words[-1]}",
 )
