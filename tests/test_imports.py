@@ -45,7 +45,7 @@ def test_advice_imports_no_learner_and_no_pandas() -> None:
     statement = (
         "from magus.advisor import Advisor, AdviceOptions\n"
         "from magus.compiler.ir import Scenario\nfrom tests.helpers.scenarios.scenarios import ag_gemm\n"
-        "Advisor.load().recommend(Scenario.of_one(ag_gemm(512, 1024, 1024)), AdviceOptions(top=1, bespoke=20))"
+        "Advisor.load().recommend(Scenario.of_one(ag_gemm(256, 256, 256)), AdviceOptions(top=1, bespoke=8))"
     )
 
     assert imported_by(statement) & {"sklearn", "pandas", "textual", "ortools"} == {"ortools"}

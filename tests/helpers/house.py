@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from magus.simcore.cores.engine import ENVIRONMENT_VARIABLE, Core
 from tests.helpers.paths import ROOT
 
 # Commands come in, and what they did goes out, as JSON: one process for all of them.
@@ -58,8 +59,11 @@ def _link(source: Path, target: Path, changes: Mapping[Path, str]) -> None:
 
 
 def run_in(package: Path, commands: Sequence[Sequence[str | Path]]) -> list[Done]:
-    """Run commands of ``magus`` one after the other with the code of ``package``."""
-    environment = {**os.environ, "PYTHONPATH": str(package.parent)}
+    """Run commands of ``magus`` one after the other with the code of ``package``.
+
+    Without the compiled core: a checkout that has no machine code would make it for this place, in twenty seconds.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(package.parent), ENVIRONMENT_VARIABLE: Core.WINDOWS.value}
     words = json.dumps([[str(word) for word in command] for command in commands])
     done = subprocess.run(
         [sys.executable, "-c", _RUN], input=words, env=environment, capture_output=True, text=True, check=False

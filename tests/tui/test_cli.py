@@ -246,7 +246,7 @@ def test_strict_refuses_a_profile_that_is_not_validated(small: Path) -> None:
 def test_the_text_of_advice_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     file = Path(example("decode_small_batch"))
     monkeypatch.chdir(file.parent)  # commands to copy name it: a long path stays whole
-    done = magus("advise", file.name, "--workers", "1")
+    done = magus("advise", file.name, "--bespoke", "0", "--workers", "1")
 
     assert done.exit_code == 0
     assert max(len(line) for line in done.stdout.splitlines()) <= 80

@@ -10,7 +10,7 @@ from magus.tui.app.charts.viewport import Emphasis
 from magus.tui.app.panes.compare import ComparisonView
 from magus.tui.app.panes.timeline import TimelineView
 from tests.helpers.tui import fakes, graphs
-from tests.helpers.tui.driving import LARGE, press, screen_text, settled, until
+from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 from tests.helpers.tui.graphs import BEST, SERIAL, WHOLE, GraphStages
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
@@ -42,7 +42,7 @@ async def test_the_answer_and_its_schedules_are_shown_with_ops_by_name() -> None
 
 async def test_what_is_faster_by_too_little_is_a_tie() -> None:
     app = app_of(GraphStages(final=graphs.with_a_tie))
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, WHY)
 
@@ -69,7 +69,7 @@ async def test_times_of_layers_that_show_no_period_are_marked() -> None:
 
 async def test_the_timeline_of_a_layer_is_walked_and_followed() -> None:
     app = app_of()
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, TIMELINE, "down", "down")
         view = app.query_one(TimelineView)
@@ -109,7 +109,7 @@ async def test_marked_schedules_are_compared_op_by_op_from_the_begin_of_a_layer(
 
 async def test_how_gives_the_block_and_says_what_it_cannot() -> None:
     app = app_of()
-    async with app.run_test(size=LARGE, notifications=True) as pilot:
+    async with app.run_test(size=SMALL, notifications=True) as pilot:
         await settled(pilot)
         await press(pilot, HOW)
         text = screen_text(app)
@@ -129,7 +129,7 @@ async def test_how_gives_the_block_and_says_what_it_cannot() -> None:
 async def test_the_answer_is_written_as_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     app = app_of()
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, "W", "enter")
 
@@ -138,7 +138,7 @@ async def test_the_answer_is_written_as_a_page(tmp_path: Path, monkeypatch: pyte
 
 async def test_fabric_and_values_are_those_of_the_graph() -> None:
     app = app_of()
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, FABRIC)
         assert "busiest: r0 > s0" in screen_text(app)

@@ -73,7 +73,7 @@ async def test_a_step_that_nothing_waits_for_says_so() -> None:
 @pytest.mark.slow
 async def test_emphasis_and_ranks_go_round() -> None:
     app = app_of()
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, TIMELINE, "c")
         assert "only critical path" in screen_text(app)
@@ -174,7 +174,7 @@ async def test_a_marked_schedule_that_deadlocks_says_so() -> None:
 
 async def test_the_fabric_is_scrubbed_and_looks_at_the_cursor() -> None:
     app = app_of()
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, TIMELINE, "down", "right", TOPOLOGY)
         view = app.query_one(FabricView)
@@ -197,7 +197,7 @@ async def test_the_fabric_is_scrubbed_and_looks_at_the_cursor() -> None:
 @pytest.mark.parametrize("pane", first([TIMELINE, COMPARE, TOPOLOGY, KEY_OF["how"]], 1))
 async def test_a_tiny_terminal_and_back(pane: str) -> None:
     app = app_of()
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, "space", "j", "space", pane)
         await pilot.resize_terminal(20, 5)
@@ -214,7 +214,7 @@ async def test_a_tiny_terminal_and_back(pane: str) -> None:
 async def test_a_thousand_ranks() -> None:
     scenario = scenarios.ag_gemm(65536, 1024, 512, ranks=1024)
     app = app_of(RealStages(scenario, ("serial(engine=dma(7))",)))
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, TIMELINE, "r")
         assert len(model_of(app).rows) == 1024 * len(model_of(app).lanes.own[0])
@@ -227,7 +227,7 @@ async def test_a_thousand_ranks() -> None:
 async def test_the_answer_is_written_as_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     app = app_of()
-    async with app.run_test(size=LARGE, notifications=True) as pilot:
+    async with app.run_test(size=SMALL, notifications=True) as pilot:
         await settled(pilot)
         await press(pilot, "W", "enter")
         page = (tmp_path / "mlp_report.html").read_text(encoding="utf-8")

@@ -96,7 +96,7 @@ async def test_a_size_that_is_changed_is_answered_anew_and_one_that_cannot_be_is
     app_of: Callable[..., MagusApp],
 ) -> None:
     app = app_of()
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, WHAT_IF, "right")  # TP = 4 with PP = 1 or 2
         await settled(pilot)
@@ -113,7 +113,7 @@ async def test_a_size_that_is_changed_is_answered_anew_and_one_that_cannot_be_is
 
 async def test_layers_are_reached_and_left(app_of: Callable[..., MagusApp]) -> None:
     app = app_of()
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, "w")
         await settled(pilot)
@@ -125,7 +125,7 @@ async def test_layers_are_reached_and_left(app_of: Callable[..., MagusApp]) -> N
 
 async def test_a_search_is_stopped_and_keeps_what_was_found(app_of: Callable[..., MagusApp]) -> None:
     app = app_of(StepStages(stops=True))
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: "not final, USE" in screen_text(app))
         assert "~" in screen_text(app), "what is simulated without traffic beside layers is marked"
         await press(pilot, "escape")
@@ -139,7 +139,7 @@ async def test_the_answer_is_written_as_a_page(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     app = app_of()
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, "W", "enter")
 
@@ -148,7 +148,7 @@ async def test_the_answer_is_written_as_a_page(
 
 async def test_layouts_are_sorted_by_a_column(app_of: Callable[..., MagusApp]) -> None:
     app = app_of()
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         app.bench.candidates.sort(StepSort.MEMORY)
         await settled(pilot)

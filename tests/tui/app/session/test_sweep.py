@@ -189,7 +189,7 @@ async def test_enter_simulates_the_points(file: Path) -> None:
 
 async def test_another_axis_and_times_in_percent(file: Path) -> None:
     app = app_of(file)
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, KEY, "right")
         assert "        K " in screen_text(app)

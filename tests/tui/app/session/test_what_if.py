@@ -112,7 +112,7 @@ async def test_a_step_asks_the_question_with_the_other_value(file: Path) -> None
 
 async def test_a_number_of_the_hardware_is_typed(file: Path) -> None:
     app = app_of(file)
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, KEY, *("down",) * 3, "enter", "ctrl+u")
         await pilot.press(*"30 GB/s")
@@ -162,7 +162,7 @@ async def test_it_is_saved_as_a_file_that_says_the_same(file: Path) -> None:
 
 async def test_what_is_saved_over_the_file_differs_from_it_no_more(file: Path) -> None:
     app = app_of(file)
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, KEY, "right", "S")
         app.query_one("#what-if-input", Input).value = str(file)
@@ -178,7 +178,7 @@ async def test_what_is_saved_over_the_file_differs_from_it_no_more(file: Path) -
 )
 async def test_a_file_that_cannot_be_written_is_said(file: Path, name: str) -> None:
     app = app_of(file)
-    async with app.run_test(size=LARGE) as pilot:
+    async with app.run_test(size=SMALL) as pilot:
         await settled(pilot)
         await press(pilot, KEY, "S")
         app.query_one("#what-if-input", Input).value = name

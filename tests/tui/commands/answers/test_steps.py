@@ -17,6 +17,8 @@ from magus.compiler.ir import Progress
 from tests.helpers.commands import document, magus
 from tests.helpers.steps import TEXT
 
+ALONE = ("--workers", "1")
+"""In this process: others take a second to begin."""
 SVG = "{http://www.w3.org/2000/svg}"
 MORE = """
 schedule turns for train { pipeline one_f_one_b; zero 1; overlap gradients, weights }
@@ -125,7 +127,7 @@ def test_memory_is_drawn_to_scale(file: Path, tmp_path: Path) -> None:
 
 
 def test_a_sweep_has_the_layout_of_each_point(file: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(magus("sweep", file, "--set", "TP=1,2,4", "--csv").stdout)))
+    rows = list(csv.DictReader(io.StringIO(magus("sweep", file, "--set", "TP=1,2,4", "--csv", *ALONE).stdout)))
     (_, *lines) = magus("sweep", file, "--set", "TP=1,2,4").stdout.strip().splitlines()
 
     assert [row["TP"] for row in rows] == ["1", "2", "4"]
@@ -137,7 +139,7 @@ def test_a_sweep_has_the_layout_of_each_point(file: Path) -> None:
 
 
 def test_a_layout_that_does_not_divide_is_said_and_the_others_are_swept(file: Path) -> None:
-    done = magus("sweep", file, "--set", "TP=2,3", "--csv")
+    done = magus("sweep", file, "--set", "TP=2,3", "--csv", *ALONE)
 
     assert done.exit_code == 1
     assert "MGS311" in done.stderr
@@ -146,7 +148,7 @@ def test_a_layout_that_does_not_divide_is_said_and_the_others_are_swept(file: Pa
 
 def test_the_page_has_the_answer_and_its_drawings(file: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    done = magus("report", file, "-o", page)
+    done = magus("report", file, "-o", page, *ALONE)
     text, answer = page.read_text(), document("advise", file)
 
     assert done.exit_code == 0, done.output
@@ -169,15 +171,15 @@ def test_strict_refuses_a_step_on_a_profile_that_is_not_validated(file: Path) ->
     assert magus("simulate", file, "--strict").exit_code == 0
     other = file.with_name("other.mgs")
     other.write_text(file.read_text().replace("nvidia/h100", "nvidia/h800").replace("H100", "H800"))
-    for command in ("simulate", "advise"):
-        done = magus(command, other, "--strict")
+    for command, *words in (("simulate",), ("advise", *ALONE)):
+        done = magus(command, other, "--strict", *words)
         assert done.exit_code == 3
         assert "--strict: the GEMM profile of H800 is not validated" in done.stderr
-        assert magus(command, other).exit_code == 0
+        assert magus(command, other, *words).exit_code == 0
 
 
 def test_top_is_how_many_layouts_are_shown(file: Path) -> None:
-    few, many = (magus("advise", file, "--top", str(count)).stdout.splitlines() for count in (1, 6))
+    few, many = (magus("advise", file, "--top", str(count), *ALONE).stdout.splitlines() for count in (1, 6))
     rows = [
         [line for line in lines if "tok/s/GPU" not in line and " GiB" in line and " s " in line]
         for lines in (few, many)
