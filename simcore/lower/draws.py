@@ -33,7 +33,7 @@ def uniform(seed: int, cause: str, rank: int, step: str) -> Fraction:
 
 
 def _value(distribution: Distribution, u: Fraction) -> Fraction:
-    """The quantile of ``distribution`` at ``u``."""
+    """The quantile of ``distribution``, which is not constant, at ``u``."""
     first = distribution.arguments[0]
     match distribution.shape:
         case Shape.UNIFORM:
@@ -42,5 +42,5 @@ def _value(distribution: Distribution, u: Fraction) -> Fraction:
             normal = NormalDist()
             tail = normal.cdf(-DEVIATIONS)
             return first * Fraction(normal.inv_cdf(tail + float(u) * (1 - 2 * tail)))
-        case Shape.EXPONENTIAL:
+        case _:  # exponential
             return first * Fraction(-math.log1p(-float(u)))

@@ -70,7 +70,7 @@ def test_the_second_time_it_is_remembered(advisor: Advisor) -> None:
 
     assert again == first
     assert (first.source, again.source) == (AnswerSource.MODEL, AnswerSource.CACHE)
-    assert advisor.recommend(REQUEST, SMALL).source is AnswerSource.SIMULATION  # another question
+    assert advisor.recommend(REQUEST, replace(MODEL, bespoke=0)).source is AnswerSource.MODEL  # another question
 
 
 def test_an_answer_that_was_cut_short_is_not_remembered(advisor: Advisor) -> None:
@@ -127,11 +127,11 @@ def test_many_alike_share_what_is_proposed(advisor: Advisor, monkeypatch: Any) -
     monkeypatch.setattr(ProposalModel, "choices", counted)
     shared = advisor.recommend_many(requests, MODEL, share=True)
     assert len(searched) == 8
-    alone = [Advisor(advisor.proposals).recommend(each, MODEL) for each in requests[::5]]
+    alone = [Advisor(advisor.proposals).recommend(each, MODEL) for each in requests[::10]]
 
-    assert [each.serial.best_us for each in shared[::5]] == [each.serial.best_us for each in alone]
+    assert [each.serial.best_us for each in shared[::10]] == [each.serial.best_us for each in alone]
     slower = [
-        each.recommended.best_us / best.recommended.best_us for each, best in zip(shared[::5], alone, strict=True)
+        each.recommended.best_us / best.recommended.best_us for each, best in zip(shared[::10], alone, strict=True)
     ]
     assert median(slower) <= 1.01 and max(slower) <= 1.05
     assert sum(advisor.recall(each, MODEL) is not None for each in requests) == 8, "what others decide is not kept"

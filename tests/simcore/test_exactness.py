@@ -194,12 +194,19 @@ def test_narrow_keys_are_exact_too(monkeypatch: pytest.MonkeyPatch, key_bits: in
 
 @pytest.fixture(scope="module")
 def sample() -> list[Program]:
-    return [random_program(seed, num_ranks=2) for seed in range(120)]
+    return [random_program(seed, num_ranks=2) for seed in range(60)]
 
 
 @pytest.fixture(scope="module")
 def expected(sample: list[Program]) -> list[OracleRun]:
     return [Oracle(program).run() for program in sample]
+
+
+@pytest.fixture(scope="module")
+def of_all() -> tuple[list[Program], list[OracleRun]]:
+    """Programs with all features."""
+    programs = [random_program(seed, num_ranks=2, features=ALL) for seed in range(20)]
+    return programs, [Oracle(program).run() for program in programs]
 
 
 def test_sample_is_right_to_begin_with(sample: list[Program], expected: list[OracleRun]) -> None:
@@ -211,14 +218,15 @@ def test_window_too_long_is_noticed(
 ) -> None:
     monkeypatch.setattr(windows, "window_ticks", half_as_long_again(windows.window_ticks))
 
-    assert num_wrong(sample, expected) > 20
+    assert num_wrong(sample, expected) > 10
 
 
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("mutant", [with_wider_windows, with_larger_buffers, with_later_credits, with_slower_polls])
-def test_one_unit_or_tick_too_many_is_noticed(mutant: Callable[[Program], Program]) -> None:
-    programs = [random_program(seed, num_ranks=2, features=ALL) for seed in range(20)]
-    expected = [Oracle(program).run() for program in programs]
+def test_one_unit_or_tick_too_many_is_noticed(
+    mutant: Callable[[Program], Program], of_all: tuple[list[Program], list[OracleRun]]
+) -> None:
+    programs, expected = of_all
 
     assert num_wrong([mutant(program) for program in programs], expected) > 3
 
@@ -226,10 +234,10 @@ def test_one_unit_or_tick_too_many_is_noticed(mutant: Callable[[Program], Progra
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("core", Core)
 def test_first_come_first_served_is_noticed(core: Core) -> None:
-    programs = [random_program(seed, num_ranks=2, features=Feature.PRIORITIES) for seed in range(80)]
+    programs = [random_program(seed, num_ranks=2, features=Feature.PRIORITIES) for seed in range(40)]
     expected = [Oracle(program).run() for program in programs]
 
-    assert num_wrong([with_no_priorities(program) for program in programs], expected, core) > 6
+    assert num_wrong([with_no_priorities(program) for program in programs], expected, core) > 3
 
 
 @pytest.mark.quick(1)
@@ -238,4 +246,4 @@ def test_wrong_order_of_ties_is_noticed(core: Core, sample: list[Program], expec
     backwards = [with_ties_backwards(program) for program in sample]
 
     assert [Oracle(program).run() for program in backwards] == expected  # it has an order of its own
-    assert num_wrong(backwards, expected, core) > 20
+    assert num_wrong(backwards, expected, core) > 10

@@ -31,11 +31,11 @@ def test_groups_equal_the_oracle(block: str) -> None:
 
 
 def test_layers_in_groups_repeat_to_the_tick() -> None:
-    scenario = experts("groups 4; " + BY_DMA, layers=24)
+    scenario = experts("groups 4; " + BY_DMA, layers=12)
     choice, options = scenario.schedules[0], RunOptions(observe=True)
     by_period = simulate_layers(scenario.system, scenario.workload, choice, unit_bytes=4096, options=options)
-    written, again = written_out(scenario.workload, choice, 24)
+    written, again = written_out(scenario.workload, choice, 12)
     every = simulate_layers(scenario.system, written, again, unit_bytes=4096, options=options)
 
-    assert by_period.num_simulated < 24 and not by_period.is_estimate
+    assert by_period.num_simulated < 12 and not by_period.is_estimate
     assert by_period.total_ticks == every.total_ticks

@@ -46,7 +46,8 @@ def test_the_last_answer_on_the_way_has_the_candidates_of_the_final_one(reported
 def test_what_is_confirmed_is_reported_before_the_threshold_is_looked_for() -> None:
     partial: list[Advice] = []
     options = replace(OPTIONS, bespoke=0, top=1, threshold=True)
-    final = Advisor.load().recommend(Scenario.of_one(SCENARIO), options, answered=partial.append)
+    small = exploring(ag_gemm(512, 2048, 2048, ranks=4), Explore.of(schedules=("hetero_fused_1d",), chunks=(8,)))
+    final = Advisor.load().recommend(Scenario.of_one(small), options, answered=partial.append)
     last = partial[-1]
 
     assert final.threshold is not None and last.threshold is None and last.interrupted

@@ -85,7 +85,8 @@ def test_tiles_are_as_far_apart_as_was_measured() -> None:
     times: dict[tuple[str, ...], list[tuple[float, int]]] = defaultdict(list)
     for row in rows_of("gemm_tiles_h100.csv"):
         if row["sms"] == "132" and row["waits"] == "none":
-            shape = GemmShape(*(int(row[name]) for name in "mnk"), DType.BF16)
+            m, n, k = (int(row[name]) for name in "mnk")
+            shape = GemmShape(m, n, k, DType.BF16)
             tile = int(row["tile_m"]), int(row["tile_n"])
             predicted = gemm_work(gpu, shape, 132, static_order=True, tile=tile).alone_ticks
             times[shape_of(row)].append((float(row["time_us"]), predicted))

@@ -169,7 +169,7 @@ def test_a_prefill_of_more_sequences_attends_to_less() -> None:
 
 
 def test_groups_with_experts_take_as_long_as_attention_and_experts() -> None:
-    question = ModelQuestion(shipped_model("qwen3-30b-a3b"), "h100", "vllm", 1024, tp=2, dp=2, ep=4)
+    question = ModelQuestion(shipped_model("qwen3-30b-a3b"), "h100", "vllm", 128, tp=2, dp=2, ep=4)
     answer = ask(question)
     parts = [today_of(question.facts, question.scenario(name)) for name in ("attention", "experts")]
 

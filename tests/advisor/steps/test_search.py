@@ -113,7 +113,7 @@ def test_layers_side_by_side_give_the_same_answer() -> None:
 
     for opened in (open_threads, open_processes):
         known = LayerTimes()
-        with opened(3) as submit:
+        with opened(2) as submit:
             beside = search(step, _compile, known, submit=submit)
         assert beside == alone
         assert known.noted is None and known.num_simulated == alone.layers_simulated
