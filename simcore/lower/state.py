@@ -278,9 +278,9 @@ def split_evenly_together(
     of them: the first waves would else have all of the traffic to memory, and wait for it.
     """
     if waves > 1 and any(0 < total < num_workers for total in totals):
-        up_to = [tuple(total * worker // num_workers for total in totals) for worker in range(num_workers + 1)]
-        shares = (tuple(map(sub, high, low)) for low, high in pairwise(up_to))
-        return [(sum(1 for _ in run), share) for share, run in groupby(shares)]
+        up_to = [[total * worker // num_workers for worker in range(num_workers + 1)] for total in totals]
+        shares = zip(*(map(sub, edges[1:], edges) for edges in up_to), strict=False)
+        return [(len(list(run)), share) for share, run in groupby(shares)]
     edges = sorted({0, num_workers} | {total % num_workers for total in totals})
     runs = pairwise(edges)
     return [(high - low, tuple(t // num_workers + (low < t % num_workers) for t in totals)) for low, high in runs]

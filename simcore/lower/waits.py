@@ -126,10 +126,7 @@ def tell(state: Lowering, rank: int, offset: int, label: str, flag: str, after: 
 def _emit(state: Lowering, rank: int, step: Step, runs: Iterable[tuple[int, tuple[Stage, ...]]]) -> range:
     """Ops on the SM pool for runs of (number of units, stages of each)."""
     kind = OpKind.REDUCE if isinstance(step, Reduction) else OpKind.TILE
-    ops: list[range] = []
-    for count, stages in runs:
-        ops.append(state.builder.op(rank, OpSpec(kind, step.name, stages, pool=state.machine.sms), count=count))
-    return range(ops[0].start, ops[-1].stop)
+    return state.builder.runs(rank, OpSpec(kind, step.name, pool=state.machine.sms), runs)
 
 
 def _cut(runs: Runs, edges: tuple[int, ...]) -> Iterator[tuple[int, int, Stage]]:

@@ -5,13 +5,26 @@ Stages described once in an ``op`` call are copied for each of its ops.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .limits import HorizonError, check_horizon, check_polling, check_tables, check_waits
-from .program import NONE, BoolArray, Int64Array, OpKind, Program, Stage, dependencies, ints, take_rows, tie_order
+from .program import (
+    NONE,
+    BoolArray,
+    Int64Array,
+    OpKind,
+    Program,
+    Stage,
+    check_named,
+    dependencies,
+    ints,
+    take_rows,
+    tie_order,
+)
 
 
 class DescribedServer(NamedTuple):
@@ -100,7 +113,8 @@ class _Assembly:
         joins = len(described.joins)
         join_label = described.label_idx.setdefault("join", len(described.label_idx)) if joins else 0
         join = OpCall(OpKind.JOIN, join_label, 0, NONE, NONE, 0, 0, 0, 1)
-        self._calls = ints([*described.calls, *[join] * joins]).reshape(-1, len(OpCall._fields)).T  # [fields, calls]
+        calls = list(chain.from_iterable([*described.calls, *[join] * joins]))
+        self._calls = ints(calls).reshape(-1, len(OpCall._fields)).T  # [fields, calls]
         self._counts = self._calls[-1]
         self._num_ops = described.num_ops + joins
 
@@ -185,27 +199,26 @@ class _Assembly:
         named = [(described.edge_from, described.edge_to), (described.flag_from, described.flag_to)]
         for waiters, sources in described.joins:
             named += [(waiters[:1] * len(sources), sources), (waiters, waiters)]
-        for ops, others in named:
-            dependencies(ints(ops), ints(others), described.num_ops)
+        for ends in named:
+            check_named(described.num_ops, *map(ints, ends))
 
     def _tables(self) -> _Tables:
         """The stages, flows and hops of the op calls, checked."""
         description, descriptions = _once([*self._described.stages, *[()] * len(self._described.joins)])
         stage_ptr, flow_ptr, hop_ptr = [0], [0], [0]
-        stages: list[tuple[int, int]] = []
-        flows: list[tuple[int, int, int, int, int]] = []
+        stages: list[int] = []  # these two row by row: a tuple of each would cost more than what is in it
+        flows: list[int] = []
         hops: list[tuple[int, int]] = []
         for described in descriptions:
             for stage in described:
-                stages.append((stage.hold_ticks, stage.polls))
+                stages += (stage.hold_ticks, stage.polls)
                 for flow in stage.flows:
-                    columns = (flow.units, flow.gap_ticks, flow.offset_ticks, flow.traffic, flow.window_units)
-                    flows.append(columns)
+                    flows += (flow.units, flow.gap_ticks, flow.offset_ticks, flow.traffic, flow.window_units)
                     hops += flow.route
                     hop_ptr.append(len(hops))
-                flow_ptr.append(len(flows))
-            stage_ptr.append(len(stages))
-        if any(len(hop) != 2 for hop in hops):
+                flow_ptr.append(len(hop_ptr) - 1)
+            stage_ptr.append(len(flow_ptr) - 1)
+        if {*map(len, hops)} - {2}:
             raise ValueError("a route lists (server, rank), two numbers for each hop")
         tables = _Tables(
             description=description,
@@ -214,7 +227,7 @@ class _Assembly:
             flow_ptr=ints(flow_ptr),
             flows=np.ascontiguousarray(ints(flows).reshape(-1, len(_FLOW_COLUMNS)).T),
             hop_ptr=ints(hop_ptr),
-            hops=ints(hops).reshape(-1, 2).T,
+            hops=ints(list(chain.from_iterable(hops))).reshape(-1, 2).T,
         )
         check_tables(tables.stages, tables.flows, tables.hops[0], tables.hop_ptr, len(self._described.servers))
         return tables

@@ -120,30 +120,40 @@ class ProgramBuilder:
 
     def op(self, rank: int, op: OpSpec, *, count: int = 1) -> range:
         """Define ``count`` ops like ``op`` with consecutive local ids; returns their global ids."""
+        return self.runs(rank, op, ((count, tuple(op.stages)),))
+
+    def runs(self, rank: int, op: OpSpec, runs: Iterable[tuple[int, tuple[Stage, ...]]]) -> range:
+        """Define ops like ``op`` in runs of (number of ops, the stages of each); returns their global ids."""
         described, name, times = self._described, f"op {op.label!r}", (op.setup_ticks, op.release_ticks)
-        stages, written = tuple(op.stages), described.ranks_simulated
+        written = described.ranks_simulated
         if self._group is not None:
-            stages, rank = self._group.placed(stages, rank, written), self._group.of(rank) % written
-        if not 0 <= rank < described.ranks_simulated:
-            raise ValueError(f"{name} is on rank {rank}; ranks 0 to {described.ranks_simulated - 1} are described here")
+            runs = [(count, self._group.placed(stages, rank, written)) for count, stages in runs]
+            rank = self._group.of(rank) % written
+        if not 0 <= rank < written:
+            raise ValueError(f"{name} is on rank {rank}; ranks 0 to {written - 1} are described here")
         if op.pool is not None and not 0 <= op.pool < len(described.pools):
             raise ValueError(f"{name} queues for pool {op.pool}, which is not declared")
-        check_range(name, *times, count)
-        if described.num_ops + count > MAX_OPS:
-            raise ValueError(f"{name} makes {described.num_ops + count} ops, at most {MAX_OPS} are possible")
-        if min(*times, count) < 0:
+        runs = list(runs)
+        counts = [count for count, _ in runs]
+        check_range(name, *times, *counts)
+        first, total = described.num_ops, sum(counts)
+        if first + total > MAX_OPS:
+            raise ValueError(f"{name} makes {first + total} ops, at most {MAX_OPS} are possible")
+        if min(*times, *counts) < 0:
             raise ValueError(f"{name} has a negative setup, release or count")
         priority = self._priorities.get(op.kind, 0) + op.priority
         if priority not in PRIORITIES:
             raise ValueError(f"{name} has priority {priority}, not one of {PRIORITIES[0]} to {PRIORITIES[-1]}")
         label = described.label_idx.setdefault(self._prefix + op.label, len(described.label_idx))
-        pool = NONE if op.pool is None else op.pool * described.ranks_simulated + rank
-        call = OpCall(int(OpKind(op.kind)), label, rank, self._next_local_id[rank], pool, *times, priority, count)
-        described.calls.append(call)
-        described.stages.append(stages)
-        self._next_local_id[rank] += count
-        described.num_ops += count
-        return range(described.num_ops - count, described.num_ops)
+        pool = NONE if op.pool is None else op.pool * written + rank
+        kind, local_id = int(OpKind(op.kind)), self._next_local_id[rank]
+        for count, stages in runs:
+            described.calls.append(OpCall(kind, label, rank, local_id, pool, *times, priority, count))
+            described.stages.append(stages)
+            local_id += count
+        self._next_local_id[rank] = local_id
+        described.num_ops += total
+        return range(first, first + total)
 
     def after(self, ops: Iterable[int], wait_for: Iterable[int]) -> None:
         """Make every op of ``ops`` wait for every one of ``wait_for``.

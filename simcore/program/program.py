@@ -22,7 +22,9 @@ where ranks count from that of the server on, around. So a shift of all ranks ch
 order of construction: this is what lets one rank be simulated for all that are alike.
 """
 
+from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Protocol
@@ -48,15 +50,17 @@ def ints(values: Sequence[int] | Sequence[tuple[int, ...]]) -> Int64Array:
     OverflowError
         If one does not fit.
     """
-    array = np.array(values)
-    if array.size and array.dtype.kind not in "iub":
+    with suppress(TypeError):  # rows, and what is no whole number
+        return np.array(array("q", values))
+    found = np.array(values)
+    if found.size and found.dtype.kind not in "iub":
         # Past 64 bits numpy keeps objects, and floats where numbers of 64 bits without a sign stand beside others.
         if all(isinstance(value, int) for value in np.array(values, object).flat):
             raise OverflowError
-        raise ValueError(f"whole numbers are needed here, not {array.dtype} as in {array.flat[0]!r}")
-    if array.dtype.kind == "u" and int(array.max()) > np.iinfo(np.int64).max:
+        raise ValueError(f"whole numbers are needed here, not {found.dtype} as in {found.flat[0]!r}")
+    if found.dtype.kind == "u" and int(found.max()) > np.iinfo(np.int64).max:
         raise OverflowError
-    return array.astype(np.int64, copy=False)
+    return found.astype(np.int64, copy=False)
 
 
 def starts(counts: Int64Array) -> Int64Array:
@@ -81,12 +85,23 @@ def grouped(groups: Int64Array, num_groups: int) -> Int64Array:
 
 def dependencies(sources: Int64Array, waiters: Int64Array, num_ops: int) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Edges as counts of waits [O], and as waiters by source: pointers [O + 1] and ops [E]."""
-    for ends in (sources, waiters):
-        if len(ends) and not 0 <= ends.min() <= ends.max() < num_ops:
-            raise ValueError(f"a dependency names op {_outside(ends, num_ops)}, but only {num_ops} ops are defined")
+    check_named(num_ops, sources, waiters)
     by_source = np.argsort(sources, kind="stable")
     next_ptr = starts(np.bincount(sources, minlength=num_ops))
     return np.bincount(waiters, minlength=num_ops), next_ptr, waiters[by_source]
+
+
+def check_named(num_ops: int, *ends: Int64Array) -> None:
+    """Check that the ends of edges name ops that there are.
+
+    Raises
+    ------
+    ValueError
+        If one does not.
+    """
+    for each in ends:
+        if len(each) and not 0 <= each.min() <= each.max() < num_ops:
+            raise ValueError(f"a dependency names op {_outside(each, num_ops)}, but only {num_ops} ops are defined")
 
 
 def _outside(ops: Int64Array, num_ops: int) -> int:

@@ -36,6 +36,29 @@ def test_ops_of_one_call_share_their_description() -> None:
     assert p.num_line_hops == 3 * (4 * 2 + 6)
 
 
+def test_runs_of_ops_are_those_of_a_call_each() -> None:
+    together, apart = builder(), builder()
+    for b in (together, apart):
+        s, sms = b.server("s", 2, 1), b.pool("sms", 2)
+        few, many = ((Stage(4, (Flow(((s, 0),), units),)),) for units in (1, 3))
+        op, runs = OpSpec(OpKind.TILE, "tile", pool=sms), ((2, few), (1, many), (3, few))
+        if b is together:
+            assert b.runs(0, op, runs) == range(6)
+        else:
+            for count, stages in runs:
+                b.op(0, OpSpec(OpKind.TILE, "tile", stages, pool=sms), count=count)
+    one, other = run(together.build()), run(apart.build())
+
+    np.testing.assert_array_equal(one.op_done, other.op_done)
+    assert len(set(one.op_done.tolist())) > 1
+
+
+@pytest.mark.parametrize(("count", "message"), [(-1, "negative"), (MAX_OPS, "at most"), (1.5, "whole number")])
+def test_impossible_run_of_several(count: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        builder().runs(0, OpSpec(OpKind.TILE, "tile"), ((1, ()), (count, ())))
+
+
 def test_ties_are_numbered_by_local_id_then_flow_then_hop_then_rank_from_the_server_on() -> None:
     b = builder(2)
     s = b.server("s", 1, 1)
