@@ -32,7 +32,7 @@ def finalists(scenario: Scenario, candidates: Sequence[Candidate]) -> Finalists:
     others = [candidate for candidate in usable if candidate.expression != serial.expression]
     timed = _timed(others)
     known = [candidate for candidate in timed if math.isfinite(candidate.best_us)]
-    worth = [candidate for candidate in known if is_worth_it(scenario, serial, candidate)]
+    worth = _worth(scenario, serial, known)
     if worth:
         return _simplest(scenario, worth), serial
     alone = scenario.is_algorithm_choice
@@ -102,10 +102,16 @@ def is_worth_it(scenario: Scenario, serial: Candidate, candidate: Candidate) -> 
 
     Of the library it resolves no less than the error of its collectives. The resolution is that of what changes.
     """
+    return bool(_worth(scenario, serial, (candidate,)))
+
+
+def _worth(scenario: Scenario, serial: Candidate, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those of ``candidates`` that are."""
     library = scenario.gpu.collectives if serial.is_library else None
     error = 0.0 if library is None else float(library.error)
-    clear = ratio_of(scenario, serial, candidate) >= 1 + max(MIN_GAIN, scenario.resolution, error)
-    return clear and serial.best_us >= candidate.best_us * (1 + MIN_GAIN)
+    clear = 1 + max(MIN_GAIN, scenario.resolution, error)
+    faster = [one for one in candidates if serial.best_us >= one.best_us * (1 + MIN_GAIN)]
+    return [one for one in faster if ratio_of(scenario, serial, one) >= clear]
 
 
 def recommended_of(scenario: Scenario, finals: Finalists) -> Candidate:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ...compiler.codes import Code
 from ...compiler.ir import (
@@ -100,6 +101,7 @@ def _is_assumed(gpu: Gpu) -> bool:
     return any(".collectives." in path and ".link_" not in path and not path.endswith(".error") for path in assumed)
 
 
+@lru_cache(maxsize=64)
 def library_unfit(scenario: OpCase) -> Rejection | None:
     """Why the time of the library is not told here, None if it is: it is not known, or below what links allow."""
     unfit = library_rejection(scenario)

@@ -40,7 +40,8 @@ class FluidLink:
     @property
     def outflow(self) -> float:
         """Work done per tick."""
-        return 1.0 if self.backlog > 1.0 else min(1.0, max(0.0, self.inflow))
+        inflow = self.inflow
+        return 1.0 if self.backlog > 1.0 or inflow > 1.0 else inflow if inflow > 0.0 else 0.0
 
     def feed(self, now: float, change: float) -> None:
         """Increase the inflow by ``change`` from ``now`` on."""
@@ -70,7 +71,8 @@ class FluidMemory:
     @property
     def backlog(self) -> float:
         """The longer of the two queues, in ticks."""
-        return max(self.hbm.backlog, self.noc.backlog)
+        hbm, noc = self.hbm.backlog, self.noc.backlog
+        return hbm if hbm > noc else noc
 
     def use(self, now: float, bytes_per_tick: float) -> None:
         """Increase the traffic of the memory by ``bytes_per_tick`` from ``now`` on."""

@@ -239,15 +239,17 @@ def _work(scenario: OpCase, schedule: OpPlan, graph: StepGraph) -> dict[int, tup
         if i in graph.persistent or i in shared:
             return graph.persistent.get(i) or shared[i]
         size = graph.sizes[i]
-        if size not in works:
+        work = works.get(size)  # a size is hashed by all its parts
+        if work is None:
             first, second = size
             if not isinstance(first, int):
-                works[size] = work_of(gpu, first, sms, accumulate=bool(second))
+                work = work_of(gpu, first, sms, accumulate=bool(second))
             elif alone:
-                works[size] = sum_work(scenario, schedule, first, second)
+                work = sum_work(scenario, schedule, first, second)
             else:
-                works[size] = reduce_work(gpu, first, second, sms)
-        return works[size]
+                work = reduce_work(gpu, first, second, sms)
+            works[size] = work
+        return work
 
     return {i: (work_at(i), event if i in graph.late and not alone else 0.0) for i in graph.sizes}
 

@@ -7,6 +7,7 @@ scenario: shares are rounded to the grain, and what the scenario cannot run is l
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import pairwise, product
 from statistics import fmean
 
@@ -138,7 +139,8 @@ def _batches(structure: Structure, scenario: OpCase, grain: int) -> list[RowBatc
     peers = len(whole) - 1
     remote = [_by_peer(shape.remote, peers) for shape in structure.batches]
     columns = [_split([shape.own for shape in structure.batches], whole[0], grain)]
-    columns += [_split([shares[k] for shares in remote], whole[1 + k], grain) for k in range(peers)]
+    split = cache(partial(_split, grain=grain))  # most peers are alike
+    columns += [split(tuple(shares[k] for shares in remote), whole[1 + k]) for k in range(peers)]
     return [
         RowBatch(rows, _cut(shape.slices, lengths.inner, lengths.step), _cut(shape.columns, lengths.cols, lengths.step))
         for shape, rows in zip(structure.batches, zip(*columns, strict=True), strict=True)

@@ -3,6 +3,7 @@
 Whoever asks stops what is still running by leaving the block: threads hear of it, processes are ended.
 """
 
+import gc
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -125,9 +126,25 @@ def answer_many(answer: AnswerOf[Question, Answer], questions: Sequence[Question
     The first error is raised, and what has not begun by then is left out.
     """
     different = tuple(dict.fromkeys(questions))
-    with in_threads(answer, threads) as ask:
+    with _set_aside(), in_threads(answer, threads) as ask:
         answers = {question: result() for question, result in zip(different, ask(different), strict=True)}
     return [answers[question] for question in questions]
+
+
+@contextmanager
+def _set_aside() -> Iterator[None]:
+    """Leave what there is out of garbage collections in the block, unless the program has frozen objects itself.
+
+    Else each of hundreds of answers pays for walks over all that is loaded.
+    """
+    first = not gc.get_freeze_count()
+    if first:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if first:
+            gc.unfreeze()
 
 
 async def in_thread(work: Callable[[ShouldStop], Answer]) -> Answer:

@@ -3,15 +3,17 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from .words import Word
 
-class Direction(Enum):
+
+class Direction(Word):
     """``put`` is issued by the source, ``get`` by the destination."""
 
     PUT = "put"
     GET = "get"
 
 
-class CopyProtocol(Enum):
+class CopyProtocol(Word):
     """How copies by SMs say that data is there; the value is the word in the language.
 
     SIMPLE sends data, waits until it is there and sends a flag. LL sends a flag with every 4 bytes and LL128 with every

@@ -234,26 +234,31 @@ class Gpu:
     sms: int
     clock_hz: int
     line_bytes: int
-    # Kernel times are cached by GPU, and what is not hashed takes long.
-    peak_flops: tuple[tuple[DType, int], ...] = field(hash=False)
+    peak_flops: tuple[tuple[DType, int], ...]
     l2: Cache
     hbm: Hbm
     gemm: GemmModel
     dma: Dma
-    sm_copy: SmCopy = field(hash=False)
+    sm_copy: SmCopy
     launch: LaunchCost
-    provenance: tuple[Provenance, ...] = field(default=(), hash=False)
-    collectives: Collectives | None = field(default=None, hash=False)
-    sync: Sync = field(default_factory=Sync, hash=False)
+    provenance: tuple[Provenance, ...] = ()
+    collectives: Collectives | None = None
+    sync: Sync = field(default_factory=Sync)
     mall: Cache | None = None
     noc: Noc | None = None
     sustained: Sustained | None = None
-    beside: Beside | None = field(default=None, hash=False)
-    attention: AttentionModel | None = field(default=None, hash=False)
-    mla: AttentionModel | None = field(default=None, hash=False)
-    trtllm: AttentionModel | None = field(default=None, hash=False)
-    grouped: GroupedModel | None = field(default=None, hash=False)
-    calibrated: Calibrated = field(default_factory=Calibrated, hash=False)
+    beside: Beside | None = None
+    attention: AttentionModel | None = None
+    mla: AttentionModel | None = None
+    trtllm: AttentionModel | None = None
+    grouped: GroupedModel | None = None
+    calibrated: Calibrated = field(default_factory=Calibrated)
+
+    def __hash__(self) -> int:
+        """Hash a few numbers that tell GPUs apart: kernel times are looked up by GPU, and all its fields take long."""
+        hbm, gemm, launch = self.hbm, self.gemm, self.launch
+        kernel = gemm.tile_ticks, gemm.k_step_ticks, launch.kernel_ticks, launch.event_ticks, self.dma.setup_ticks
+        return hash((self.name, self.sms, hbm.achieved_bytes_per_s, hbm.latency_ticks, self.l2.bytes_per_s, *kernel))
 
     @property
     def last_cache(self) -> Cache | None:
@@ -282,8 +287,10 @@ class Gpu:
 
     def peak(self, dtype: DType) -> int:
         """Return the peak rate for ``dtype`` in operations per second, 0 if the GPU has no such unit."""
-        found = next((rate for known, rate in self.peak_flops if known is dtype), 0)
-        return found or (self.peak(dtype.alike) if dtype is DType.FP8_BLOCK else 0)
+        for known, rate in self.peak_flops:
+            if known is dtype and rate:
+                return rate
+        return self.peak(dtype.alike) if dtype is DType.FP8_BLOCK else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from .copies import CopyProtocol, Direction, GroupKernel
+from .words import Word
 
 
-class EngineKind(Enum):
+class EngineKind(Word):
     """Who moves bytes; the value is the word in the language."""
 
     DMA = "dma"
     SM = "sm"
 
 
-class EngineMode(Enum):
+class EngineMode(Word):
     """How engines are had; the value is the word in the language, none for the usual way.
 
     OWN: engines take commands as they come, copying SMs are taken from the kernels. SHARED: copies by SMs queue for the
@@ -146,7 +147,7 @@ class Region:
     cols: IndexRange
 
 
-class Kernels(Enum):
+class Kernels(Word):
     """A kernel per group of tiles, or one persistent kernel that walks through the groups in order.
 
     SHARING is a kernel per group whose tiles are those for its share of the SMs, since kernels of other streams run
@@ -158,7 +159,7 @@ class Kernels(Enum):
     SHARING = "sharing"
 
 
-class Wait(Enum):
+class Wait(Word):
     """How kernels learn of what they wait for: events of the stream, polled flags, or a monitor that wakes them."""
 
     EVENT = "event"
@@ -166,21 +167,21 @@ class Wait(Enum):
     MONITOR = "monitor"
 
 
-class WaitPer(Enum):
+class WaitPer(Word):
     """Whether a persistent kernel looks once for each chunk, or again for each tile."""
 
     CHUNK = "chunk"
     TILE = "tile"
 
 
-class LaunchMode(Enum):
+class LaunchMode(Word):
     """Kernels are launched one by one from the host, or replayed as a graph."""
 
     STREAM = "stream"
     GRAPH = "graph"
 
 
-class PeerOrder(Enum):
+class PeerOrder(Word):
     """In which order a rank serves its peers; the value is the word in the language.
 
     ROTATED begins with the next rank, so that no two ranks serve the same one at a time, and REVERSED with the one

@@ -1,7 +1,8 @@
 """Tensors of a workload, their element types, how they lie on the ranks, and patterns of data flow."""
 
 from dataclasses import dataclass, replace
-from enum import Enum
+
+from .words import Word
 
 # Elements that share a scale, 1 where they have none, and the bytes of them all with it.
 _BLOCKS = {
@@ -17,7 +18,7 @@ _BLOCKS = {
 _ALIKE = {"fp8_block": "fp8", "mxfp8": "fp8", "mxfp4": "nvfp4"}
 
 
-class DType(Enum):
+class DType(Word):
     """Element type; the value is its name in the language.
 
     Types with scales have one for each block of elements along the inner dimension of a product: of FP8_BLOCK 4 bytes
@@ -61,7 +62,7 @@ class DType(Enum):
         return size / block
 
 
-class Shard(Enum):
+class Shard(Word):
     """Which dimension of a tensor is split evenly among the ranks; the value is the word in the language.
 
     FLAT: all elements in a row are, whatever the shape, as parameters are that FSDP shards.
@@ -117,7 +118,7 @@ class ColumnPart:
         return self.first * num_cols // self.of
 
 
-class Pattern(Enum):
+class Pattern(Word):
     """How data flow between the kernel and the collective; the value is the field's name for it.
 
     GEMM in a value stands for the kernel, whichever it is: ``OpShape.label`` names it. KERNEL is one kernel alone that

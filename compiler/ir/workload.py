@@ -1,6 +1,6 @@
 """A workload: its tensors, its ops and the shape of each, what ops read of others, layers and batches."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 
@@ -60,7 +60,7 @@ class OpShape:
     name: str
     about: str
     pattern: Pattern
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[Tensor, ...] = field(hash=False)
     moved: Tensor | None
     gemm: GemmShape | None
     output: str

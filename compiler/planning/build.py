@@ -230,9 +230,8 @@ def build_schedules(scenario: OpCase, choices: Iterable[OpChoice]) -> Iterator[O
             raise ScheduleError(unfit)
         problem = replace(request.problem, engine=EngineKind.DMA) if template.any_engine else request.problem
         plan = template.name, problem
-        if plan not in written:
-            written[plan] = template.write(problem)
-        steps, by_rank = written[plan]
+        known = written.get(plan)  # a problem is hashed by all its parts
+        steps, by_rank = known or written.setdefault(plan, template.write(problem))
         sliced = bool(choice.slices) or slices_inner(scenario, template)
         yield OpPlan(
             expression_of(choice),

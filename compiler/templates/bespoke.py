@@ -68,6 +68,8 @@ def build(problem: TemplateInput) -> Iterator[Step]:
 
 def block_rows(problem: TemplateInput) -> Part:
     """Rows of the own block, and of the blocks that concern peer 1, 2, ...: what the parts must add up to."""
+    if not (problem.loads or problem.split):
+        return (problem.shard_rows,) * problem.num_ranks
     there = problem.gets or problem.pattern.produces
     sources = (0, *(peer if there else -peer for peer in problem.peers))
     return tuple(problem.gathered(source).rows.size for source in sources)

@@ -102,8 +102,11 @@ def gemm_work(
     hits = max(0, best.l2_read_bytes - read)
     missed, from_mall = _missed_bytes(gpu, shape, sms, best, hits)
     longer = slowdown(gpu, shape.dtype, shape.flops if shape.whole_flops is None else shape.whole_flops)
+    work = tiled_work(gpu, model, best, sms, read, written, longer, shared=shared)
+    if not missed:
+        return work
     return replace(
-        tiled_work(gpu, model, best, sms, read, written, longer, shared=shared),
+        work,
         l2_hit_bytes=hits - missed,
         hbm_read_bytes=read + missed - from_mall,
         mall_read_bytes=from_mall,
@@ -142,10 +145,12 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
             # Of equal kernels the first stays.
             if (waves_us if waves_us > memory_us else memory_us) + summed_us[split] >= best_us:
                 continue
+            body_us = form.body_us(waves_us) + summed_us[split]
+            if body_us >= best_us:
+                continue
             if l2_read_bytes < 0:
                 share = gpu.gemm.cluster // units
                 l2_read_bytes = operand_bytes(left, right, tile_rows, tile_cols, share)
-            body_us = form.body_us(waves_us) + summed_us[split]
             body_us = max(body_us, form.least_us(waves, l2_read_bytes + other_bytes))
             if body_us < best_us:
                 best = Tiling(body_us, block, units == 2, slots * split, l2_read_bytes, split)
@@ -251,13 +256,13 @@ def group_shape(scenario: OpCase, group: TileGroup) -> GemmShape:
     assert gemm is not None, "a checked plan computes only where the workload has a GEMM"
     cols = regions[0].cols
     assert all(each.cols is cols or each.cols == cols for each in regions), "a checked plan keeps columns together"
-    whole = _whole_flops(scenario, gemm)
+    types = gemm.dtype, gemm.weights, gemm.out, _whole_flops(scenario, gemm)
     if cutting_of(workload).adds is Adds.BLOCKS:
-        return replace(gemm, m=regions[0].rows.size, n=cols.size, k=len(regions) * group.k.size, whole_flops=whole)
+        return GemmShape(regions[0].rows.size, cols.size, len(regions) * group.k.size, *types)
     rows = sum([region.rows.size for region in regions])
     if workload.by_columns:
-        return replace(gemm, m=cols.size, n=rows, k=group.k.size, whole_flops=whole)
-    return replace(gemm, m=rows, n=cols.size, k=group.inner, whole_flops=whole)
+        return GemmShape(cols.size, rows, group.k.size, *types)
+    return GemmShape(rows, cols.size, group.inner, *types)
 
 
 def stream_shape(scenario: OpCase, groups: Sequence[TileGroup]) -> GemmShape:

@@ -1,6 +1,7 @@
 """Requests to an advisor: the advice of their scenarios, remembered, from many threads and from event loops."""
 
 import asyncio
+import gc
 import json
 import os
 import subprocess
@@ -160,6 +161,19 @@ def test_the_first_error_leaves_out_what_has_not_begun(threads: int) -> None:
     with pytest.raises(ValueError, match="zero"):
         answer_many(answer, range(1000), threads)
     assert len(begun) < 1000
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_garbage_collections_leave_out_what_there_was_while_many_are_answered(own: bool) -> None:
+    if own:
+        gc.freeze()
+    try:
+        before = gc.get_freeze_count()
+        frozen = answer_many(lambda number, _: gc.get_freeze_count(), range(2), 1)
+        assert gc.get_freeze_count() == before  # what a program has set aside stays so
+    finally:
+        gc.unfreeze()
+    assert min(frozen) > 0
 
 
 @pytest.mark.slow

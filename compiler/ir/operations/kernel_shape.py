@@ -5,16 +5,16 @@ Sizes are counts and positive, if not said otherwise; the operation that makes a
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from enum import Enum
 from typing import ClassVar, Self
 
 from ..tensors import DType, Pattern, Tensor
+from ..words import Word
 
 # Tiles read 64 elements of the inner dimension at a time; a chunk of columns keeps to that.
 COLUMN_STEP = 64
 
 
-class Adds(Enum):
+class Adds(Word):
     """Which chunks of what a collective brings add to one output, so that their kernels run one after the other.
 
     ROWS and BLOCKS: chunks from different ranks do, either all rows of each rank or rows at the same place of each.

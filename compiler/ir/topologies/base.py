@@ -142,6 +142,11 @@ class Fabric:
     both_ways: bool = True
     layout: Hashable = None
 
+    def __hash__(self) -> int:
+        """Hash what mostly tells fabrics apart: networks are looked up by fabric."""
+        link = self.link
+        return hash((self.topology, link.name, link.achieved_bytes_per_s, link.latency_ticks, self.layout))
+
     @property
     def links(self) -> tuple[Link, ...]:
         """Every kind of link, each once."""

@@ -146,6 +146,10 @@ class Param:
     quantity: Quantity = _NOTHING
 
 
+PLAIN_DIGITS = 15
+"""Digits of a whole number that is within all limits."""
+
+
 def bind(scope: Scope, settings: Settings, report: Report) -> Mapping[str, Quantity]:
     """Evaluate the settings of parameters; the last setting of a name counts."""
     bound: dict[str, Quantity] = {}
@@ -158,6 +162,9 @@ def bind(scope: Scope, settings: Settings, report: Report) -> Mapping[str, Quant
                 known = scope.names(Kind.PARAM)
                 hint = did_you_mean(name, known) or f"parameters are: {', '.join(known) or 'none'}"
                 raise report.fail(Code.MGS203, f"unknown parameter '{name[:64]}'", span, hint)
+            if len(text) <= PLAIN_DIGITS and text.isascii() and text.isdigit():  # most are: not worth a parser
+                bound[name] = Quantity(Fraction(int(text)))
+                continue
             expression = single(parse_value(source, report), report)
             bound[name] = evaluator(expression, Place(scope))
     return bound
