@@ -5,13 +5,13 @@ Times are simulated by ``magus advise``; the machines are those on which named a
 
 import time
 from argparse import ArgumentParser
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
 
 from magus.advisor import AdviceOptions, Advisor
-from magus.advisor.candidates.forests import forests, neighbours_of, trees_of
+from magus.advisor.candidates.forests import forests, trees_of, try_forests
 from magus.advisor.solver.forest import packings
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, OpChoice, Scenario
@@ -198,13 +198,16 @@ def _beside(published: Published) -> Iterator[Figure]:
     trees_of(case)
     found = time.process_time() - begun
 
-    def fastest(choices: Iterable[OpChoice]) -> tuple[int, OpChoice]:
-        unit_bytes = UNITS[published.megabytes]
-        timed = [(simulate_op(case, build_op_plan(case, one), unit_bytes=unit_bytes), one) for one in choices]
-        return min(((result.total_ticks, one) for result, one in timed), key=lambda each: each[0])
+    times = list[int]()
 
-    first = fastest(forests(case))
-    least = min(first[0], fastest(neighbours_of(case, first[1]))[0])
+    def timer(choices: Sequence[OpChoice]) -> list[tuple[int, OpChoice]]:
+        plans, unit_bytes = [build_op_plan(case, one) for one in choices], UNITS[published.megabytes]
+        timed = [simulate_op(case, plan, unit_bytes=unit_bytes).total_ticks for plan in plans]
+        times.extend(timed)
+        return list(zip(timed, choices, strict=True))
+
+    try_forests(case, list(forests(case)), timer)
+    least = min(times)
     assert case.shape.moved is not None, "a collective moves a tensor"
     rate = case.shape.moved.num_bytes / (least / TICKS_PER_US) / 1000
     name = f"{published.workload} {published.megabytes}"

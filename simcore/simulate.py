@@ -11,6 +11,7 @@ from ..compiler.codes import Code
 from ..compiler.ir import (
     BackgroundWrite,
     Cancelled,
+    EngineKind,
     OpCase,
     OpPlan,
     Plan,
@@ -18,6 +19,7 @@ from ..compiler.ir import (
     ShouldStop,
     StepsDone,
     System,
+    Transfer,
     Write,
     heeding,
 )
@@ -57,6 +59,17 @@ class Case:
     def drawn(self) -> bool:
         """Whether each rank has times of its own."""
         return self.perturbation is not None and self.perturbation.seed is not None
+
+    @property
+    def only_copies(self) -> bool:
+        """Whether copy engines do all that is done: no kernel and no other program meets them."""
+        schedules = [part.schedule for part in self.plan.parts]
+        return self.system.traffic is None and all(
+            one.engine.kind is EngineKind.DMA and isinstance(step, Transfer)
+            for one in schedules
+            for rank in range(one.period(self.system.num_ranks))
+            for step in one.steps_of(rank)
+        )
 
     def lowered(
         self,
@@ -287,8 +300,11 @@ def _explain(
     free, private = Idealization.FREE_LAUNCH, Idealization.PRIVATE_SERVERS
     as_is = known or run(Idealization.NONE)[1]
     no_launch_lowered, no_launch = run(free)
-    alone_lowered, alone = run(free | private)
-    whole = run(free | private | Idealization.WHOLE_KERNEL)[1]
+    if case.only_copies:  # no kernel has a server of its own, or is whole
+        alone_lowered, alone, whole = no_launch_lowered, no_launch, no_launch
+    else:
+        alone_lowered, alone = run(free | private)
+        whole = run(free | private | Idealization.WHOLE_KERNEL)[1]
     if not all(one.outcome is RunOutcome.DONE for one in (as_is, no_launch, alone, whole)):
         return None, None
     waterfall = Waterfall(

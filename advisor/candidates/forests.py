@@ -1,9 +1,13 @@
 """Schedules of trees to be simulated, for a collective alone or beside a kernel where ranks see different networks."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from heapq import heappop, heappush
 from itertools import product
+from math import prod
+from random import Random
 
 from ...compiler.ir import (
     CopyProtocol,
@@ -21,14 +25,22 @@ from ..bounds.link_loads import relayed_load
 from ..solver.forest import FEW_RANKS, packings
 from ..solver.trees import TreeFlow
 
-PIECES = (1, 3, 8, 24, 64)
-"""Chunks of a shard that are tried first, of many ranks those in the middle; then around what was best."""
-AROUND = ((1, 2), (3, 4), (3, 2), (2, 1))
-"""Parts of that number that are tried then."""
+PIECES = (1, 3, 8)
+"""Chunks of a shard that are tried first, of many ranks those behind 1; then twice as many while that pays."""
+CLOSE, GAIN = 1.03, 0.005
+"""Where that is tried, in times of the fastest, and which part of the time it is to gain: what waits for a chunk halves
+with each doubling, so that all further ones together gain no more than the last."""
+MOST_DOUBLED = 12_000
+"""Steps up to which there are twice as many: each such simulation takes three seconds and more."""
+AROUND = ((3, 4), (3, 2)), ((2, 3), (4, 3))
+"""Parts of the best number that are tried then; and if one is better, what is half or twice the number."""
 BESIDE = (4, 8, 16)
 """The same beside a kernel, where kernels of half a shard are tried first, then of half and twice as much."""
 SUMS = 16
 """Streams of sums: one that waits for what a link brings holds up all behind it. 64 are not faster on six GPUs."""
+SHARED = 1
+"""Channels beyond half the engines, of ranks that send to several over one port: an engine is held until the last byte
+is there, and only with engines to spare the next bytes leave before."""
 LEAST_CHUNK_BYTES = 64 << 10
 LEAST_BYTES = 1 << 20
 """By copy engines."""
@@ -42,7 +54,13 @@ MOST_STEPS = 25_000
 MOST_RANKS = 64
 """Of a torus. Beyond ``FEW_RANKS`` a plan is simulated for seconds, so that few are tried."""
 
+WAIT, TRIES = 1.0, 8
+"""How long what has arrived waits to be sent on, in times of a copy of a shard: as on 64 GPUs with 16 MiB; how many
+trees are drawn that take this into account."""
+
 Trees = tuple[tuple[int, ...], ...]
+Place = tuple[int, ...]
+"""Coordinates of a rank, or sides of a grid."""
 
 
 def forests(scenario: OpCase) -> Iterator[OpChoice]:
@@ -76,7 +94,7 @@ def _by_engines(scenario: OpCase) -> Iterator[OpChoice]:
     shape, torus, many = scenario.shape, bool(_sides(scenario)), scenario.num_ranks > FEW_RANKS
     for trees in trees_of(scenario):
         least = len(trees) // scenario.num_ranks  # fewer chunks are the same plan
-        alone = PIECES if not many else PIECES[:1] if torus else PIECES[1:3]
+        alone = PIECES if not many else PIECES[:1] if torus else PIECES[1:]
         counts = BESIDE if shape.pattern.overlaps and not many else alone
         for pieces in dict.fromkeys(max(least, each) for each in counts):
             yield from _of(scenario, trees, pieces, max(1, pieces // 2) if shape.pattern.overlaps else 1)
@@ -112,7 +130,9 @@ def trees_of(scenario: OpCase) -> Sequence[Trees]:
     if pattern is Pattern.BROADCAST:
         return packings(scenario.system.fabric, scenario.num_ranks, TreeFlow.FIRST, most_peers)
     if grid and min(grid) > 2 and (len(set(grid)) == 1 or not few):
-        return _buckets(grid) if scenario.num_ranks <= MOST_RANKS else ()
+        if scenario.num_ranks > MOST_RANKS:
+            return ()
+        return _buckets(grid) if few else (_early(grid), *_buckets(grid))
     if not few and scenario.system.fabric.node_size:
         return ()  # there are algorithms for nodes that are all alike
     flow = TreeFlow.UP if pattern.reduces else TreeFlow.BOTH if pattern.sums else TreeFlow.DOWN
@@ -124,10 +144,10 @@ def _sides(scenario: OpCase) -> tuple[int, ...]:
     return tuple(side for side in scenario.system.fabric.topology.grid(scenario.system.fabric) if side > 1)
 
 
-def _buckets(grid: tuple[int, ...]) -> Sequence[Trees]:
+def _buckets(grid: Place) -> Sequence[Trees]:
     """Trees of the bucket algorithm: along one dimension after the other, beginning with each, either way round.
 
-    With all 2 d trees of each root all links carry as much at any time, if all sides are equal. With one or two,
+    With all 2 d trees of each root all links carry as much at any time, as all sides are equal. With one or two,
     roots side by side begin with different dimensions, which loads links nearly evenly: fewer copies, each larger.
     """
     places = list(product(*map(range, grid)))
@@ -151,26 +171,114 @@ def _buckets(grid: tuple[int, ...]) -> Sequence[Trees]:
     return one, two, whole
 
 
-def neighbours_of(scenario: OpCase, best: OpChoice) -> Iterator[OpChoice]:
-    """Yield ``best`` with half and twice as many chunks, and with kernels of half and twice as many rows."""
+def _early(grid: Place) -> Trees:
+    """One tree of each root, the same from all, in which copies arrive early: of many ranks a copy is a whole shard.
+
+    All links of a direction then carry as many, one at a time, and the makespan of that one tree is that of all. With
+    16 MiB on 4 x 4 x 4 buckets take 23 % longer, with 64 MiB 14 %; with 256 MiB all buckets are 4 % faster.
+    """
+    places = list(product(*map(range, grid)))
+    numbers = {place: number for number, place in enumerate(places)}
+    above = min((_early_tree(grid, Random(seed)) for seed in range(TRIES)), key=lambda found: found[0])[1]
+
+    def at(root: Place, place: Place) -> Place:
+        return tuple((one + other) % side for one, other, side in zip(root, place, grid, strict=True))
+
+    found = ((root, {at(root, place): at(root, above[place]) for place in places}) for root in places)
+    return tuple((numbers[root], 1, *(numbers[parents[place]] for place in places)) for root, parents in found)
+
+
+def _early_tree(grid: Place, random: Random) -> tuple[tuple[float, int], dict[Place, Place]]:
+    """Shortest ways from the first place to all, by list scheduling: each direction takes the farthest that it can.
+
+    Returned behind the makespan, in copies, and the most copies in one direction.
+    """
+    ways, root, now = [*product(range(len(grid)), (1, -1))], (0,) * len(grid), 0.0
+    above, ready, arriving = {root: root}, [root], list[tuple[float, Place]]()
+    free, sent = dict.fromkeys(ways, now), Counter[tuple[int, int]]()
+
+    def beside(place: Place, way: tuple[int, int]) -> Place:
+        return (*place[: way[0]], (place[way[0]] + way[1]) % grid[way[0]], *place[way[0] + 1 :])
+
+    def hops(place: Place) -> int:
+        return sum(min(at, side - at) for at, side in zip(place, grid, strict=True))
+
+    while len(above) < prod(grid):
+        while arriving and arriving[0][0] <= now:
+            ready.append(heappop(arriving)[1])
+        for way in random.sample(ways, len(ways)) if min(free.values()) <= now else ():
+            onward = [(hops(beside(source, way)), random.random(), source) for source in ready]
+            onward = [one for one in onward if one[0] > hops(one[2]) and beside(one[2], way) not in above]
+            if onward and free[way] <= now:
+                target = beside(max(onward)[2], way)
+                above[target], free[way] = max(onward)[2], now + 1
+                sent[way] += 1
+                heappush(arriving, (now + 1 + WAIT, target))
+        now = min(at for at in (*free.values(), *(at for at, _ in arriving)) if at > now)
+    return (max(free.values()), max(sent.values())), above
+
+
+Timer = Callable[[Sequence[OpChoice]], Sequence[tuple[int, OpChoice]]]
+"""Simulates choices; returns those that end, each behind its ticks."""
+
+
+def try_forests(scenario: OpCase, choices: Sequence[OpChoice], timer: Timer, least: float = math.inf) -> None:
+    """Time ``choices``, and with more and fewer chunks what is then near the fastest; others take ``least`` ticks."""
+    timed, more = list[tuple[int, OpChoice]](), choices
+    while more:
+        timed += timer(more)
+        more = list(_doubled(scenario, timed, CLOSE * min((least, *(ticks for ticks, _ in timed)))))
+    for parts in AROUND[:1] if scenario.shape.pattern.overlaps else AROUND:
+        ticks, best = min(timed, key=lambda one: one[0], default=(math.inf, None))
+        if best is None or ticks > CLOSE * least:
+            return
+        known = [choice for _, choice in timed]
+        timed += timer([one for one in neighbours_of(scenario, best, parts) if one not in known])
+        if min(each for each, _ in timed) == ticks:
+            return
+
+
+def _doubled(scenario: OpCase, timed: Sequence[tuple[int, OpChoice]], limit: float) -> Iterator[OpChoice]:
+    """Yield twice as many chunks for each set of trees that takes up to ``limit`` with the most chunks it has."""
+    if scenario.shape.pattern.overlaps or scenario.num_ranks > FEW_RANKS:
+        return
+    fastest = dict[Trees, tuple[int, OpChoice]]()
+    for ticks, choice in sorted(timed, key=lambda one: one[0]):
+        fastest.setdefault(choice.trees, (ticks, choice))
+    for ticks, best in fastest.values():
+        like = {one.chunks: other for other, one in timed if replace(one, chunks=best.chunks) == best}
+        before = min((other for chunks, other in like.items() if chunks < best.chunks), default=math.inf)
+        twice = replace(best, chunks=2 * best.chunks)
+        paid = max(like) == best.chunks and ticks <= min(limit, (1 - GAIN) * before)
+        if paid and twice.chunks * (scenario.num_ranks - 1) <= MOST_DOUBLED and _fits(scenario, twice):
+            yield twice
+
+
+def neighbours_of(scenario: OpCase, best: OpChoice, parts: Sequence[tuple[int, int]] = AROUND[0]) -> Iterator[OpChoice]:
+    """Yield ``best`` with such ``parts`` of its chunks; beside a kernel half and twice as many, and as many rows."""
     pieces, waves = best.chunks // scenario.num_ranks, best.waves
-    others = [(each, 1) for each in dict.fromkeys(pieces * part // whole for part, whole in AROUND)]
+    least = len(best.trees) // scenario.num_ranks  # fewer chunks are the same plan
+    others = [(max(pieces * part // whole, pieces + 1 if part > whole else 0), 1) for part, whole in parts]
     if scenario.shape.pattern.overlaps:
         others = [(pieces // 2, waves // 2), (pieces * 2, waves * 2), (pieces, waves // 2), (pieces, waves * 2)]
     for other in others:
         if min(other):
             choice = replace(best, chunks=other[0] * scenario.num_ranks, waves=other[1])
-            if _fits(scenario, choice):
+            is_new = max(other[0], least) != max(pieces, least) or other[1] != waves
+            if is_new and _fits(scenario, choice):
                 yield choice
 
 
 def _of(scenario: OpCase, trees: Trees, pieces: int, waves: int) -> Iterator[OpChoice]:
-    """The choice of so many chunks, with a channel for each link, which two engines serve in turn if there are enough.
+    """The choice of so many chunks, with a channel for each peer, which two engines serve in turn if there are enough.
 
-    On six machines lanes of engines of their own take up to 21 % longer, engines that are free first up to 43 %.
+    On six machines lanes of engines of their own take up to 21 % longer, engines that are free first up to 43 %. Peers
+    behind the same port share channels where these would take all engines: see ``SHARED``.
     """
     pattern, engines = scenario.shape.pattern, scenario.gpu.dma.engines
     lanes = min(_most_links(trees, pattern), engines)
+    if lanes == engines and _share_links(scenario, trees):
+        lanes = engines // 2 + SHARED
     engine = EngineChoice(EngineKind.DMA, min(2 * lanes, engines), EngineMode.CHANNELS)
     sums, chunks = SUMS if pattern.sums else 1, pieces * scenario.num_ranks
     choice = OpChoice(forest.TEMPLATE.name, chunks, engine, waves=waves, sums=sums, lanes=lanes, trees=trees)
@@ -189,8 +297,8 @@ def _fits(scenario: OpCase, choice: OpChoice) -> bool:
     return reject_choice(scenario, choice) is None
 
 
-def _most_links(trees: Sequence[tuple[int, ...]], pattern: Pattern) -> int:
-    """To how many ranks one sends at most: down the trees, up them, or both."""
+def _peers(trees: Trees, pattern: Pattern) -> Mapping[int, set[int]]:
+    """The ranks to which each sends: down the trees, up them, or both."""
     peers = defaultdict[int, set[int]](set)
     for _root, _weight, *parents in trees:
         for rank, above in enumerate(parents):
@@ -198,4 +306,16 @@ def _most_links(trees: Sequence[tuple[int, ...]], pattern: Pattern) -> int:
                 peers[above].add(rank)
             if rank != above and pattern.sums:
                 peers[rank].add(above)
-    return max(map(len, peers.values()))
+    return peers
+
+
+def _most_links(trees: Trees, pattern: Pattern) -> int:
+    """To how many ranks one sends at most."""
+    return max(map(len, _peers(trees, pattern).values()))
+
+
+def _share_links(scenario: OpCase, trees: Trees) -> bool:
+    """Whether ways from a rank to several others begin with the same link."""
+    first = scenario.network.first_nodes
+    peers = _peers(trees, scenario.shape.pattern).items()
+    return any(len({first[rank][other] for other in others}) < len(others) for rank, others in peers)

@@ -23,7 +23,7 @@ from ..bounds.link_loads import busiest_link_ticks
 from ..estimate.makespan import estimate_ticks
 from ..work.workers import SimulationJob, Workers
 from .candidate import Candidate, ScheduleOrigin, by_time
-from .forests import forests, neighbours_of
+from .forests import forests, try_forests
 from .forms import forms_of, in_other_tiles, launches_of, summed_in_switch, told_tiles
 from .predicted import baselines, best_of_explored, origin_of, protocol_variants, shortlisted
 
@@ -240,10 +240,16 @@ def _with_forests(pool: Workers, scenario: OpCase, candidates: list[Candidate], 
     choices, limit = list(forests(scenario)), scenario.explore.staging_limit_bytes
     if not choices or (limit is not None and build_op_plan(scenario, choices[0]).staging_bytes > limit):
         return candidates
-    found = _with_choices(pool, scenario, candidates, choices, report)
-    best = found[0].choice
-    if best is not None and best.trees:
-        found = _with_choices(pool, scenario, found, list(neighbours_of(scenario, best)), report)
+    found = candidates
+    least = min((one.ticks for one in found if one.simulated_ticks is not None), default=math.inf)
+
+    def timer(some: Sequence[OpChoice]) -> list[tuple[int, OpChoice]]:
+        nonlocal found
+        found = _with_choices(pool, scenario, found, some, report)
+        ended = [one for one in found if one.simulated_ticks is not None]
+        return [(one.ticks, one.choice) for one in ended if one.choice is not None and one.choice in some]
+
+    try_forests(scenario, choices, timer, least)
     planted = [one.expression for one in found if one.choice is not None and one.choice.trees]
     return [one for one in found if one.expression not in planted[NUM_OFFERED:]]
 

@@ -22,7 +22,7 @@ crosses it: if trees load all links alike, those are their rates. Packings of tr
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -265,7 +265,7 @@ def _scheduled(
                 woken.add(copies[place].link)
             else:
                 awaited[copies[place]] -= 1
-        for link in sorted(woken):
+        for link in sorted(woken, key=partial(_rotated, len(copies[0].chunk.parents))):
             if queues[link] and free[link] <= now:
                 copy = copies[heappop(queues[link])[1]]
                 free[link] = now + lasts[copy]
@@ -273,6 +273,11 @@ def _scheduled(
                 heappush(events, (free[link], ~numbers[link]))
                 for other in copy.followers():
                     heappush(events, (free[link] + (SUM if copy.up else SETUP) * lasts[copy], places[other]))
+
+
+def _rotated(num_ranks: int, link: tuple[int, int]) -> tuple[int, int]:
+    """The order of links that are free at once: each rank begins with the next, so that no two begin with the same."""
+    return link[0], (link[1] - link[0]) % num_ranks
 
 
 def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
@@ -347,7 +352,8 @@ def _moves(
 
     ``made`` has the kernel that makes the rank's own part of each chunk.
     """
-    lanes, seen = _Lanes(problem, (copy.link[1] for copy in copies if copy.link[0] == rank)), Counter[TreeChunk]()
+    lanes = _Lanes(problem, rank, (copy.link[1] for copy in copies if copy.link[0] == rank))
+    seen = Counter[TreeChunk]()
     for chunk, at, up in copies:
         above, below = chunk.parents[at], chunk.children(rank)
         here = (made[chunk],) if made and rank in (at, chunk.root) else ()
@@ -385,19 +391,20 @@ def _peer(problem: TemplateInput, rank: int, other: int) -> int:
 
 
 class _Lanes:
-    """Engines for the copies of a rank, of which each link has as many of its own, which take turns.
+    """Engines for the copies of a rank, of which each target has as many of its own, which take turns.
 
-    ``targets`` are the ranks of all copies. Lanes that are over go to the links with the most copies.
+    ``targets`` are the ranks of all copies. Lanes that are over go to the targets with the most copies. If there are
+    fewer, targets share them whose ways begin with the same link, so that a slow link holds up no copy over another.
     """
 
-    def __init__(self, problem: TemplateInput, targets: Iterable[int]) -> None:
+    def __init__(self, problem: TemplateInput, rank: int, targets: Iterable[int]) -> None:
         copies = Counter(targets)
+        self.lanes, self.sent, first = problem.lanes, Counter[int](), 0
+        self.of = _shared_lanes(problem, rank, copies) if problem.lanes < len(copies) else dict[int, range]()
         each, over = divmod(problem.lanes, max(1, len(copies)))
         busiest = sorted(copies, key=lambda target: (-copies[target], target))[:over]
-        self.lanes, self.sent, first = problem.lanes, Counter[int](), 0
-        self.of = dict[int, range]()
-        for target in sorted(copies):
-            count = max(1, each + (target in busiest))
+        for target in () if self.of else sorted(copies):
+            count = each + (target in busiest)
             self.of[target], first = range(first, first + count), first + count
 
     def next(self, target: int) -> int | None:
@@ -407,6 +414,22 @@ class _Lanes:
         lane = self.of[target][self.sent[target] % len(self.of[target])] % self.lanes
         self.sent[target] += 1
         return lane
+
+
+def _shared_lanes(problem: TemplateInput, rank: int, targets: Iterable[int]) -> dict[int, range]:
+    """The lane of each target, of fewer: one for each link at first, then for the link with the most targets a lane."""
+    by_link = defaultdict[int, list[int]](list)
+    for target in sorted(targets, key=lambda each: (each - rank) % problem.num_ranks):
+        by_link[problem.first_nodes[rank][target] if problem.first_nodes else 0].append(target)
+    counts = dict.fromkeys(by_link, 1)
+    for _ in range(problem.lanes - len(by_link)):
+        counts[max(by_link, key=lambda link: len(by_link[link]) / counts[link])] += 1
+    found, first = dict[int, range](), 0
+    for link, sharing in by_link.items():
+        for place, target in enumerate(sharing):
+            found[target] = range(first + place % counts[link], first + place % counts[link] + 1)
+        first += counts[link]
+    return found
 
 
 TEMPLATE = Template(

@@ -71,8 +71,7 @@ def _prepared(state: Lowering, rank: int, step: Transfer, work: range, issue: Se
     """The op that waits where a channel prepares a copy, which holds no engine: its setup, behind what issues it."""
     setup = state.builder.op(rank, OpSpec(OpKind.LAUNCH, step.name, setup_ticks=copy_setup(state, rank, step)))
     source, target = (node % state.scenario.num_ranks for node in ends_of(rank, step))
-    links = state.scenario.network.route(source, target)
-    rate = min(state.scenario.gpu.dma.bytes_per_s, *(link.bytes_per_s for link in links))
+    rate = min(state.scenario.gpu.dma.bytes_per_s, state.machine.network.slowest_bytes_per_s(source, target))
     sending = ticks_for(moved_bytes(state.scenario, step.region), rate)
     sent = state.builder.op(rank, OpSpec(OpKind.LAUNCH, step.name, setup_ticks=sending))
     state.builder.after((*sent, *work), setup)

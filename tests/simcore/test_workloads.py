@@ -2,10 +2,12 @@
 
 import pytest
 
+from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, OpChoice
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore import RunOptions, WhatIf, simulate_op
 from magus.simcore.cores.engine import Core, run
+from magus.simcore.simulate import Case
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.lowering import lower_op
@@ -64,3 +66,22 @@ def test_the_waterfall_adds_up_and_serial_has_no_decomposition_loss(name: str) -
         assert fall.bound_ticks + parts == fall.makespan_ticks == result.makespan_ticks
     assert serial.dil == 1.0 and cut.dil is not None and cut.dil > 1
     assert cut.waterfall is not None and cut.waterfall.decomposition_ticks > 0
+
+
+@pytest.mark.parametrize("template", ["serial", "hierarchical", "ring"])
+def test_copies_alone_lose_nothing_to_kernels(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What-if runs without kernels' losses are left out where there are none: they are the same to the tick."""
+    text = """use "nvidia/h100"
+link nic { bandwidth 50 GB/s; achieved 45 GB/s; latency 1.5 us }
+system s { gpus 8 x H100; fabric rails(nvswitch, link=nvlink, node=4, nic=nic) }
+workload one on s { x = tensor bf16[512, 1024] shard rows; y = all_gather(x) }
+"""
+    case = compile_text(text).scenario().case
+    plan = build_op_plan(case, OpChoice(template, 8, EngineChoice(EngineKind.DMA, 4)))
+    left_out = simulate_op(case, plan, unit_bytes=4096, what_if=WhatIf(4096, BOUND))
+    monkeypatch.setattr(Case, "only_copies", False)
+    whole = simulate_op(case, plan, unit_bytes=4096, what_if=WhatIf(4096, BOUND))
+
+    fall = whole.waterfall
+    assert left_out == whole and fall is not None
+    assert fall.contention_ticks == fall.decomposition_ticks == 0 < fall.launch_sync_ticks

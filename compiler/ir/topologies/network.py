@@ -135,6 +135,12 @@ class Network:
         """Number of GPUs and switches."""
         return max([self.num_ranks, *(max(edge.ends) + 1 for edge in self.edges)])
 
+    @cached_property
+    def first_nodes(self) -> tuple[tuple[int, ...], ...]:
+        """[from][to] The first node on the way from each rank: ways with the same one begin with the same link."""
+        ranks = range(self.num_ranks)
+        return tuple(tuple(a if a == b else self.step(a, b) for b in ranks) for a in ranks)
+
     def shifted(self, edge: Edge, ranks: int) -> Edge:
         """Return ``edge`` after a shift by so many ranks, a multiple of ``period``."""
         return Edge(*self.shifted_ends(edge.ends, ranks), edge.name, edge.bytes_per_s, edge.latency_ticks)
@@ -194,6 +200,16 @@ class Network:
             If there is no way.
         """
         return tuple(self.edge(*ends) for ends in pairwise(self.path(source, destination)))
+
+    def slowest_bytes_per_s(self, source: int, destination: int) -> int:
+        """Return the rate of the slowest link from rank ``source`` to another rank.
+
+        Raises
+        ------
+        NoRoute
+            If there is no way.
+        """
+        return min(self.own[number].bytes_per_s for number, _ in self.way(source, destination))
 
     def num_links(self, source: int, destination: int) -> int:
         """Return the number of links from rank ``source`` to rank ``destination``.

@@ -1,6 +1,7 @@
 """Trees derived from a network compete with the named algorithms where ranks do not all see the same."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -9,7 +10,14 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.bounds.link_loads import relayed_load
 from magus.advisor.bounds.lower_bound import lower_bound
-from magus.advisor.candidates.forests import LEAST_BYTES, SM_BYTES, forests, neighbours_of, trees_of
+from magus.advisor.candidates.forests import (
+    LEAST_BYTES,
+    SM_BYTES,
+    forests,
+    neighbours_of,
+    trees_of,
+    try_forests,
+)
 from magus.compiler import compile_text
 from magus.compiler.ir import CopyProtocol, EngineChoice, EngineKind, OpChoice, Scenario
 from magus.compiler.planning.build import build_op_plan
@@ -81,12 +89,34 @@ workload one on box {{ x = tensor bf16[12288, 1024] shard rows; w = tensor bf16[
     assert times[0] < times[1], "trees load the bridge less than a direct exchange"
 
 
+@pytest.mark.parametrize(("least", "best"), [(1e9, 24), (1e9, 1), (1e9, 2), (1e9, 500), (500.0, 24)])
+def test_twice_as_many_chunks_are_tried_while_that_pays(least: float, best: int) -> None:
+    """The time has its minimum at ``best`` chunks of a shard, or is far from ``least`` with any number of them."""
+    case, tried = scenario_of("all_gather", rows=1 << 17).case, list[int]()
+    first = some(list(forests(case)))
+    packing = first[0].trees
+
+    def timer(choices: Sequence[OpChoice]) -> list[tuple[int, OpChoice]]:
+        pieces = [(one.chunks // 6, one) for one in choices if one.trees == packing]
+        tried.extend(each for each, _ in pieces)
+        return [(round(10_000 + 100 * (best / each + each / best)), one) for each, one in pieces]
+
+    try_forests(case, first, timer, least)
+    assert len(set(tried)) == len(tried) <= 11 and {1, 3, 8} <= set(tried)
+    if least < 1e9:
+        assert max(tried) == 8, "others are much faster"
+    elif best < 100:
+        assert best in tried
+    else:
+        assert 64 < max(tried) <= 512, "it ends where simulations take long"
+
+
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("shape", [(3, 3), (4, 1, 4), (3, 3, 3)])
 def test_all_trees_of_a_torus_load_its_links_alike(shape: tuple[int, ...]) -> None:
     ranks, dimensions = prod(shape), sum(side > 1 for side in shape)
     case = scenario_of("all_gather", ranks=ranks, fabric=f"torus(xgmi, shape={list(shape)})").case
-    one, two, whole = trees_of(case)
+    *_, one, two, whole = trees_of(case)
 
     assert [len(one), len(two), len(whole)] == [ranks, 2 * ranks, 2 * dimensions * ranks]
     loads = Counter(
@@ -96,6 +126,23 @@ def test_all_trees_of_a_torus_load_its_links_alike(shape: tuple[int, ...]) -> No
     for trees in (one, two, whole):
         plan = build_op_plan(case, OpChoice("forest", ranks, EngineChoice(EngineKind.DMA, 4), trees=trees))
         assert carry_out(*alone(case, plan), range(1)).exact
+
+
+def test_of_many_ranks_of_a_torus_copies_are_whole_shards_that_arrive_early() -> None:
+    """The tree of each root is the same, of shortest ways, and no link carries more than it has to."""
+    case = scenario_of("all_gather", rows=64 * 64, ranks=64, fabric="torus(xgmi, shape=[4, 4, 4])").case
+    trees, one, *_ = trees_of(case)
+    loads, others = (
+        Counter((above, rank) for root, _, *parents in known for rank, above in enumerate(parents) if rank != root)
+        for known in (trees, one)
+    )
+    assert len(trees) == 64 and len(loads) == 6 * 64 and max(loads.values()) == 11 < max(others.values())
+    for root, _, *parents in trees:
+        for rank in range(64):
+            way = case.network.path(root, rank)
+            assert len(way) == 1 or case.network.num_links(root, parents[rank]) == len(way) - 2
+    plan = build_op_plan(case, OpChoice("forest", 64, EngineChoice(EngineKind.DMA, 6), trees=trees))
+    assert carry_out(*alone(case, plan), range(1)).exact
 
 
 def test_of_many_ranks_fewer_are_tried_and_beat_a_ring() -> None:

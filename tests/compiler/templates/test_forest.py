@@ -18,6 +18,7 @@ from magus.compiler.ir import (
     Pattern,
     Reduction,
     TileGroup,
+    Transfer,
     Wait,
 )
 from magus.compiler.planning.build import build_op_plan, reject_choice
@@ -208,3 +209,30 @@ def test_all_cores_agree_with_the_oracle(collective: str) -> None:
 
     oracle = Oracle(program).run()
     assert [differences(program, run(program, core=core), oracle) for core in Core] == [[]] * len(Core)
+
+
+def test_a_link_of_its_own_keeps_its_lane_where_others_share() -> None:
+    """Three peers at a switch have two of three lanes, a fourth by another link the third; all begin with the next."""
+    edges = f"{[[rank, 8 + rank // 4] for rank in range(8)]}, pcie={[[rank, rank + 4] for rank in range(4)]}"
+    text = f"""use "amd/mi300x"
+link pcie {{ bandwidth 50 GB/s; achieved 45 GB/s; latency 1 us }}
+system boxes {{ gpus 8 x MI300X; fabric edges(switches=2, xgmi={edges}) }}
+workload one on boxes {{ x = tensor bf16[64, 64] shard rows; y = all_gather(x) }}
+"""
+    case, boxes = compile_text(text).scenario().case, (range(4), range(4, 8))
+    trees = tuple(
+        (root, 1, *(root if rank // 4 == root // 4 else (root + 4) % 8 for rank in range(8))) for root in range(8)
+    )
+    trees = tuple(
+        (*tree[:2], *(tree[0] if rank == (tree[0] + 4) % 8 else above for rank, above in enumerate(tree[2:])))
+        for tree in trees
+    )
+    plan = build_op_plan(case, replace(choice_of(*trees, chunks=16, lanes=3)))
+    for rank in range(8):
+        steps = plan.steps_of(rank)
+        lanes = {((rank + step.peer) % 8, step.lane) for step in steps if isinstance(step, Transfer)}
+        near = [lane for peer, lane in sorted(lanes, key=lambda each: (each[0] - rank) % 8) if peer in boxes[rank // 4]]
+        far = {lane for peer, lane in lanes} - set(near)
+        assert len(lanes) == 4 and len(far) == 1 and len(set(near)) == 2 and near[0] == near[2]
+        assert next(step.peer for step in steps if isinstance(step, Transfer)) == (1 if rank % 4 < 3 else 4)
+    assert carry_out(*alone(case, plan), range(2)).exact
