@@ -46,13 +46,21 @@ ACROSS_NODES = ("ring", "hierarchical")
 """Algorithms in the manner of libraries (NCCL) where the closed form of one node does not hold: the faster is taken."""
 
 
+SEND_SMS = 2
+"""SMs of a send and receive between nodes: channels of NCCL for each peer of a network (2.28.9)."""
+
+
 @dataclass(frozen=True, slots=True)
 class SharedTraffic:
-    """A collective among ranks that hold the same weights: ``elements`` of the whole tensor, as each rank has them."""
+    """A collective among ranks that hold the same weights: ``elements`` of the whole tensor, as each rank has them.
+
+    Where it ``sends`` to a neighbour it is issued before the kernels beside it, and has its SMs when they begin.
+    """
 
     pattern: Pattern
     dtype: DType
     elements: int
+    sends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +242,11 @@ class TrafficAlone:
         return TrafficTicks(int(_done(lowered.program, should_stop).max()))
 
 
+def crosses_nodes(copies: System) -> bool:
+    """Whether traffic among ``copies`` is not what a library's time is known of, which is that in one node."""
+    return library_rejection(traffic_case(copies, SharedTraffic(Pattern.ALL_GATHER, DType.FP8, 1))) is not None
+
+
 def traffic_plan(copies: System, traffic: SharedTraffic) -> tuple[OpCase, OpPlan]:
     """Return the collective among ``copies`` and its plan.
 
@@ -247,6 +260,8 @@ def traffic_plan(copies: System, traffic: SharedTraffic) -> tuple[OpCase, OpPlan
     case = traffic_case(copies, traffic)
     if library_rejection(case) is None:
         return case, build_op_plan(case, library_serial(case))
+    if traffic.sends:
+        return case, build_op_plan(case, _by_rings(case, "ring", EngineMode.OWN, SEND_SMS))
     return case, build_op_plan(case, between_nodes(case) or _by_rings(case, ""))
 
 
@@ -266,6 +281,7 @@ def between_nodes(case: OpCase) -> OpChoice | None:
     return min(fit, key=lambda choice: estimate_ticks(case, plans[choice]).makespan_ticks)
 
 
-def _by_rings(case: OpCase, algorithm: str) -> OpChoice:
-    engine = replace(library_engine(case.gpu), mode=EngineMode.SHARED)
+def _by_rings(case: OpCase, algorithm: str, mode: EngineMode = EngineMode.SHARED, sms: int = 0) -> OpChoice:
+    engine = library_engine(case.gpu)
+    engine = replace(engine, mode=mode, count=sms or engine.count)
     return OpChoice(BASELINE.name, case.num_ranks, engine, algorithm=algorithm)

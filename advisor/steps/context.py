@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ...compiler.ir import AttentionShape, DType, Made, Pattern, Scenario, System
 from ...compiler.ir.step import ContextKind
 from ...compiler.resolve.schedules.from_text import SERIAL
-from ..layers.beside import LayerBeside, SharedTraffic
+from ..layers.beside import LayerBeside, SharedTraffic, crosses_nodes
 from .layer_times import TRAFFIC_PACKET, LayerPass, LayerTimes, PassOf
 
 
@@ -67,13 +67,28 @@ def _beyond(blocks: Scenario, whole: Scenario, shape: AttentionShape, ring: _Rin
     While a rank attends to one block the next one comes; with the last one nothing is moved. Backward, gradients of a
     block go with it (Ring Attention, section 3).
     """
-    elements = shape.dtype.bytes_of(shape.exchanged) * (1 + ring.backward)
-    # Gathering so much moves the block of a rank once, which is one step of a ring.
-    traffic = SharedTraffic(Pattern.ALL_GATHER, DType.FP8, -(-elements // (shape.context - 1)))
+    blocks_bytes = shape.dtype.bytes_of(shape.exchanged) * (1 + ring.backward)
+    ranks, elements = _neighbours(ring.context, -(-blocks_bytes // shape.context))
+    traffic = SharedTraffic(Pattern.ALL_GATHER, DType.FP8, elements, sends=True)
     times, alone = ring.times, ring.times.by_itself(LayerPass(blocks, SERIAL)).ticks
-    both = times.both(LayerBeside(blocks, SERIAL, ring.context, traffic, TRAFFIC_PACKET, alike=True))
-    beside = (alone, times.traffic(ring.context, traffic)) if both is None else (both.layer_beside, both.traffic_beside)
+    both = times.both(LayerBeside(blocks, SERIAL, ranks, traffic, TRAFFIC_PACKET, alike=True))
+    beside = (alone, times.traffic(ranks, traffic)) if both is None else (both.layer_beside, both.traffic_beside)
     return max(0, (shape.context - 1) * max(beside) + alone - times.by_itself(LayerPass(whole, SERIAL)).ticks)
+
+
+def _neighbours(context: System, block: int) -> tuple[System, int]:
+    """Ranks that gather so many elements that each of them sends a ``block`` and gets one, as in a step of a ring.
+
+    Two of them exchange theirs, if they are as far from each other as any: in one node, or in several. Else all
+    gather as much in parts, which has the latency of more steps.
+    """
+    pair = replace(context, num_ranks=2)
+    everywhere = [crosses_nodes(each) for each in (pair, context)]
+    return (
+        (pair, 2 * block)
+        if len(set(everywhere)) == 1
+        else (context, -(-block * context.num_ranks // (context.num_ranks - 1)))
+    )
 
 
 def _attentions(scenario: Scenario) -> Iterator[tuple[Scenario, Scenario, AttentionShape]]:

@@ -1,16 +1,20 @@
 """Sequences on several ranks: what the exchange of keys and values takes, and what memory and groups are then."""
 
+from dataclasses import replace
+
 import pytest
 
+from magus.advisor.layers.beside import BesideTicks, LayerBeside, SharedTraffic, crosses_nodes
 from magus.advisor.steps.context import buffer_bytes, exchange_ticks, exchanged_bytes
 from magus.advisor.steps.flags import flags_of
-from magus.advisor.steps.layer_times import LayerTimes, PassOf
+from magus.advisor.steps.layer_times import TRAFFIC_PACKET, LayerTimes, PassOf
 from magus.advisor.steps.outcome import outcome_of
 from magus.advisor.steps.search import schedules_of
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import AttentionShape
+from magus.compiler.ir import AttentionShape, DType, Made, Pattern, Workload
 from magus.compiler.ir.step import ContextKind, StepScenario, StepSchedule
+from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.compiler.text.diagnostics import CompileError
 
 LENGTH = 4096
@@ -111,6 +115,32 @@ def test_a_ring_takes_no_less_than_attention_and_no_less_than_its_links() -> Non
     apart = exchange_ticks(PassOf(part.forward), part.context, ContextKind.RING, times, backward=False)
     beside = exchange_ticks(PassOf(part.forward), part.context, ContextKind.RING, LayerTimes(), backward=False)
     assert beside >= apart
+
+
+def test_a_block_comes_beside_attention_to_the_one_before() -> None:
+    """Between nodes too: a send has SMs when attention begins, and a step of the ring is as long as the longer one."""
+    text = TEXT.replace("node=8", "node=2").replace(str(LENGTH), "32768")
+    (part,) = step_of(4, text).step.blocks[0].parts
+    assert part.context is not None and crosses_nodes(part.context)
+    traffic = SharedTraffic(Pattern.ALL_GATHER, DType.FP8, 2 * exchanged_bytes(part.forward) // 4, sends=True)
+    attention = replace(part.forward, workload=alone_of(part.forward.workload))
+    pair = replace(part.context, num_ranks=2)
+    both = LayerBeside(attention, SERIAL, pair, traffic, TRAFFIC_PACKET, alike=True).ticks()
+    assert isinstance(both, BesideTicks)
+    longer = max(both.layer_beside, both.traffic_beside)
+    assert longer < 1.05 * max(both.layer_alone, both.traffic_alone)
+    # Else copies wait for SMs until attention has ended.
+    late = replace(traffic, sends=False)
+    waiting = LayerBeside(attention, SERIAL, pair, late, TRAFFIC_PACKET, alike=True).ticks()
+    assert isinstance(waiting, BesideTicks) and waiting.traffic_beside > waiting.layer_alone > both.traffic_beside
+
+
+def alone_of(workload: Workload) -> Workload:
+    """The attention of a layer by itself."""
+    (op,) = (each for each in workload.ops if isinstance(each.shape.kernel, AttentionShape))
+    op = replace(op, reads=tuple(replace(each, made_by="", what=Made.OUTPUT) for each in op.reads))
+    results = tuple(each for each in workload.results if each[1] == op.name)
+    return replace(workload, ops=(op,), results=results, repeat=None, batch=None)
 
 
 def test_longer_sequences_fit_where_more_ranks_share_them() -> None:
