@@ -1,6 +1,6 @@
 """A step as a job that can be carried out with real data: small sizes, and the plans of all that it is made of."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import accumulate, pairwise, product
 from math import gcd
@@ -27,11 +27,20 @@ from ...compiler.ir import (
     Workload,
 )
 from ...compiler.ir.operations.kernel_shape import KernelShape
-from ...compiler.ir.step import KEEP_LEAST, LayerPart, Overlapped, PipelineKind, StepScenario, StepSchedule
+from ...compiler.ir.step import (
+    KEEP_LEAST,
+    ChunkPass,
+    LayerPart,
+    Overlapped,
+    PassKind,
+    PipelineKind,
+    StepScenario,
+    StepSchedule,
+)
 from ...compiler.planning.build import ScheduleError
 from ...runtime.report import MAX_STEPS, RunRefused
 from ...runtime.steps.work import GroupWork, StepWork, WeightSet, declared
-from ...simcore.steps.orders import orders_of, rejected
+from ...simcore.steps.orders import Slot, orders_of, rejected
 from ..layers.beside import SharedTraffic, traffic_plan
 from .layer_times import of_weights, schedule_of
 from .outcome import chunks_of
@@ -87,8 +96,10 @@ def _only_part(scenario: StepScenario, schedule: StepSchedule) -> LayerPart:
     blocks, name = scenario.step.blocks, scenario.name
     if len(blocks) > 1 or len(blocks[0].parts) > 1:
         raise _refused(f"{name} has layers of several workloads; layers of one are carried out")
-    if schedule.pipeline.kind is PipelineKind.DUAL:
-        raise _refused("dual has each layer on two stages, whose gradients no plan sums", "another pipeline")
+    if schedule.pipeline.kind is PipelineKind.DUAL and (schedule.overlapped or schedule.zero == 3):
+        raise _refused(
+            "dual has each layer on two stages, which exchange behind the passes alone", "zero 1, no overlap"
+        )
     (part,) = blocks[0].parts
     if part.context is not None:
         raise _refused(f"{part.forward.name} has parts of sequences, whose keys and values no plan exchanges")
@@ -132,7 +143,8 @@ class _Small:
         pipelines = 1 if copies is None else copies.num_ranks
         slots = orders_of(schedule.pipeline, scenario.num_stages, microbatches).slots
         backward: tuple[GroupWork, ...] = (self._backward,)
-        if schedule.pipeline.kind is PipelineKind.ZERO_BUBBLE:
+        is_dual = schedule.pipeline.kind is PipelineKind.DUAL
+        if is_dual or schedule.pipeline.kind is PipelineKind.ZERO_BUBBLE:
             apart = of_weights(self._backward.workload)
             work = self._backward
             backward = tuple(
@@ -145,26 +157,26 @@ class _Small:
             self._forward,
             backward,
             schedule.keep == KEEP_LEAST,
-            tuple(tuple(task for slot in order for task in slot) for order in slots),
+            tuple(tuple(_in_turn(order, microbatches // 2 if is_dual else 0)) for order in slots),
             layers_of,
             pipelines,
             microbatches,
             self._strides(pipelines),
             self._send(),
-            tuple(self._sets(pipelines)),
+            tuple(self._sets(pipelines, 1 + is_dual)),
             schedule.zero,
             Overlapped.GRADIENTS in schedule.overlapped,
             Overlapped.WEIGHTS in schedule.overlapped,
             tuple(self._notes(pipelines, microbatches, layers_of[-1].stop)),
         )
 
-    def _sets(self, pipelines: int) -> Iterator[WeightSet]:
-        """The weights of a layer, by the ranks that hold the same: of so many pipelines, or all of a stage."""
+    def _sets(self, pipelines: int, stages: int) -> Iterator[WeightSet]:
+        """The weights of a layer, by the ranks that hold the same: of so many pipelines, or all of as many stages."""
         ranks, part = self._forward.num_ranks, self._part
         weights = weights_of(replace(part.forward, workload=self._forward.workload))
         for whole, system in ((False, part.copies), (True, part.stage or part.forward.system)):
             own = [each for each in weights if (each.shard is Shard.NONE and ranks > 1) is whole]
-            copies = pipelines * (ranks if whole else 1)
+            copies, system = pipelines * stages * (ranks if whole else 1), system or self._scenario.stages
             if own:
                 names, elements = tuple(each.name for each in own), sum(_elements(each, ranks, whole) for each in own)
                 among = None if copies == 1 or system is None else replace(system, num_ranks=copies)
@@ -209,6 +221,20 @@ class _Small:
         if step.vocabulary:
             yield "without the embedding and the head"
         yield "the gradient of what the last layer makes is that itself; kernels that are no products are stood in for"
+
+
+def _in_turn(order: Iterable[Slot], second: int) -> Iterator[ChunkPass]:
+    """Yield the passes of a stage one after the other.
+
+    Where two paths cross, microbatches of the second are counted from ``second`` on, and gradients of inputs and of
+    weights are apart in all backward passes, as in some of them.
+    """
+    for task in (task for slot in order for task in slot):
+        own = task._replace(microbatch=task.microbatch + second * task.path)
+        if second and task.work is PassKind.BACKWARD:
+            yield from (own._replace(work=work) for work in (PassKind.INPUTS, PassKind.WEIGHTS))
+        else:
+            yield own
 
 
 def _divided(passes: list[tuple[Scenario, Schedule]]) -> tuple[int, GroupWork, GroupWork]:

@@ -1,6 +1,6 @@
 """The tasks of a step: passes of layers in the order of each stage, sends, traffic of weights, updates."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -54,6 +54,7 @@ class StageBuilder:
         self._gathers = job.is_shared and (job.zero == 3 or job.gathers_beside)
         self._gathered: dict[int, Mark] = {}
         self._made: dict[int, list[Mark]] = {}  # by layer, its last gradients
+        self._ended: list[Mark] = []
         self._begun: list[Mark] = []  # what the pass before waits for, with its own pass where nothing runs beside
         self._summed: list[Mark] = []
 
@@ -63,25 +64,41 @@ class StageBuilder:
         chunks = sorted({each.chunk for each in self._job.orders[self._stage]})
         return tuple(layer for chunk in chunks for layer in self._job.layers[chunk])
 
-    def build(self) -> None:
-        """Add all of them, in the order in which they are issued."""
+    def passes(self) -> None:
+        """Add passes and what runs beside them, in the order in which they are issued."""
         job = self._job
         if self._gathers and job.zero < 3:
             for layer in self.layers:
                 self._gathered[layer] = self._gather(layer, pieces_of(layer), self._whole(layer), ())
         for each in job.orders[self._stage]:
             self._chunk(each)
-        ends = [mark for marks in self._made.values() for mark in marks]
+        self._ended = [mark for marks in self._made.values() for mark in marks]
+
+    def sums(self, mates: Sequence["StageBuilder"]) -> None:
+        """Add the sums of gradients behind passes, of all stages ``mates`` that hold the same layers."""
+        job = self._job
         if job.has_sums and job.zero < 3 and not job.sums_beside:
             for layer in self._made:
-                self._sum(layer, gradients_of(layer), ends)
-        self._update(ends)
+                self._sum(layer, gradients_of(layer), [mark for mate in mates for mark in mate._ended])
+            for mate in mates:
+                mate._summed = self._summed
+
+    def update(self) -> list[Mark]:
+        """Add the update of the weights."""
+        act, waits = partial(self._actions.run_update, self.layers), (*self._ended, *self._summed)
+        return [self._tasks.add(self._stage, pipeline, PASSES, "update", waits, act) for pipeline in self._pipelines]
+
+    def gather_after(self, updates: Iterable[Mark]) -> None:
+        """Add the gathers of weights that follow the updates of all stages that hold the same layers."""
+        if self._job.is_shared and self._job.zero < 3 and not self._job.gathers_beside:
+            for layer in self.layers:
+                self._gather(layer, after_step(layer), after_step(layer, gathered=True), updates)
 
     def _chunk(self, each: ChunkPass) -> None:
         layers = self._job.layers[each.chunk]
         last: LayerTask | None = None
         for place, layer in enumerate(layers if each.work is PassKind.FORWARD else reversed(layers)):
-            pass_of = LayerTask(each.work, each.chunk, layer, each.microbatch)
+            pass_of = LayerTask(each.work, each.chunk, layer, each.microbatch, each.path)
             waits = [[self._arrival(each, pipeline)] if place == 0 else [] for pipeline in self._pipelines]
             marks = self._pass(pass_of, [list(filter(None, each)) for each in waits], last)
             if each.work in MAKES_GRADIENTS:
@@ -147,7 +164,7 @@ class StageBuilder:
     @staticmethod
     def _chunk_pass(each: LayerTask) -> ChunkPass:
         work = PassKind.INPUTS if each.work is PassKind.WEIGHTS else each.work
-        return ChunkPass(work, 0, each.chunk, each.microbatch)
+        return ChunkPass(work, each.path, each.chunk, each.microbatch)
 
     # Traffic.
 
@@ -169,13 +186,6 @@ class StageBuilder:
         act = partial(self._actions.run_sum, layer, gradients)
         self._summed.append(self._tasks.add(self._stage, 0, TRAFFIC, f"sum of {gradients}", waits, act, moves=True))
 
-    def _update(self, ends: Iterable[Mark]) -> None:
-        act, waits = partial(self._actions.run_update, self.layers), (*ends, *self._summed)
-        updates = [self._tasks.add(self._stage, pipeline, PASSES, "update", waits, act) for pipeline in self._pipelines]
-        if self._job.is_shared and self._job.zero < 3 and not self._job.gathers_beside:
-            for layer in self.layers:
-                self._gather(layer, after_step(layer), after_step(layer, gathered=True), updates)
-
 
 def named(tensor: str, layer: int, microbatch: int) -> str:
     """A tensor of a layer for people."""
@@ -185,8 +195,15 @@ def named(tensor: str, layer: int, microbatch: int) -> str:
 def tasks_of_step(job: StepWork, actions: Actions) -> tuple[StageTask, ...]:
     """Return all tasks of a step."""
     tasks, channels = TaskList(job), AllSends(job)
-    for stage in range(job.num_stages):
-        StageBuilder(job, tasks, channels, stage, actions).build()
+    builders = [StageBuilder(job, tasks, channels, stage, actions) for stage in range(job.num_stages)]
+    for each in builders:
+        each.passes()
+    mates = [[builders[stage] for stage in job.mates(number)] for number in range(job.num_stages)]
+    firsts = [(each, alike) for each, alike in zip(builders, mates, strict=True) if each is alike[0]]
+    for each, alike in firsts:
+        each.sums(alike)
+    for each, alike in firsts:
+        each.gather_after([mark for mate in alike for mark in mate.update()])
     for pipeline in range(job.pipelines):
         for (forward, stage, to), channel in channels.all.items():
             for number, sent in enumerate(channel.sent):
@@ -201,7 +218,8 @@ def tasks_of_step(job: StepWork, actions: Actions) -> tuple[StageTask, ...]:
 def _makes(job: StepWork, sent: ChunkPass) -> LayerTask:
     """The pass of a layer that makes what a chunk hands on."""
     layers = job.layers[sent.chunk]
-    return LayerTask(sent.work, sent.chunk, layers[-1 if sent.work is PassKind.FORWARD else 0], sent.microbatch)
+    layer = layers[-1 if sent.work is PassKind.FORWARD else 0]
+    return LayerTask(sent.work, sent.chunk, layer, sent.microbatch, sent.path)
 
 
 def room_of(job: StepWork, stage: int) -> Iterator[LayerTask]:

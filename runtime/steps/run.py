@@ -114,7 +114,7 @@ class CarriedStep:
 
     def _place_input(self, pipeline: int, microbatch: int, whole: Array) -> None:
         tensor = next(each for each in self._job.forward.workload.tensors if each.name == self._job.taken)
-        ranks = self._ranks(0, pipeline)
+        ranks = self._ranks(self._job.stage_of(microbatch, 0), pipeline)
         for rank, part in zip(ranks, split(whole, tensor.shard, len(ranks)), strict=True):
             self._memory.make(rank, named(tensor.name, 0, microbatch), part.shape, part)
 
@@ -127,7 +127,7 @@ class CarriedStep:
                     tensor = named(name, each.layer, each.microbatch)
                     self._memory.make(rank, tensor, part_shape(work, name))
             for layer in dict.fromkeys(each.layer for each in passes):
-                self._make_weights(rank, pipeline, place, layer, [each for each in passes if each.layer == layer])
+                self._make_weights(stage, pipeline, place, layer, [each for each in passes if each.layer == layer])
 
     def _made_by(self, each: LayerTask) -> Iterator[tuple[GroupWork, str]]:
         job = self._job
@@ -138,11 +138,11 @@ class CarriedStep:
             for name in (*job.gradient, *job.between):
                 yield job.backward[0], name
 
-    def _make_weights(self, rank: int, pipeline: int, place: int, layer: int, passes: Sequence[LayerTask]) -> None:
-        job = self._job
+    def _make_weights(self, stage: int, pipeline: int, place: int, layer: int, passes: Sequence[LayerTask]) -> None:
+        job, rank = self._job, self._job.rank(stage, pipeline, place)
         gathers = job.is_shared and (job.zero == 3 or job.gathers_beside)
         for each, flat in self._flats:
-            make, shape, row = partial(self._make, each, rank), flat.shape, job.own_row(each, pipeline, place)
+            make, shape, row = partial(self._make, each, rank), flat.shape, job.own_row(each, stage, pipeline, place)
             piece = (1, shape[1]) if job.shares(each) else shape
             first = flat.whole(first_weights(job, self.serial, layer))[place]
             make(pieces_of(layer), piece if gathers else shape, first[row] if gathers else first)
@@ -293,7 +293,7 @@ class CarriedStep:
             ]
             name = of.named(f"sum of {gradients_of(layer)}" if job.has_sums else gradients_of(layer))
             for place, rank in enumerate(self._ranks(task.stage, task.pipeline)):
-                row = job.own_row(of, task.pipeline, place)
+                row = job.own_row(of, task.stage, task.pipeline, place)
                 gradients = self._memory.read(rank, name, task)
                 own = self._memory.read(rank, of.named(pieces_of(layer)), task)
                 first, second = (each[place][row] for each in moments)
@@ -308,7 +308,7 @@ class CarriedStep:
         gathered = job.is_shared and job.zero < 3 and not job.gathers_beside
         for stage, pipeline, (of, flat) in product(range(job.num_stages), range(job.pipelines), self._flats):
             for place, rank in enumerate(self._ranks(stage, pipeline)):
-                row = slice(None) if gathered else job.own_row(of, pipeline, place)
+                row = slice(None) if gathered else job.own_row(of, stage, pipeline, place)
                 for layer in dict.fromkeys(each.layer for each in room_of(job, stage)):
                     wanted = flat.whole(self.serial.weights[layer])[place][row]
                     found = self._memory.look(rank, of.named(after_step(layer, gathered=gathered)))
@@ -327,7 +327,9 @@ class CarriedStep:
         places = range(job.forward.num_ranks) if of.whole else (place,)
         for pipeline, microbatch in product(range(job.pipelines), range(job.microbatches)):
             wanted = flat.whole(self.serial.gradients[layer, pipeline, microbatch])[place]
-            keys = [(of, job.rank(stage, pipeline, each), layer, microbatch) for each in places]
+            chunk = next(number for number, layers in enumerate(job.layers) if layer in layers)
+            at = job.stage_of(microbatch, chunk)
+            keys = [(of, job.rank(at, pipeline, each), layer, microbatch) for each in places]
             which = f"microbatch {microbatch} of pipeline {pipeline}"
             if not all(key in self._made for key in keys):
                 return f"; {which} adds nothing to its gradient"

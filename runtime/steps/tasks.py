@@ -44,6 +44,7 @@ class LayerTask:
     chunk: int
     layer: int
     microbatch: int
+    path: int = 0
 
     @property
     def name(self) -> str:
@@ -69,7 +70,7 @@ class AllSends:
 
     def __init__(self, job: StepWork) -> None:
         self._job, self.all = job, dict[tuple[bool, int, int], Sends]()
-        self._stage_of = {each.chunk: stage for stage, order in enumerate(job.orders) for each in order}
+        self._stage_of = {(each.path, each.chunk): stage for stage, order in enumerate(job.orders) for each in order}
         for stage, order in enumerate(job.orders):
             for each in order:
                 for channel, sends in self._of(stage, each):
@@ -80,7 +81,7 @@ class AllSends:
             return
         forward = each.work is PassKind.FORWARD
         step = 1 if forward else -1
-        to, of = (self._stage_of.get(each.chunk + by, stage) for by in (step, -step))
+        to, of = (self._stage_of.get((each.path, each.chunk + by), stage) for by in (step, -step))
         if to != stage:
             yield self.all.setdefault((forward, stage, to), Sends()), True
         if of != stage:

@@ -171,16 +171,35 @@ class StepWork:
         """Whether it has a part alone of those of these weights."""
         return self.zero > 0 and each.sums is not None
 
+    def mates(self, stage: int) -> tuple[int, ...]:
+        """The stages that have the same layers, itself among them: two where microbatches come from both ends."""
+        own = {each.chunk for each in self.orders[stage]}
+        return tuple(
+            other for other, order in enumerate(self.orders) if not own.isdisjoint(each.chunk for each in order)
+        )
+
     def holders(self, each: WeightSet, stage: int) -> tuple[tuple[int, ...], ...]:
-        """The ranks of a stage by what they hold: those with the same of these weights together."""
-        places, pipelines = range(self.forward.num_ranks), range(self.pipelines)
-        by_place = [tuple(self.rank(stage, pipeline, place) for pipeline in pipelines) for place in places]
+        """The ranks of a stage and its mates by what they hold: those with the same of these weights together."""
+        places, mates, pipelines = range(self.forward.num_ranks), self.mates(stage), range(self.pipelines)
+        by_place = [
+            tuple(self.rank(mate, pipeline, place) for mate in mates for pipeline in pipelines) for place in places
+        ]
         return (tuple(rank for ranks in by_place for rank in ranks),) if each.whole else tuple(by_place)
 
-    def own_row(self, each: WeightSet, pipeline: int, place: int) -> slice:
+    def own_row(self, each: WeightSet, stage: int, pipeline: int, place: int) -> slice:
         """The rows of these weights that a rank has, where they are shared."""
-        row = pipeline + (self.pipelines * place if each.whole else 0)
+        ranks = next(group for group in self.holders(each, stage) if self.rank(stage, pipeline, place) in group)
+        row = ranks.index(self.rank(stage, pipeline, place))
         return slice(row, row + 1) if self.shares(each) else slice(None)
+
+    def stage_of(self, microbatch: int, chunk: int) -> int:
+        """The stage that computes a chunk for a microbatch."""
+        found = (
+            stage
+            for stage, order in enumerate(self.orders)
+            if any((each.microbatch, each.chunk) == (microbatch, chunk) for each in order)
+        )
+        return next(found)
 
     @property
     def num_steps(self) -> int:

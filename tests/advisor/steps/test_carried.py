@@ -30,6 +30,7 @@ from magus.runtime.steps.work import StepWork
 
 BESIDE = (Overlapped.GRADIENTS, Overlapped.WEIGHTS)
 INTERLEAVED = Pipeline(PipelineKind.INTERLEAVED, 2)
+DUAL = Pipeline(PipelineKind.DUAL)
 ZERO_BUBBLE = Pipeline(PipelineKind.ZERO_BUBBLE)
 AXES = (2, 2, 2)
 
@@ -80,6 +81,22 @@ workload train on one { step layer; sequences 3 x 64 }
     gradient = sum(x.T @ (x @ w % MODULUS) for x in inputs) % MODULUS  # of half the sum of the squares of x w
     assert np.array_equal(serial.gradients[0, 0, 1]["w"], inputs[1].T @ (inputs[1] @ w % MODULUS) % MODULUS)
     assert np.array_equal(serial.weights[0]["w"], updated(w, np.asarray(gradient), serial.moments(0, "w")))
+
+
+@pytest.mark.parametrize(("zero", "axes"), [(0, AXES), (1, AXES), (1, (2, 1, 4))])
+def test_weights_of_a_dual_pipeline_are_those_of_the_serial_step(zero: int, axes: tuple[int, int, int]) -> None:
+    """Each layer is on two stages, which sum its gradients: of microbatches from either end."""
+    stages = axes[2]
+    of = job(StepSchedule("", DUAL, zero=zero), axes, stages, 2 * stages)
+    assert [of.mates(stage) for stage in (0, stages - 1)] == [(0, stages - 1)] * 2
+    assert len(of.holders(of.sets[0], 0)[0]) == 2 * of.pipelines
+    assert ended(of) == (Outcome.EXACT, "")
+
+
+def test_stages_of_a_dual_pipeline_that_do_not_sum_are_found() -> None:
+    outcome, sentence = ended(without_sums(job(StepSchedule("", DUAL, zero=0), (4, 1, 2), 2, 4)))
+    assert outcome is Outcome.WRONG
+    assert sentence.startswith("rank 0 (stage 0) has ")
 
 
 EXPERTS = """use "nvidia/h100"
@@ -237,9 +254,9 @@ def test_a_backward_pass_before_its_forward_one_is_found() -> None:
 # What is not carried out.
 
 
-def test_dual_and_what_is_too_large_are_refused() -> None:
+def test_dual_with_traffic_beside_and_what_is_too_large_are_refused() -> None:
     with pytest.raises(RunRefused) as refused:
-        job(StepSchedule("", Pipeline(PipelineKind.DUAL)), microbatches=4)
+        job(StepSchedule("", DUAL, overlapped=BESIDE), microbatches=4)
     assert refused.value.rejection.code is Code.MGS540
     with pytest.raises(RunRefused, match="steps of plans"):
         carry_out_step(replace(job(StepSchedule("")), layers=(range(4000), range(4000, 8000))))
