@@ -3,12 +3,12 @@
 SMs that copy are either shared with the kernels or reserved for copies; a schedule says how many there are.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
-from ...compiler.ir import TICKS_PER_SECOND, CopyProtocol, EngineKind, Gpu, OpCase, Pattern
+from ...compiler.ir import TICKS_PER_SECOND, CopyProtocol, EngineKind, EngineMode, Gpu, OpCase, Pattern
 from ...compiler.planning.knobs.engine import max_copy_sms
 from ...compiler.planning.staging import reject_reach
 from ...simcore.kernels.working_set import hit_share
@@ -72,7 +72,8 @@ def copy_modes_of(scenario: OpCase, kind: EngineKind) -> tuple[CopyMode, ...]:
     gpu, system = scenario.gpu, scenario.system
     if kind is EngineKind.DMA:
         dma = gpu.dma
-        return (CopyMode(kind, min(dma.setup_ticks, dma.prelaunch_ticks), max(1, dma.engines), dma.bytes_per_s),)
+        by_dma = CopyMode(kind, min(dma.setup_ticks, dma.prelaunch_ticks), max(1, dma.engines), dma.bytes_per_s)
+        return (by_dma, *_with_ports(scenario, by_dma))
     most, rate = max(1, max_copy_sms(gpu)), gpu.sm_copy.bytes_per_s
     sums, shape = reject_reach(system, sums=True) is None, scenario.shape
     tiles: tuple[CopyMode, ...] = ()
@@ -86,6 +87,15 @@ def copy_modes_of(scenario: OpCase, kind: EngineKind) -> tuple[CopyMode, ...]:
         *(CopyMode(kind, 0, most, rate, _SENT[protocol]) for protocol in flagged),
         *tiles,
     )
+
+
+def _with_ports(scenario: OpCase, by_dma: CopyMode) -> tuple[CopyMode, ...]:
+    """SMs and network cards side by side, where a schedule asks for them: as fast as either, and no SM is needed."""
+    asked = (*scenario.explore.values("engine"), *(each.body.engine for each in scenario.schedules))
+    if all(engine.mode is not EngineMode.PORTS for engine in asked):
+        return ()
+    sms, rate = max_copy_sms(scenario.gpu), scenario.gpu.sm_copy.bytes_per_s
+    return (replace(by_dma, setup_ticks=0, engines=by_dma.engines + sms, bytes_per_s=max(by_dma.bytes_per_s, rate)),)
 
 
 def divisions_of(gpu: Gpu, mode: CopyMode) -> tuple[Division, ...]:
