@@ -61,6 +61,7 @@ engines = st.sampled_from(
 tactics = st.builds(
     ExecutionOptions,
     *(st.sampled_from(kind) for kind in (Direction, CopyProtocol, Kernels, Wait, WaitPer, LaunchMode)),
+    st.sampled_from([(), (64, 256), (128, 128)]),
 )
 
 

@@ -24,7 +24,7 @@ def explored(block: str) -> Explore:
 def test_every_knob_has_a_word() -> None:
     explore = explored(
         "transfer put, get; protocol simple, ll; kernel launched, persistent; wait event, poll; per tile; "
-        "launch graph; order rotated, large_first; depth 1, 2, 4; streams 1..4 x2; "
+        "launch graph; tile [64, 256], [128, 128]; order rotated, large_first; depth 1, 2, 4; streams 1..4 x2; "
         "algorithm ring, direct; dominance off"
     )
 
@@ -35,6 +35,7 @@ def test_every_knob_has_a_word() -> None:
         wait=(Wait.EVENT, Wait.POLL),
         per=(WaitPer.TILE,),
         launch=(LaunchMode.GRAPH,),
+        tile=((64, 256), (128, 128)),
         order=(PeerOrder.ROTATED, PeerOrder.LARGE_FIRST),
         depth=(1, 2, 4),
         streams=(1, 2, 4),
@@ -71,6 +72,9 @@ def test_a_block_is_printed_as_it_is_meant() -> None:
     [
         ("transfer put; transfer get", "MGS206"),
         ("streams 65", "MGS307"),
+        ("tile 64", "MGS116"),
+        ("tile [64]", "MGS116"),
+        ("tile [64, 0]", "MGS307"),
         ("depth 1.5", "MGS309"),
         ("algorithm rings", "MGS204"),
         ("per chunk tile", "MGS112"),

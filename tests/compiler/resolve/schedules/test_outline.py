@@ -1,5 +1,7 @@
 """What the statements of an outline say, and that whatever is said in its words is read or told."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +100,7 @@ def compiled(body: str, rows: str = "1024", settings: tuple[tuple[str, str], ...
             "kernel persistent; sync monitor per tile",
             Outline(DMA3, tactics=ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.MONITOR, per=WaitPer.TILE)),
         ),
+        ("kernel persistent; tile [64, 256]", Outline(DMA3, tactics=replace(PERSISTENT, tile=(64, 256)))),
         ("launch graph", Outline(DMA3, tactics=ExecutionOptions(launch=LaunchMode.GRAPH))),
     ],
 )
