@@ -18,6 +18,7 @@ from .options import (
     JsonOption,
     NoCacheOption,
     NoVerifyOption,
+    OverOption,
     PlotOption,
     PngOption,
     SchedulerOption,
@@ -30,6 +31,7 @@ from .options import (
     ToleranceOption,
     TopOption,
     TraceOption,
+    TunedOption,
     WorkersOption,
     WorkloadOption,
     given_options,
@@ -68,10 +70,7 @@ def advise(
     threshold: Annotated[
         bool, typer.Option("--threshold", help="Find the rows (M) from which overlap pays; simulates more.")
     ] = False,
-    over: Annotated[
-        str | None,
-        typer.Option("--over", metavar="PARAM", help="With --threshold of several ops: the parameter that varies."),
-    ] = None,
+    over: OverOption = None,
     sensitivity: SensitivityOption = False,
     seeds: Annotated[
         int,
@@ -79,10 +78,7 @@ def advise(
             "--seeds", min=0, max=4096, metavar="N", help="Compare schedules over N draws of the routing of experts."
         ),
     ] = 0,
-    kernel: Annotated[
-        Path | None,
-        typer.Option("--kernel", metavar="KERNEL.py[::NAME]", help="Try the tiles for which this kernel is tuned."),
-    ] = None,
+    kernel: TunedOption = None,
     how: Annotated[bool, typer.Option("--how", help="Tell step by step how to carry the schedule out.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Print all schedules, bound, ties, losses, reasons.")] = False,
     trace: TraceOption = None,

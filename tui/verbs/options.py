@@ -106,6 +106,14 @@ NoVerifyOption = Annotated[
         "--no-verify", help="Predict times, simulate nothing; of a layer, simulate schedules, but try no small changes."
     ),
 ]
+OverOption = Annotated[
+    str | None,
+    typer.Option("--over", metavar="PARAM", help="With --threshold of several ops: the parameter that varies."),
+]
+TunedOption = Annotated[
+    Path | None,
+    typer.Option("--kernel", metavar="KERNEL.py[::NAME]", help="Try the tiles for which this kernel is tuned."),
+]
 SensitivityOption = Annotated[
     bool, typer.Option("--sensitivity", help="Find hardware numbers that change the answer if they are 10 % off.")
 ]
