@@ -43,7 +43,10 @@ FILES = (
 result.
 """
 
-FEW = {"decode_small_batch": (), "templates/all_gather_gemm": ("x = tensor bf16[8192,", "x = tensor bf16[1024,")}
+FEW: dict[str, tuple[str, ...]] = {
+    "decode_small_batch": (),
+    "templates/all_gather_gemm": ("x = tensor bf16[8192,", "x = tensor bf16[1024,"),
+}
 """Those that are not slow, with what is written there in place of something larger."""
 
 

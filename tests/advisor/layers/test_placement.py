@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 
 from magus.advisor.layers.joint import COARSE_BYTES, JointRuns, LayerSpace, affordable_packet, simulated, space_of
 from magus.advisor.layers.op_runs import copiers_of
 from magus.advisor.layers.options import OpOptions
-from magus.advisor.layers.placement import leaves, placed_choices, small_changes
+from magus.advisor.layers.placement import _unlike, leaves, placed_choices, small_changes
 from magus.advisor.layers.timing import estimated_ticks
 from magus.advisor.solver.layer_model import LayerOp, LayerProblem, NeededBy, OptionTimes, place_layer
 from magus.compiler.ir import UNCUT, Scenario, Schedule
@@ -135,3 +136,9 @@ def test_large_graphs_are_searched_in_larger_packets() -> None:
 
     assert affordable_packet(line_hops, line_hops) == COARSE_BYTES
     assert affordable_packet(line_hops, line_hops // 4) == 4 * COARSE_BYTES
+
+
+def test_placements_that_take_about_as_long_as_another_are_left_out() -> None:
+    found = [SimpleNamespace(time=time) for time in (1000, 1001, 1003, 1004, 1100)]
+
+    assert [each.time for each in _unlike(found)] == [1000, 1003, 1100]  # type: ignore[arg-type]

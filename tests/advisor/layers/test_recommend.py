@@ -305,7 +305,7 @@ def test_kernels_side_by_side_in_the_file_end_no_search() -> None:
 
 
 def test_an_answer_that_was_kept_is_shown_as_a_new_one() -> None:
-    advice = advice_on(FEW)
+    advice = advice_on(CHAIN)
     kept = replace(advice, recommended=replace(advice.recommended))  # equal, and another object
 
     assert f"* {advice.recommended.expression}" in advice_text(kept, 8)
@@ -349,7 +349,7 @@ def test_without_pairs_there_is_nothing_to_compare_with_but_no_overlap() -> None
 
 
 def test_the_mark_of_kernels_side_by_side_is_explained() -> None:
-    advice = advice_on(FEW)
+    advice = advice_on(CHAIN)
     beside = joint_candidate(Schedule("two", streams=(("u", 1),)), ScheduleOrigin.KNOWN, "by hand", 100)
     beside = replace(beside, simulated_ticks=100)
     text = advice_text(replace(advice, candidates=(*advice.candidates, beside)), 8)
