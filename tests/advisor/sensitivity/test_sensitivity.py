@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor import AdviceOptions, Advisor
+from magus.advisor import Advice, AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
 from magus.advisor.answer.export_members import sensitivity_document
 from magus.advisor.candidates.candidate import Candidate
@@ -256,8 +256,12 @@ def test_it_is_part_of_advice_and_does_not_change_the_answer() -> None:
     assert advice_document(without)["sensitivity"] is None
 
 
-def test_the_document_has_all_times() -> None:
-    advice = Advisor.load().recommend(Scenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=True))
+@pytest.fixture(scope="module")
+def advice() -> Advice:
+    return Advisor.load().recommend(Scenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=True))
+
+
+def test_the_document_has_all_times(advice: Advice) -> None:
     document, table = advice_document(advice)["sensitivity"], advice.sensitivity
 
     assert table is not None and isinstance(document, dict)
@@ -279,20 +283,18 @@ def test_collectives_alone_have_one_and_no_verdict_flips(verify: bool) -> None:
     assert table is not None and table.simulated is verify and table.flips == ()
 
 
-def test_a_failure_leaves_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_the_answer(advice: Advice, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object) -> None:
         raise ValueError("on purpose")
 
-    advisor = Advisor.load()
-    before = advisor.recommend(Scenario.of_one(SCENARIO), OPTIONS)
     monkeypatch.setattr(advice_run, "sensitivity_of", fail)
-    advice = advisor.recommend(Scenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=True))
+    without = Advisor.load().recommend(Scenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=True))
 
-    assert advice.sensitivity is None and not advice.interrupted
-    assert advice.notes == (
+    assert without.sensitivity is None and not without.interrupted
+    assert without.notes == (
         "the sensitivity failed and was left out: ValueError: on purpose (a fault of Magus, not of your file)",
     )
-    assert advice.recommended == before.recommended and advice.verdict is before.verdict
+    assert without.recommended == advice.recommended and without.verdict is advice.verdict
 
 
 @pytest.mark.slow
