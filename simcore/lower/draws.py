@@ -19,10 +19,10 @@ DEVIATIONS = 4
 
 
 def drawn(distribution: Distribution, seed: int, cause: str, rank: int, step: str) -> Fraction:
-    """Return the value of ``distribution`` for that key; where there is only one, nothing is hashed."""
-    if distribution.shape is Shape.CONSTANT:
-        return distribution.arguments[0]
-    return _value(distribution, uniform(seed, cause, rank, step))
+    """Return the value of ``distribution`` for that key."""
+    # Where there is one value, nothing is drawn: a hash and a generator for each of many writes take seconds.
+    constant = distribution.shape is Shape.CONSTANT
+    return _value(distribution, Fraction(0) if constant else uniform(seed, cause, rank, step))
 
 
 def uniform(seed: int, cause: str, rank: int, step: str) -> Fraction:
@@ -36,6 +36,8 @@ def _value(distribution: Distribution, u: Fraction) -> Fraction:
     """The quantile of ``distribution``, which is not constant, at ``u``."""
     first = distribution.arguments[0]
     match distribution.shape:
+        case Shape.CONSTANT:
+            return first
         case Shape.UNIFORM:
             return first + (distribution.arguments[1] - first) * u
         case Shape.NORMAL:
