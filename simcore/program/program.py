@@ -51,7 +51,7 @@ def ints(values: Sequence[int] | Sequence[tuple[int, ...]]) -> Int64Array:
         If one does not fit.
     """
     with suppress(TypeError):  # rows, and what is no whole number
-        return np.array(array("q", cast(Sequence[int], values)))
+        return np.array(array("q", cast("Sequence[int]", values)))
     found = np.array(values)
     if found.size and found.dtype.kind not in "iub":
         # Past 64 bits numpy keeps objects, and floats where numbers of 64 bits without a sign stand beside others.
