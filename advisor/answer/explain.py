@@ -247,7 +247,12 @@ def price_of_simplicity(
     names = short_names((candidate.expression, candidate.choice) for candidate in candidates)
     said = f"{names.get(fastest.expression, fastest.expression)} is {faster:.1%} faster than what is recommended"
     kept = recommended.expression == baseline.expression
-    if kept and faster > resolution:
+    if fastest.side_by_side or fastest.is_outside:
+        why = (
+            "its kernels share the SMs, to which no profile is fitted" if fastest.side_by_side else "it is not explored"
+        )
+        yield f"{said}; {why}: never recommended."
+    elif kept and faster > resolution:
         is_library = baseline.is_library and faster > MIN_GAIN
         why = (
             "that is within the error of the library's time"

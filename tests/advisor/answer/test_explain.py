@@ -121,6 +121,14 @@ def test_what_simplicity_costs_is_said_from_one_percent_on() -> None:
     assert "which a last, finer simulation found slower" in slower
 
 
+def test_what_is_never_recommended_was_given_up_for_that() -> None:
+    serial, simple = fakes.candidate("serial()", 118.0, 117.0, 128), fakes.candidate(fakes.BEST, 100.0, 100.0, 128)
+    outside = replace(fakes.candidate("quick(chunks=8)", 85.0, 85.0, 128), is_outside=True)
+
+    (sentence,) = price_of_simplicity(Scenario.of_one(scenario()), (outside, simple, serial), simple, serial)
+    assert sentence.endswith("17.6% faster than what is recommended; it is not explored: never recommended.")
+
+
 def test_the_document_says_what_is_given_up() -> None:
     advice = fakes.advice(scenarios.ag_gemm(512, 512, 512))
     fast = fakes.candidate("quick(chunks=8)", 90.0, 96.0, 1024)

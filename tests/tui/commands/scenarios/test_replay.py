@@ -1,14 +1,19 @@
 """``magus replay``: a step of a trace as measured, as simulated, as it could be, and its scenario."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from magus.advisor.measured.traces.replay import read_step
+from magus.compiler.text.diagnostics import Report
+from magus.tui.text.replay import replay_document, replay_text
 from tests.helpers.commands import document, magus
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.traces import document as trace_of
 from tests.helpers.traces import sharded_layer
+from tests.helpers.tui import fakes
 
 pytestmark = pytest.mark.usefixtures("compiled_core", "one_model", "kept_results")
 
@@ -47,6 +52,19 @@ def test_its_scenario_is_one_like_others(trace: Path, tmp_path: Path) -> None:
     replayed = document("replay", trace, "--no-advise")
     assert simulated["makespan_us"] == pytest.approx(replayed["simulated_us"], rel=1e-6)
     assert (replayed["possible_us"], replayed["schedule"]) == (None, None)
+
+
+def test_what_is_recommended_may_be_slower_than_how_it_ran(trace: Path) -> None:
+    """Kernels of a run share SMs, to which no profile is fitted: its order is never recommended."""
+    report = Report()
+    with report.attempt():
+        step = read_step(trace, trace.name, "", None, report)
+        result = step.simulated()
+        slow = replace(fakes.advice(step.scenario.cases[0]), recommended=fakes.candidate("in_turn", 9e9, 9e9, 128))
+        found, text = replay_document(step, result, slow), replay_text(step, result, slow)
+        assert (found["possible_us"], found["schedule"]) == (found["simulated_us"], "as_it_ran")
+        assert "1.00x  as it ran: nothing recommended is faster" in text
+    assert not report.diagnostics
 
 
 def test_of_a_gpu_that_the_trace_does_not_name(trace: Path) -> None:
