@@ -22,7 +22,7 @@ ALONE = ("--workers", "1")
 SVG = "{http://www.w3.org/2000/svg}"
 MORE = """
 schedule turns for train { pipeline one_f_one_b; zero 1; overlap gradients, weights }
-schedule both for train { pipeline dual; zero 1 }
+schedule both for train { pipeline dual; zero 3 }
 explore train { TP 1, 2; PP 1, 2; pipeline one_f_one_b, zero_bubble }
 """
 
@@ -74,7 +74,7 @@ def test_a_step_that_is_not_carried_out_says_why(file: Path) -> None:
     assert done.exit_code == 1
     (one,) = json.loads(done.stdout)["schedules"]
     assert one["outcome"] == "refused"
-    assert one["sentences"] == ["MGS540: dual has each layer on two stages, whose gradients no plan sums"]
+    assert one["sentences"] == ["MGS540: dual has each layer on two stages, which exchange behind the passes alone"]
     assert "unknown schedule" in magus("run", file, "--schedule", "turn").stderr
 
 
