@@ -160,7 +160,7 @@ def answer_at_worker(digests: tuple[str, str], keeps: bool, requested: Requested
     """
     check_worker(digests, keeps)
     alone = replace(requested, options=replace(requested.options, workers=1))
-    proposals, caller = load_proposals(None)[0], Caller(lambda what: None, never, 0.0)
+    proposals, caller = shipped_proposals(), Caller(lambda what: None, never, 0.0)
     subject, options, near = requested.subject, requested.options, beside(proposals, requested.near)
     if subject.only_case is None:  # what is jointly simulated is kept where it is
         return answer_there(proposals, alone, caller)
@@ -186,7 +186,19 @@ def check_worker(digests: tuple[str, str], keeps: bool) -> None:
 @cache
 def digests_here() -> tuple[str, str]:
     """Return what says which version of Magus and of the shipped model is here."""
-    return sources_digest(ADVISOR), load_proposals(None)[0].digest
+    return sources_digest(ADVISOR), shipped_proposals().digest
+
+
+@cache
+def shipped_proposals() -> ProposalModel:
+    """Return the shipped model, read once in a process: that takes four times as long as a short answer.
+
+    Raises
+    ------
+    ModelError
+        As ``load_proposals``.
+    """
+    return load_proposals(None)[0]
 
 
 def reported_by(watcher: Watcher) -> Callable[[object], None]:
