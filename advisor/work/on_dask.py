@@ -134,10 +134,11 @@ def result_at(address: str, future: "Future") -> object:
         If workers died of the task.
     """
     from distributed import KilledWorker
+    from distributed.comm import CommClosedError
 
     try:
         return future.result()
-    except CancelledError as error:  # of all that is under way, when the client loses the scheduler
+    except (CancelledError, CommClosedError) as error:  # under way when the scheduler is lost, or just then fetched
         raise BackendError(f"the scheduler at {address} was lost", RESUME) from error
     except KilledWorker as error:
         raise ProcessDied(f"KilledWorker: {error}") from error
