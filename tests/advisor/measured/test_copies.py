@@ -204,6 +204,13 @@ def test_files_of_ranks_are_one_table_if_they_are_of_one_run(tmp_path: Path) -> 
     assert refused(files[0], rank(9, 9e6)).startswith("MGS634 9 s lie between r0.json and r9.json")
 
 
+def test_a_file_that_lasts_joins_those_that_begin_in_its_time(tmp_path: Path) -> None:
+    spans = [(0, 9_000_000_000), (1_000, 2_000), (5_000_000_000, 5_000_001_000)]
+    files = [nsight(tmp_path / f"{number}.sqlite", [(*span, 1, 100, 10, 1, 0)]) for number, span in enumerate(spans)]
+
+    assert len(rows_of(table_of(*files))) == 3
+
+
 def test_a_rank_that_is_not_said_is_left_out(tmp_path: Path) -> None:
     file = kineto(tmp_path / "run.json", [collective("_allgather_base", (10, 80), 100.0, 8.0)], rank=None)
 
