@@ -48,7 +48,7 @@ def import_files(files: Sequence[Path], options: ImportOptions) -> Exit:
 
 
 def _import_traffic(files: Sequence[Path], options: ImportOptions) -> Exit:
-    from ....advisor.measured.traces.copies import traffic_table
+    from ....advisor.measured.traces.traffic import traffic_table
 
     def action() -> Exit:
         report = Report()

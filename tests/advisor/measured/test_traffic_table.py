@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from magus.advisor.measured.traces.copies import HEADER, MAX_ROWS, TrafficTable, traffic_table
+from magus.advisor.measured.traces.traffic import HEADER, MAX_ROWS, TrafficTable, traffic_table
 from magus.compiler import CompileError
 from magus.compiler.text.diagnostics import Report
 from tests.helpers.traces import Event, collective, document, gemm, nsight
