@@ -27,10 +27,9 @@ from ..compiler.planning.plan import build_plan, in_layer, own_name
 from ..compiler.text.units import ticks_text
 from .figures.metrics import DataFlow, flows_of, flows_to, shown_name
 from .figures.result import Interval, IntervalKind, OpResult, Result
+from .figures.spans import Span
 from .lower.one_kernel import part_as_kernels
 from .simulate_layers import SHOWN_LAYER
-
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
