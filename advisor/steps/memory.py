@@ -17,10 +17,12 @@ MARGIN = Fraction(8, 100)
 RESERVED_BYTES = 3 << 30
 """Memory that no tensor has: the context of the GPU, buffers of the collective library, workspaces of products."""
 
-LOGITS_BYTES = 12
-"""Bytes of each element of the logits while the loss goes back, in 32 bits each: the softmax, which is kept, the
-gradient of its result and that of its input (PyTorch's ``cross_entropy``). One that cuts the vocabulary may need more,
-a fused one less."""
+LOGITS_BYTES, CUT_LOGITS_BYTES = 14, 18
+"""Bytes of each element of the logits that PyTorch's allocator has reserved when the loss has gone back.
+
+The product is in 16 bits, whose memory its gradient takes later. Of 32 bits ``cross_entropy`` has three tensors: the
+softmax, which is kept, the gradient of its result and that of its input. Where ranks cut the vocabulary there are four:
+``(grad_input + exp(x)) * grad_output`` (torch/distributed/tensor/parallel/loss.py). A fused loss needs less."""
 
 MOST_MICROBATCHES = 4
 """Rounds of microbatches in which a pipeline holds as many as it ever does."""
@@ -172,7 +174,10 @@ def _stage(
         return _of_one(held, schedule.zero >= least_zero) * per_weight
 
     shape, last = head_shape(step), rank == scenario.num_stages - 1
-    logits = shape.m * shape.n * LOGITS_BYTES if shape is not None and last else 0
+    logits = 0
+    if shape is not None and last:  # what the product takes is kept for the gradient of its weights
+        per_element = CUT_LOGITS_BYTES if shape.n < step.vocabulary else LOGITS_BYTES
+        logits = shape.m * shape.n * per_element + shape.dtype.bytes_of(shape.m * shape.k)
     remade = max((each.remade for each in layers), default=0)
     gathered = 2 * max((each.gathered for each in layers), default=0)
     if schedule.zero == 3:

@@ -8,6 +8,7 @@ the chunks of their pipeline are compared and not counted: over those a simulate
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 
@@ -95,6 +96,8 @@ class StepRow:
         Hidden, layers, heads, columns of the MLP, heads of keys, vocabulary.
     mesh
         tp, dp, pp.
+    cp
+        How many ranks share a sequence.
     micro_batch, batch, length
         Sequences of one microbatch and of all, and tokens of each.
     assumed
@@ -107,6 +110,7 @@ class StepRow:
     is_limited: bool
     sizes: tuple[int, ...]
     mesh: tuple[int, int, int]
+    cp: int
     chunks: int
     micro_batch: int
     batch: int
@@ -133,7 +137,7 @@ class StepRow:
     def ranks(self) -> int:
         """How many GPUs there are."""
         tp, dp, pp = self.mesh
-        return tp * dp * pp
+        return tp * dp * pp * self.cp
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +192,8 @@ def _checked(
     """Return the row if its numbers agree with each other and with what the GPU can do."""
     name, number = row["name"][:64], {each: int(value) for each, value in numbers.items()}
     tp, dp, pp, batch, length = (number[each] for each in ("tp", "dp", "pp", "global_batch", "seq"))
-    if tp * dp * pp * number["cp"] != number["n_gpus"] or number["cp"] > 1:
-        return f"{name}: tp, pp and dp do not multiply to {number['n_gpus']} GPUs"
+    if tp * dp * pp * number["cp"] != number["n_gpus"]:
+        return f"{name}: tp, cp, pp and dp do not multiply to {number['n_gpus']} GPUs"
     micro = row.get("micro_batch", "")
     # Without a pipeline torchtitan computes the sequences of a rank at once.
     micro_batch = int(float(micro)) if is_positive(micro) else batch // dp if pp == 1 else 0
@@ -204,7 +208,7 @@ def _checked(
     assumed = row.get("assumed", "").lstrip("; ") if ASSUMED.search(row.get("assumed", "")) else ""
     if not assumed and name.endswith(ASYNCHRONOUS):
         assumed = "products and collectives are simulated one after the other"
-    words = row["name"], gpu, is_limited, sizes, (tp, dp, pp), number["vpp"], micro_batch, batch, length
+    words = row["name"], gpu, is_limited, sizes, (tp, dp, pp), number["cp"], number["vpp"], micro_batch, batch, length
     said = DType(row["dtype"]), row["recompute"], row["sharding"], row["overlap"]
     return StepRow(row["source"], *words, *said, assumed, seconds)
 
@@ -224,7 +228,9 @@ def text_of_step(row: StepRow) -> str:
     is_gated = inner != 4 * hidden
     cut = origin.by_sequence(row.recompute)
     norm, summed = ("all_gather(norm({}))", "reduce_scatter") if cut else ("norm({})", "all_reduce")
-    types = "" if kv_heads == heads else f", kv_heads={kv_heads}"
+    types = ("" if kv_heads == heads else f", kv_heads={kv_heads}") + (", over=cp" if row.cp > 1 else "")
+    cp = "" if row.cp == 1 else f" cp {row.cp},"
+    rows = Fraction(row.length, row.cp)  # of a sequence, on each of the ranks that share it
     keep = KEPT["sac" if row.recompute == "sel" and row.sharding == "fsdp" else row.recompute]
     overlap = "" if row.overlap == "none" else "overlap gradients, weights;"
     pipeline = "one_f_one_b" if row.chunks == 1 else f"interleaved(chunks={row.chunks})"
@@ -235,9 +241,9 @@ def text_of_step(row: StepRow) -> str:
     return f"""mgs 1
 use "nvidia/{row.gpu.lower()}"
 link ib {{ bandwidth {nominal} GB/s @nominal; achieved {achieved} GB/s @assumed; latency 2 us @assumed }}
-system pod {{ gpus {row.ranks} x {row.gpu}; fabric {fabric}; mesh tp {tp}, dp {dp}, pp {pp} }}
+system pod {{ gpus {row.ranks} x {row.gpu}; fabric {fabric}; mesh tp {tp},{cp} dp {dp}, pp {pp} }}
 workload layer on pod.tp {{
-  x    = tensor {row.dtype.value}[{row.micro_batch * row.length}, {hidden}]{" shard rows" if cut else ""}
+  x    = tensor {row.dtype.value}[{row.micro_batch * rows}, {hidden}]{" shard rows" if cut else ""}
   wqkv = tensor {row.dtype.value}[{hidden}, {hidden // heads * (heads + 2 * kv_heads)}] shard cols
   wo   = tensor {row.dtype.value}[{hidden}, {hidden}] shard rows
   wup  = tensor {row.dtype.value}[{hidden}, {2 * inner if is_gated else inner}] shard cols
@@ -248,7 +254,7 @@ workload layer on pod.tp {{
   u   = gemm({norm.format("r")}, wup)
   y   = add(r, {summed}(gemm({"swiglu" if is_gated else "gelu"}(u), wdn)))
   repeat {layers} y as x
-  batch x by {row.length}
+  batch x by {rows}
 }}
 workload train on pod {{
   step layer

@@ -73,7 +73,7 @@ def small(folder: Path, **changed: str) -> StepRow:
     [
         ({"gpu": "TPUv4"}, "small: the GPU 'TPUv4' or the network between its nodes is not known"),
         ({"model": "llama"}, "small: the model 'llama' has no sizes"),
-        ({"n_gpus": "16"}, "small: tp, pp and dp do not multiply to 16 GPUs"),
+        ({"n_gpus": "16"}, "small: tp, cp, pp and dp do not multiply to 16 GPUs"),
         ({"micro_batch": "3"}, "small: 8 sequences are no whole number of microbatches"),
         ({"dtype": "fp8"}, "a step in fp8: backward passes are in 16 bits"),
         ({"recompute": ""}, "a step that does not say what is made again"),
@@ -102,6 +102,8 @@ def test_a_row_is_a_step_as_it_says(tmp_path: Path) -> None:
     assert schedule.stack is not None and schedule.stack.name == "megatron_2022"
     assert "all_reduce(gemm(a, wo))" in text_of_step(small(tmp_path, recompute="full"))
     assert "reduce_scatter(gemm(a, wo))" in text_of_step(small(tmp_path))
+    shared = scenario_of(small(tmp_path, cp="2", dp="1"))
+    assert (shared.in_context, shared.step.microbatches, shared.system.num_ranks) == (True, 8, 8)
 
 
 def test_each_cost_of_a_stack_is_in_the_step(tmp_path: Path) -> None:

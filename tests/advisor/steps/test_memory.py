@@ -40,11 +40,16 @@ def test_gathered_weights_are_those_of_two_layers_and_of_the_ends() -> None:
     ] * 2
 
 
-def test_the_loss_goes_back_with_three_tensors_of_32_bits() -> None:
-    """The last stage makes no layer anew meanwhile, so that the larger of both counts."""
-    step = small_step(ROWS=1024)
-    first, last = memory_of(step, StepSchedule("s"), (4, 4))
-    assert last.transient == 1024 * 8192 // 2 * 12 > first.transient
+def test_the_loss_goes_back_beside_its_logits() -> None:
+    """The last stage makes no layer anew meanwhile, so that the larger of both counts.
+
+    In 32 bits are the softmax and the gradients of its result and input, and where ranks cut the vocabulary one more;
+    in 16 bits the logits, and what their product takes, of all rows.
+    """
+    for tp, tensors in ((1, 3), (2, 4)):
+        step = small_step(ROWS=1024, TP=tp)
+        first, last = memory_of(step, StepSchedule("s"), (4, 4))
+        assert last.transient == 1024 * 8192 // tp * (4 * tensors + 2) + 1024 * 1024 * 2 > first.transient
 
 
 def test_a_stage_keeps_the_microbatches_in_flight() -> None:
