@@ -81,8 +81,8 @@ def traffic_ticks(times: LayerTimes, system: System | None, num_bytes: int, patt
     return quick_bound_ticks(case) + steps * max(link.latency_ticks for link in system.fabric.links)
 
 
-def send_ticks(scenario: StepScenario, times: LayerTimes) -> int:
-    """How long a rank takes to send what a stage hands on to the next one.
+def send_ticks(scenario: StepScenario, times: LayerTimes, at_once: int = 1) -> int:
+    """How long a rank takes to send what a stage hands on to the next one, and to send so many of these ``at_once``.
 
     Of what all ranks of a group have each sends a part, and those of the next stage gather it (Narayanan et al. 2021,
     section 4.1).
@@ -91,7 +91,7 @@ def send_ticks(scenario: StepScenario, times: LayerTimes) -> int:
         return 0
     forward = scenario.step.blocks[0].parts[0].forward
     moved = handed_on(forward)
-    num_bytes, gathered = moved.dtype.bytes_of(elements_of_rank(moved, forward.num_ranks)), 0
+    num_bytes, gathered = at_once * moved.dtype.bytes_of(elements_of_rank(moved, forward.num_ranks)), 0
     if moved.shard is Shard.NONE and forward.num_ranks > 1:
         gathered = traffic_ticks(times, forward.system, num_bytes, Pattern.ALL_GATHER)
         num_bytes = -(-num_bytes // forward.num_ranks)
@@ -140,9 +140,10 @@ def ticks_of(scenario: StepScenario, schedule: StepSchedule, times: LayerTimes, 
     weight = handed_on(scenario.step.blocks[0].parts[0].forward).dtype
     moved = optimizer.moved_bytes(weight.bytes_of(1))
     update = tuple(memory_ticks(gpu, each * (moved + CLEARED_BYTES)) for each in updated)
-    send, costs = send_ticks(scenario, times), schedule.costs
+    costs, is_dual = schedule.costs, schedule.pipeline.kind is PipelineKind.DUAL
+    send, both = (send_ticks(scenario, times, at_once) for at_once in (1, 1 + is_dual))
     waited = 0 if costs is None else int(costs.sends * send)
-    return StepTicks(tuple(layers), _head(scenario, costs, times), send, update, waited)
+    return StepTicks(tuple(layers), _head(scenario, costs, times), send, update, waited, both - send)
 
 
 def _part_ticks(

@@ -87,6 +87,7 @@ def run_pipeline(
     chunks: Sequence[ChunkTicks],
     microbatches: int,
     send_ticks: int,
+    beside_ticks: int = 0,
     most_tasks: int = MOST_TASKS,
 ) -> PipelineRun:
     """Run a pipeline.
@@ -97,22 +98,24 @@ def run_pipeline(
         Of each chunk along a path, [chunks]: as many as stages, or a multiple of that where they are interleaved.
     send_ticks
         From the end of a chunk until the next one's rank has what it takes.
+    beside_ticks
+        How much longer that is where two passes end at once: what both hand on goes the same way to the same rank.
     most_tasks
         Above as many tasks fewer microbatches are run. The others follow to the tick: tasks of one round end as long
         after those of the round before on every rank, for as many rounds as any task reaches back, and so do all later
         rounds, which wait for nothing else.
     """
-    ranks = len(chunks) // pipeline.chunks
+    ranks, sends = len(chunks) // pipeline.chunks, (send_ticks, beside_ticks)
     per_microbatch = len(chunks) * (3 if pipeline.kind is PipelineKind.ZERO_BUBBLE else 2)
     if microbatches * per_microbatch > most_tasks:
-        found = _by_period(pipeline, chunks, microbatches, send_ticks, ranks)
+        found = _by_period(pipeline, chunks, microbatches, sends, ranks)
         if found is not None:
             return found
-    return _run(orders_of(pipeline, ranks, microbatches), chunks, microbatches, send_ticks)[0]
+    return _run(orders_of(pipeline, ranks, microbatches), chunks, microbatches, sends)[0]
 
 
 def _by_period(
-    pipeline: Pipeline, chunks: Sequence[ChunkTicks], microbatches: int, send_ticks: int, ranks: int
+    pipeline: Pipeline, chunks: Sequence[ChunkTicks], microbatches: int, sends: tuple[int, int], ranks: int
 ) -> PipelineRun | None:
     """The run of all microbatches by the period of some; None if these show none."""
     # As many microbatches go from the first rank to the last and back before the same waits come again.
@@ -121,10 +124,10 @@ def _by_period(
     reach = ranks * (pipeline.chunks + 2)
     some = 4 * reach + (microbatches - 4 * reach) % round_of
     while some < microbatches // 2:
-        run, ended = _run(orders_of(pipeline, ranks, some), chunks, some, send_ticks)
+        run, ended = _run(orders_of(pipeline, ranks, some), chunks, some, sends)
         period = ended.period(round_of, reach)
         if period is not None:
-            before, _ = _run(orders_of(pipeline, ranks, some - round_of), chunks, some - round_of, send_ticks)
+            before, _ = _run(orders_of(pipeline, ranks, some - round_of), chunks, some - round_of, sends)
             rounds = (microbatches - some) // round_of
             busy = (now + rounds * (now - then) for now, then in zip(run.busy, before.busy, strict=True))
             ends = tuple(end + rounds * period for end in run.ends)
@@ -149,10 +152,14 @@ class _Ended:
         return [[[None] * per_path for _ in range(orders.chunks)] for _ in range(orders.paths)]
 
     def add(self, task: ChunkPass, end: int) -> None:
-        """Note the end of a task."""
+        """Note the end of a task, from which on others are sent what it makes."""
         if task.work is not PassKind.WEIGHTS:
             table = self.forward if task.work is PassKind.FORWARD else self.backward
             table[task.path][task.chunk][task.microbatch] = end
+
+    def is_sent(self, task: ChunkPass) -> bool:
+        """Whether another rank goes on with what a pass makes."""
+        return task.chunk != (self._orders.chunks - 1 if task.work is PassKind.FORWARD else 0)
 
     def taken(self, task: ChunkPass, send_ticks: int) -> int | None:
         """When a rank has what a task takes: of a neighbouring chunk, or of its own forward pass."""
@@ -182,7 +189,7 @@ class _Ended:
 
 
 def _run(
-    orders: Orders, chunks: Sequence[ChunkTicks], microbatches: int, send_ticks: int
+    orders: Orders, chunks: Sequence[ChunkTicks], microbatches: int, sends: tuple[int, int]
 ) -> tuple[PipelineRun, _Ended]:
     ranks, per_path = orders.num_ranks, microbatches // orders.paths
     ended = _Ended(orders, per_path)
@@ -194,15 +201,16 @@ def _run(
         for rank, slots in enumerate(orders.slots):
             while place[rank] < len(slots):
                 slot = slots[place[rank]]
-                taken = [ended.taken(task, send_ticks) for task in slot]
+                taken = [ended.taken(task, sends[0]) for task in slot]
                 if None in taken:
                     break
                 begin = max(free[rank], *(each for each in taken if each is not None))
                 ticks = _ticks(slot, chunks, per_path - 1)
                 free[rank] = begin + ticks
                 busy[rank] += ticks
+                longer = sends[1] if len(slot) > 1 and all(map(ended.is_sent, slot)) else 0
                 for task in slot:
-                    ended.add(task, free[rank])
+                    ended.add(task, free[rank] + longer)
                 intervals.append(SlotInterval(rank, slot, begin, free[rank]))
                 place[rank] += 1
                 moved = True

@@ -52,7 +52,7 @@ class StepTicks:
     """What a step is made of: ``layers`` in their order, and beside them the ends of the model and the optimizer.
 
     ``optimizer`` is that of each stage, or of one for all; ``waited`` is how long a rank computes nothing for the sends
-    of each pass of a chunk.
+    of each pass of a chunk, and ``send_beside`` how much longer two sends to one stage take that leave at once.
     """
 
     layers: tuple[LayerTicks, ...]
@@ -60,6 +60,7 @@ class StepTicks:
     send: int = 0
     optimizer: tuple[int, ...] = (0,)
     waited: int = 0
+    send_beside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ def run_step(ticks: StepTicks, schedule: StepSchedule, stages: int, microbatches
     layers = [ticks.layers[end - count : end] for count, end in zip(counts, ends, strict=True)]
     layers[-1] = (*layers[-1], ticks.head)
     chunks = tuple(_waiting(each, ticks.waited) for each in _chunks(layers, schedule, stages, ticks.send))
-    run = run_pipeline(schedule.pipeline, chunks, microbatches, ticks.send)
+    run = run_pipeline(schedule.pipeline, chunks, microbatches, ticks.send, ticks.send_beside)
     owned = [chunks_at(schedule.pipeline, rank, stages) for rank in range(stages)]
     per_stage = [[layer for chunk in own for layer in layers[chunk]] for own in owned]
     tail = 0

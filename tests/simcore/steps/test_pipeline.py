@@ -121,6 +121,33 @@ def test_rounds_that_are_not_run_follow_to_the_tick(
     assert (some.ends, some.busy, some.microbatches) == (whole.ends, whole.busy, microbatches)
 
 
+def test_two_sends_that_leave_at_once_take_longer() -> None:
+    """Of two passes beside each other both hand something on to the same rank, except at the ends of the model."""
+    ranks, send, beside = 4, 7, 5
+    run = run_pipeline(Pipeline(PipelineKind.DUAL), [ChunkTicks(100, 100, 100)] * ranks, 16, send, beside)
+
+    def is_sent(task: ChunkPass) -> bool:
+        return task.chunk != (ranks - 1 if task.work is PassKind.FORWARD else 0)
+
+    waits: dict[bool, list[int]] = {True: [], False: []}
+    made = {}
+    for each in run.intervals:
+        for task in each.slot:
+            made[task] = each.end_ticks, len(each.slot) == 2 and all(map(is_sent, each.slot))
+    for each in run.intervals:
+        for task in each.slot:
+            step = -1 if task.work is PassKind.FORWARD else 1
+            before = task._replace(chunk=task.chunk + step)
+            if before in made and task.work is not PassKind.WEIGHTS:
+                end, together = made[before]
+                waits[together].append(each.begin_ticks - end)
+    assert (min(waits[False]), min(waits[True])) == (send, send + beside)
+    middle = run_pipeline(Pipeline(PipelineKind.DUAL), [ChunkTicks(100, 100, 100)] * ranks, 16, send, 0)
+    assert run.makespan_ticks > middle.makespan_ticks
+    alone = [run_pipeline(Pipeline(), [ChunkTicks(100, 100, 100)] * ranks, 16, send, each).ends for each in (0, beside)]
+    assert alone[0] == alone[1]
+
+
 def _uniform(kind: PipelineKind, ranks: int, microbatches: int, chunks: int = 1, each: int = 100) -> PipelineRun:
     """A pipeline whose forward pass and both halves of the backward pass of a stage take ``each`` ticks."""
     ticks = [ChunkTicks(*[each // chunks] * 3) for _ in range(ranks * chunks)]
@@ -180,4 +207,4 @@ def test_orders_in_a_circle_are_named() -> None:
         ((ChunkPass(PassKind.FORWARD, 0, 1, 0),), (ChunkPass(PassKind.BACKWARD, 0, 1, 0),)),
     )
     with pytest.raises(PipelineError, match="stage 0 waits to compute B of chunk 0, microbatch 0; stage 1"):
-        _run(Orders(slots, 2), [ChunkTicks(1, 1, 1)] * 2, 1, 0)
+        _run(Orders(slots, 2), [ChunkTicks(1, 1, 1)] * 2, 1, (0, 0))
