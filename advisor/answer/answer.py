@@ -114,7 +114,7 @@ def advice_of(scenario: Scenario, found: Findings) -> Advice:
     candidates, (best, serial) = confirmed_times(found.candidates, finalists(scenario, found.candidates), confirmed)
     recommended = recommended_of(scenario, (best, serial))
     better = recommended is not serial
-    promise = promise_of(scenario, candidates, serial, recommended)
+    promise = promise_of(scenario, candidates, serial, recommended, found.offers)
     if better:  # a packet time may be a hair below the confirmed one
         candidates = sorted(candidates, key=lambda candidate: candidate.expression != recommended.expression)
     result = confirmed.best if better else confirmed.serial

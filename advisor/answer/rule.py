@@ -12,11 +12,13 @@ from ...simcore.kernels.dispatch import whole_works
 from ...simcore.simulate_layers import SHOWN_LAYER
 from ..candidates.candidate import MIN_LEAD, Candidate, baseline_of
 from ..candidates.shortlist import answered_by_runs
+from ..implementations.offers import Offers
 from ..implementations.predict import CALL_US, MIN_GAIN, Promise, kernel_promise, kernel_us
 
 Finalists = tuple[Candidate, Candidate]  # the best other one, the baseline
 
 NOT_MEASURED = "whole layers were not measured"
+KERNELS_LOSE = "no kernel that is known for this is predicted to gain"
 LIBRARY_UNKNOWN = "what the library takes on {} was not measured"
 
 
@@ -127,13 +129,18 @@ def overlap_pays(scenario: Scenario, finals: Finalists) -> bool:
 
 
 def promise_of(
-    scenario: Scenario, candidates: Sequence[Candidate], serial: Candidate, recommended: Candidate
+    scenario: Scenario,
+    candidates: Sequence[Candidate],
+    serial: Candidate,
+    recommended: Candidate,
+    offers: Offers | None = None,
 ) -> Promise | None:
     """Return what the gain of ``recommended`` promises; None for the baseline and for a lone collective.
 
     The estimate of what nobody proposed is taken to be no better than those of proposals. Without the time of a library
     there is nothing that was measured to gain over. Of several ops one after the other the error is that of the ops
-    that change; others were not measured.
+    that change; others were not measured. Where ``offers`` has kernels for one op, and none gains, nothing says that
+    another one would.
     """
     if recommended.expression == serial.expression or scenario.is_algorithm_choice:
         return None
@@ -150,7 +157,8 @@ def promise_of(
     if not serial.is_library:
         promise = replace(promise, outside=promise.outside or LIBRARY_UNKNOWN.format(scenario.gpu.name))
     if recommended.several is None:
-        return promise
+        lost = KERNELS_LOSE if offers is not None and offers.none_gains else ""
+        return replace(promise, outside=promise.outside or lost)
     if not recommended.is_in_turn:
         return replace(promise, outside=promise.outside or NOT_MEASURED)
     share = 1 - alike / recommended.best_us

@@ -12,6 +12,7 @@ from ...compiler.ir import (
     TICKS_PER_US,
     DType,
     Implementation,
+    Kernels,
     OpCase,
     OpChoice,
     OpShape,
@@ -95,6 +96,7 @@ class Offer:
     ``asked`` is whether the file names it. ``ops`` are those that it carries out, the library all others; ``order`` is
     that of the whole layer, where it has one. ``about`` says what its own kernels do, empty if it has none.
     ``saved_us`` is what memory saves by weights of fewer bits than those of the file, which no bound of the file knows.
+    ``is_kernel`` is whether it is one kernel that waits for copies or makes them, as a kernel for a plan is.
     """
 
     name: str
@@ -105,6 +107,7 @@ class Offer:
     order: Order | None = None
     about: str = ""
     saved_us: float = 0.0
+    is_kernel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,12 @@ class Offers:
         """The implementations that pay over the library: those of measured error first, each kind the fastest first."""
         pays = (offer for offer in self.offers if offer.promise.pays)
         return tuple(sorted(pays, key=lambda offer: offer.promise.verdict is not Verdict.OVERLAP))
+
+    @property
+    def none_gains(self) -> bool:
+        """Whether kernels ship for this, and none of them is predicted to gain, by whatever call."""
+        known = [each.promise.verdict for each in self.offers if each.is_kernel and not each.requested]
+        return bool(known) and all(verdict is Verdict.SERIAL for verdict in known)
 
     def fastest_us(self, family: str) -> float:
         """The time of the library, or of implementations whose names begin so where they are faster; none if empty."""
@@ -312,7 +321,9 @@ def _offer(
     promise = Promise(base.us / one.us, error, outside, base.graph_us / one.graph_us, base.host_us / one.host_us)
     about = "; ".join(dict.fromkeys(text for _, _, _, text in reported if text))
     us = one.us * scenario.num_layers
-    return Offer(implementation.name, us, promise, requested, tuple(done), about=about), rejection
+    methods = filter(None, (implementation.method_of(case.shape) for case in scenario.cases if case.name in done))
+    fused = any(each.choice.tactics.kernel is Kernels.PERSISTENT for each in methods)
+    return Offer(implementation.name, us, promise, requested, tuple(done), about=about, is_kernel=fused), rejection
 
 
 def _offer_of_experts(

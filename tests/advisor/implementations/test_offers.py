@@ -8,7 +8,9 @@ import pytest
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer.explain import headline_of
 from magus.advisor.answer.export import advice_document
+from magus.advisor.answer.rule import KERNELS_LOSE, promise_of
 from magus.advisor.candidates.advice import Advice
+from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
 from magus.advisor.how.words import library_text
 from magus.advisor.implementations.offers import Offer, Offers, Unknown, offers_of
 from magus.advisor.implementations.predict import (
@@ -25,7 +27,9 @@ from magus.advisor.implementations.predict import (
     predict_us,
 )
 from magus.compiler import compile_text
-from magus.compiler.ir import TICKS_PER_US, OpCase, Pattern, Scenario
+from magus.compiler.ir import TICKS_PER_US, EngineChoice, EngineKind, OpCase, OpChoice, Pattern, Scenario
+from magus.compiler.planning.build import build_op_plan
+from magus.compiler.planning.knobs.library import library_serial
 from magus.compiler.planning.plan import build_plan
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
@@ -75,6 +79,41 @@ def test_implementations_known_here_are_offered_the_fastest_first() -> None:
 def test_a_type_or_a_gpu_that_is_not_known_offers_less() -> None:
     assert {offer.name for offer in found_for(gather(dtype="fp8")).offers} == {"torch_async_tp"}
     assert {offer.name for offer in found_for(gather("A100")).offers} == {"flux_ampere"}
+
+
+def test_where_no_known_kernel_gains_a_kernel_for_a_plan_is_no_promise() -> None:
+    text = TEXT.replace("8 x {gpu}", "8 x H800").replace("y = gemm(all_gather(x), w)", "y = reduce_scatter(gemm(x, w))")
+    text = text.replace("[{m}, 4096] shard rows", "[16384, 16384] shard cols")
+    text = text.replace("[4096, 16384] shard cols", "[16384, 2048] shard rows")
+    case = compile_text(text.format(library="h800", gpu="H800", dtype="bf16", explore="")).scenario("w").case
+    known = found_for(case)
+    pair = [
+        Candidate(one.template, one, build_op_plan(case, one), ScheduleOrigin.TEMPLATE, predicted_us=us)
+        for one, us in (
+            (library_serial(case), 600.0),
+            (OpChoice("shard_p2p", 8, EngineChoice(EngineKind.DMA, 7)), 300.0),
+        )
+    ]
+
+    def promised(offers: Offers | None) -> Promise:
+        promise = promise_of(Scenario.of_one(case), pair, *pair, offers)
+        assert promise is not None
+        return promise
+
+    assert [offer.name for offer in known.offers if offer.is_kernel] == ["flux"] and known.none_gains
+    assert promised(None).verdict is promised(replace(known, offers=())).verdict is Verdict.OVERLAP
+    assert promised(known) == replace(promised(None), outside=KERNELS_LOSE)
+    assert promised(known).verdict is Verdict.WORTH_TRYING
+
+
+def test_kernels_that_are_asked_for_or_gain_take_no_promise_away() -> None:
+    slow, fast = (Offer(name, 100.0, Promise(gain, 0.1), is_kernel=True) for name, gain in (("a", 0.9), ("b", 1.2)))
+    call = Offer("two calls", 100.0, Promise(0.8, 0.1))
+
+    assert Offers("torch_nccl", 100.0, (slow, call)).none_gains
+    assert not Offers("torch_nccl", 100.0, (slow, fast)).none_gains
+    assert not Offers("torch_nccl", 100.0, (call,)).none_gains
+    assert not Offers("torch_nccl", 100.0, (replace(slow, requested=True),)).none_gains
 
 
 def test_more_gpus_than_were_measured_offer_nothing_unasked() -> None:
