@@ -139,8 +139,8 @@ def promise_of(
 
     The estimate of what nobody proposed is taken to be no better than those of proposals. Without the time of a library
     there is nothing that was measured to gain over. Of several ops one after the other the error is that of the ops
-    that change; others were not measured. Where ``offers`` has kernels for one op, and none gains, nothing says that
-    another one would.
+    that change; others were not measured. Where ``offers`` has kernels for the only op that moves data, and none gains,
+    nothing says that another one would.
     """
     if recommended.expression == serial.expression or scenario.is_algorithm_choice:
         return None
@@ -156,9 +156,10 @@ def promise_of(
     promise = replace(promise, slower=_unknown_contention(scenario, serial, recommended, alike))
     if not serial.is_library:
         promise = replace(promise, outside=promise.outside or LIBRARY_UNKNOWN.format(scenario.gpu.name))
+    if len(scenario.moving) == 1 and offers is not None and offers.none_gains:
+        promise = replace(promise, outside=promise.outside or KERNELS_LOSE)
     if recommended.several is None:
-        lost = KERNELS_LOSE if offers is not None and offers.none_gains else ""
-        return replace(promise, outside=promise.outside or lost)
+        return promise
     if not recommended.is_in_turn:
         return replace(promise, outside=promise.outside or NOT_MEASURED)
     share = 1 - alike / recommended.best_us

@@ -10,7 +10,7 @@ from magus.advisor.answer.explain import headline_of
 from magus.advisor.answer.export import advice_document
 from magus.advisor.answer.rule import KERNELS_LOSE, promise_of
 from magus.advisor.candidates.advice import Advice
-from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
+from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
 from magus.advisor.how.words import library_text
 from magus.advisor.implementations.offers import Offer, Offers, Unknown, offers_of
 from magus.advisor.implementations.predict import (
@@ -104,6 +104,21 @@ def test_where_no_known_kernel_gains_a_kernel_for_a_plan_is_no_promise() -> None
     assert promised(None).verdict is promised(replace(known, offers=())).verdict is Verdict.OVERLAP
     assert promised(known) == replace(promised(None), outside=KERNELS_LOSE)
     assert promised(known).verdict is Verdict.WORTH_TRYING
+
+
+def test_a_norm_behind_an_op_changes_no_promise_of_kernels() -> None:
+    text = TEXT.format(
+        library="h100", gpu="H100", m=8192, dtype="bf16", explore="schedule own for w { handoff whole; y = {choice} }"
+    )
+    text = text.replace("y = gemm(all_gather(x), w)", "y = gemm(all_gather(x), w)\n  z = norm(y)")
+    scenario = compile_text(text.replace("{choice}", "shard_p2p(chunks=8, engine=dma(7))")).scenario("w")
+    own = joint_candidate(scenario.schedules[0], ScheduleOrigin.DECLARED, ticks=300 * TICKS_PER_US)
+    serial = joint_candidate(SERIAL, ScheduleOrigin.LIBRARY, ticks=600 * TICKS_PER_US)
+    lost = Offers("torch_nccl", 600.0, (Offer("flux", 660.0, Promise(0.9, 0.1), is_kernel=True),))
+
+    for offers, outside in ((None, ""), (lost, KERNELS_LOSE)):
+        promise = promise_of(scenario, (own, serial), serial, own, offers)
+        assert promise is not None and promise.outside == outside
 
 
 def test_kernels_that_are_asked_for_or_gain_take_no_promise_away() -> None:
