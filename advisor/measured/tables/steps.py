@@ -177,13 +177,14 @@ def step_row(row: Mapping[str, str]) -> StepRow | str:
         return f"{name}: the GPU {words[:40]!r} or the network between its nodes is not known"
     if sizes is None:
         return f"{name}: the model {row['model'][:40]!r} has no sizes"
-    if row["dtype"] not in ("bf16", "fp16"):
-        return f"a step in {row['dtype'][:16]}: backward passes are in 16 bits"
+    if row["dtype"] not in ("bf16", "fp16", "fp8"):
+        return f"a step in {row['dtype'][:16]}: products are in 16 bits, or in fp8"
     if row["recompute"] not in KEPT or row["sharding"] not in ZERO:
         return f"{name}: recompute or sharding is not known"
     if any(value % 1 or value > 1 << 24 for value in numbers.values()):
         return f"{name}: a number of GPUs, sequences or tokens is not whole"
-    return _checked(row, gpu, bool(gpu_notes), tuple(map(int, sizes.groups())), numbers, profile.peak(DType.BF16))
+    peak = profile.peak(DType.FP8 if row["dtype"] == DType.FP8.value else DType.BF16)
+    return _checked(row, gpu, bool(gpu_notes), tuple(map(int, sizes.groups())), numbers, peak)
 
 
 def _checked(
@@ -232,6 +233,9 @@ def text_of_step(row: StepRow) -> str:
     cp = "" if row.cp == 1 else f" cp {row.cp},"
     rows = Fraction(row.length, row.cp)  # of a sequence, on each of the ranks that share it
     keep = KEPT["sac" if row.recompute == "sel" and row.sharding == "fsdp" else row.recompute]
+    narrow, typed = ("cast({}, type=fp8)", ", type=bf16") if row.dtype is DType.FP8 else ("{}", "")
+    norm, act = norm.replace("norm({})", narrow.format("norm({})")), f"{'swiglu' if is_gated else 'gelu'}(u)"
+    wide = DType.BF16 if typed else row.dtype
     overlap = "" if row.overlap == "none" else "overlap gradients, weights;"
     pipeline = "one_f_one_b" if row.chunks == 1 else f"interleaved(chunks={row.chunks})"
     stack = f"stack {origin.stack};" if origin.stack else ""
@@ -243,16 +247,16 @@ use "nvidia/{row.gpu.lower()}"
 link ib {{ bandwidth {nominal} GB/s @nominal; achieved {achieved} GB/s @assumed; latency 2 us @assumed }}
 system pod {{ gpus {row.ranks} x {row.gpu}; fabric {fabric}; mesh tp {tp},{cp} dp {dp}, pp {pp} }}
 workload layer on pod.tp {{
-  x    = tensor {row.dtype.value}[{row.micro_batch * rows}, {hidden}]{" shard rows" if cut else ""}
+  x    = tensor {wide.value}[{row.micro_batch * rows}, {hidden}]{" shard rows" if cut else ""}
   wqkv = tensor {row.dtype.value}[{hidden}, {hidden // heads * (heads + 2 * kv_heads)}] shard cols
   wo   = tensor {row.dtype.value}[{hidden}, {hidden}] shard rows
   wup  = tensor {row.dtype.value}[{hidden}, {2 * inner if is_gated else inner}] shard cols
   wdn  = tensor {row.dtype.value}[{inner}, {hidden}] shard rows
-  qkv = gemm({norm.format("x")}, wqkv)
+  qkv = gemm({norm.format("x")}, wqkv{typed})
   a   = attention(qkv, heads={heads}{types}, causal=yes)
-  r   = add(x, {summed}(gemm(a, wo)))
-  u   = gemm({norm.format("r")}, wup)
-  y   = add(r, {summed}(gemm({"swiglu" if is_gated else "gelu"}(u), wdn)))
+  r   = add(x, {summed}(gemm({narrow.format("a")}, wo{typed})))
+  u   = gemm({norm.format("r")}, wup{typed})
+  y   = add(r, {summed}(gemm({narrow.format(act)}, wdn{typed})))
   repeat {layers} y as x
   batch x by {rows}
 }}

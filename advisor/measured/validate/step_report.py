@@ -24,8 +24,8 @@ NOTES = (
     "sight. One constant of megatron_2021, the rate of products, and one of torchtitan, passes over rows, are fitted "
     "to the rows that say fit; the others are held out. Those of torchtitan ran on H100 at 500 W with slower memory, "
     "which the constant has in it. Megatron on H100 has no stack.",
-    "TFLOP/s of table 1 of Megatron 2021 were copied by hand. Steps in fp8, and rows that do not say what is made "
-    "again, are not compared.",
+    "TFLOP/s of table 1 of Megatron 2021 were copied by hand. Rows that do not say what is made again are not "
+    "compared.",
 )
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from ...ir import Repeat, Tensor
+from ...ir import DType, Repeat, Tensor
 from ...ir.operations import CollectiveOperation
 from ...text import syntax as ast
-from .backward_rules import DISPATCH, RULES, BackCall, GradientTerm, SyntaxWriter
+from .backward_rules import CAST, DISPATCH, RULES, TYPE, BackCall, GradientTerm, SyntaxWriter, narrowed
 from .calls import ADD, EXPERTS, GATHER, GEMM, WorkloadCall
 
 Sizes = tuple[ast.Expression, ast.Expression]
@@ -245,7 +245,11 @@ class BackwardPass:
         gradient = (
             self._sum_of_gathered(call, terms) if call.operation.name == GATHER else self._total(call.name, terms)
         )
-        for position, term in RULES[call.operation.name](self._tensors.seen(call), gradient):
+        narrow = narrowed(call)
+        if narrow is not None:
+            gradient = self._cast(gradient, narrow)
+        rule = RULES[ADD if self._is_undone(call) else call.operation.name]
+        for position, term in rule(self._tensors.seen(call), gradient):
             for place, part in self._parts(position, term):
                 self._terms.setdefault(call.operands[place].tensor.name, []).append(part)
         for operand in call.operands:
@@ -258,6 +262,26 @@ class BackwardPass:
             else:
                 self._state_input(name)
                 self._state_waiting()
+
+    def _cast(self, gradient: GradientTerm, dtype: DType) -> GradientTerm:
+        """State a gradient in another type."""
+        write, expression = self._write, gradient.expression
+        assert isinstance(expression, ast.Name), "the gradient of a product has a name"
+        cast = write.call(CAST, (expression,), (write.argument(TYPE, write.name(dtype.value)),))
+        return GradientTerm(self._named(replace(gradient, expression=cast), f"{expression.text}_cast"))
+
+    def _is_undone(self, call: WorkloadCall) -> bool:
+        """Whether products alone take what was cast, whose gradients have the type from before."""
+
+        def readers(name: str) -> Iterator[WorkloadCall]:
+            for each in self._forward.calls:
+                if any(operand.tensor.name == name for operand in each.operands):
+                    yield from readers(each.name) if each.operation.name == GATHER else (each,)
+
+        before = call.operands[0].tensor.dtype
+        return call.operation.name == CAST and all(
+            narrowed(each) is not None and each.result.dtype is before for each in readers(call.name)
+        )
 
     def _parts(self, position: int, term: GradientTerm) -> Iterator[tuple[int, GradientTerm]]:
         """A term as it is, or those of several operands from ``position`` on, which are parts of it."""

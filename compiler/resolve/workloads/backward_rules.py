@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ...ir import Shard, Tensor
+from ...ir import DType, Shard, Tensor
 from ...ir.operations import attention, routing
 from ...text import syntax as ast
 from ...text.diagnostics import Span
 from .calls import ADD, EXPERTS, GATHER, GEMM, CallOperand, WorkloadCall
 
-DISPATCH, COMBINE, TYPE = routing.DISPATCH.name, routing.COMBINE.name, "type"
+DISPATCH, COMBINE, CAST, TYPE = routing.DISPATCH.name, routing.COMBINE.name, "cast", "type"
 ATTENTION, ATTENTION_BACK = attention.OPERATION.name, attention.BACK.name
 _TURNED = {Shard.ROWS: Shard.COLS, Shard.COLS: Shard.ROWS, Shard.NONE: Shard.NONE}
 
@@ -140,20 +140,26 @@ class _Factor:
     def turned(self) -> "_Factor":
         return replace(self, expression=self.write.turned(self.expression), shard=_TURNED[self.shard])
 
-    def times(self, other: "_Factor") -> GradientTerm:
+    def times(self, other: "_Factor", arguments: Sequence[ast.Argument]) -> GradientTerm:
         partial = self.shard is Shard.COLS and other.shard is Shard.ROWS
-        product = self.write.call(GEMM, (self.expression, other.expression))
+        product = self.write.call(GEMM, (self.expression, other.expression), arguments)
         return GradientTerm(product, (*self.needs, *other.needs), partial)
 
 
 def _gemm(back: BackCall, gradient: GradientTerm) -> Terms:
     left, right = (_factor(back, operand, name) for operand, name in zip(back.call.operands, back.names, strict=True))
-    result = _Factor(gradient.expression, back.call.result.shard, back.write)
+    result, typed = _Factor(gradient.expression, back.call.result.shard, back.write), _typed(back)
     for position, (operand, term) in enumerate(
         zip(back.call.operands, ((result, right.turned), (left.turned, result)), strict=True)
     ):
         first, second = term
-        yield position, second.turned.times(first.turned) if operand.transposed else first.times(second)
+        factors = (second.turned, first.turned) if operand.transposed else term
+        yield position, factors[0].times(factors[1], typed)
+
+
+def _typed(back: BackCall) -> tuple[ast.Argument, ...]:
+    """The type of a product, where it is said: gradients have it too."""
+    return tuple(each for each in back.arguments if each.name == TYPE)
 
 
 def _factor(back: BackCall, operand: CallOperand, name: str) -> _Factor:
@@ -193,7 +199,7 @@ def _attention(back: BackCall, gradient: GradientTerm) -> Terms:
 def _experts(back: BackCall, gradient: GradientTerm) -> Terms:
     """Weights of an expert go transposed, and their gradient is a sum over its rows."""
     rows, weights = (back.write.name(name) for name in back.names)
-    arguments = tuple(each for each in back.arguments if each.name == "rows")
+    arguments = tuple(each for each in back.arguments if each.name in ("rows", TYPE))
     through = (gradient.expression, back.write.turned(weights))
     yield 0, GradientTerm(back.write.call(EXPERTS, through, arguments), (back.names[1], *gradient.needs))
     summed = (back.write.turned(rows), gradient.expression)
@@ -212,7 +218,7 @@ def _combined(back: BackCall, gradient: GradientTerm) -> Terms:
 
 
 def _cast(back: BackCall, gradient: GradientTerm) -> Terms:
-    yield 0, GradientTerm(back.write.call("cast", (gradient.expression,), (_type_before(back),)), gradient.needs)
+    yield 0, GradientTerm(back.write.call(CAST, (gradient.expression,), (_type_before(back),)), gradient.needs)
 
 
 def _as_before(back: BackCall) -> tuple[ast.Argument, ...]:
@@ -223,6 +229,16 @@ def _as_before(back: BackCall) -> tuple[ast.Argument, ...]:
 
 def _type_before(back: BackCall) -> ast.Argument:
     return back.write.argument(TYPE, back.write.name(back.call.operands[0].tensor.dtype.value))
+
+
+def narrowed(call: WorkloadCall) -> DType | None:
+    """The type that a gradient is cast to before its products, that of the other factor; None where it has it.
+
+    That is a recipe of products in 8 bits (Transformer Engine): all three have both factors in them.
+    """
+    left, product = call.operands[0].tensor.dtype, call.result.dtype
+    is_product = call.operation.name in (GEMM, EXPERTS)
+    return left if is_product and left is not product else None
 
 
 RULES: Mapping[str, Callable[[BackCall, GradientTerm], Terms]] = {
@@ -238,7 +254,7 @@ RULES: Mapping[str, Callable[[BackCall, GradientTerm], Terms]] = {
     EXPERTS: _experts,
     DISPATCH: _dispatched,
     COMBINE: _combined,
-    "cast": _cast,
+    CAST: _cast,
 }
 """By the word of the operation; others have no backward pass."""
 

@@ -23,7 +23,7 @@ from magus.advisor.steps.layer_times import LayerTimes
 from magus.advisor.steps.outcome import outcome_of
 from magus.advisor.steps.stacks import marks_of
 from magus.compiler import CompileError, compile_text
-from magus.compiler.ir import Stack
+from magus.compiler.ir import DType, Stack
 
 HEAD = (
     "source,name,model,gpu,n_gpus,tp,pp,vpp,cp,ep,dp,micro_batch,global_batch,seq,dtype,step_s,tokens_per_s_per_gpu,"
@@ -75,7 +75,7 @@ def small(folder: Path, **changed: str) -> StepRow:
         ({"model": "llama"}, "small: the model 'llama' has no sizes"),
         ({"n_gpus": "16"}, "small: tp, cp, pp and dp do not multiply to 16 GPUs"),
         ({"micro_batch": "3"}, "small: 8 sequences are no whole number of microbatches"),
-        ({"dtype": "fp8"}, "a step in fp8: backward passes are in 16 bits"),
+        ({"dtype": "nvfp4"}, "a step in nvfp4: products are in 16 bits, or in fp8"),
         ({"recompute": ""}, "a step that does not say what is made again"),
         ({"tokens_per_s_per_gpu": "20.48"}, "small: tokens/s and seconds are of different steps, or in other units"),
         ({"step_s": "0.0001"}, "small: 0.0001 s are less than the products take at the peak of A100"),
@@ -102,6 +102,10 @@ def test_a_row_is_a_step_as_it_says(tmp_path: Path) -> None:
     assert schedule.stack is not None and schedule.stack.name == "megatron_2022"
     assert "all_reduce(gemm(a, wo))" in text_of_step(small(tmp_path, recompute="full"))
     assert "reduce_scatter(gemm(a, wo))" in text_of_step(small(tmp_path))
+    narrow = scenario_of(small(tmp_path, gpu="H100", dtype="fp8", source="other")).step.blocks[0].parts[0]
+    for workload in (narrow.forward.workload, narrow.back("qkv, r, u").workload):
+        products = [op.shape.gemm for op in workload.ops if op.shape.gemm is not None]
+        assert {(each.dtype, each.product) for each in products} == {(DType.FP8, DType.BF16)}
     shared = scenario_of(small(tmp_path, cp="2", dp="1"))
     assert (shared.in_context, shared.step.microbatches, shared.system.num_ranks) == (True, 8, 8)
 

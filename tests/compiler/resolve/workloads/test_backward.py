@@ -100,6 +100,43 @@ APART = """
 """
 
 
+NARROW = """
+  x   = tensor bf16[8192, 8192] shard rows
+  wup = tensor fp8[8192, 28672] shard cols
+  wdn = tensor fp8[28672, 8192] shard rows
+  u = gemm(all_gather(cast(norm(x), type=fp8)), wup, type=bf16)
+  y = reduce_scatter(gemm(cast(gelu(u), type=fp8), wdn, type=bf16))
+"""
+
+
+def test_products_in_8_bits_have_gradients_in_them() -> None:
+    """A gradient is cast once for both of its products, whose results are not cast back."""
+    back = made(NARROW, "u")
+    assert list(back) == [
+        "d_y_gathered", "d_y_gathered_cast", "d_y_cast", "y_gelu", "y_cast", "d_wdn",
+        "d_u", "d_u_cast", "d_u_cast2", "u_norm", "u_cast", "u_cast_gathered", "d_wup", "d_x",
+    ]  # fmt: skip
+    assert back["d_y_gathered_cast"] == "cast(d_y_gathered, type=fp8)"
+    assert back["d_y_cast"] == "gemm(d_y_gathered_cast, wdn.t, type=bf16)"
+    assert back["d_wdn"] == "gemm(y_cast.t, d_y_gathered_cast, type=bf16)"
+    assert back["d_u"] == "gelu_back(u, d_y_cast)"
+    assert back["d_u_cast2"] == "reduce_scatter(gemm(d_u_cast, wup.t, type=bf16))"
+    assert back["d_x"] == "norm_back(x, d_u_cast2)"
+    types = {op.name: (op.shape.gemm.dtype, op.shape.gemm.product) for op in graph(text_of(NARROW, "u")).ops
+             if op.shape.gemm is not None}  # fmt: skip
+    assert set(types.values()) == {(DType.FP8, DType.BF16)} and len(types) == 4
+
+
+def test_gradients_of_two_types_are_not_added() -> None:
+    """What was cast goes to a product, whose gradients have 16 bits, and to a kernel, whose gradients have 8."""
+    both = NARROW.replace("u = gemm(", "c = cast(norm(x), type=fp8)\n  z = gelu(c)\n  u = gemm(").replace(
+        "all_gather(cast(norm(x), type=fp8))", "all_gather(c)"
+    )
+    with pytest.raises(CompileError) as caught:
+        made(both, "u")
+    assert caught.value.first.code is Code.MGS310
+
+
 def test_gradients_of_attention_that_are_apart_are_parts_of_one_result() -> None:
     found, back = made(LATENT, "q, kv"), graph(text_of(LATENT, "q, kv"))
 
