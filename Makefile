@@ -113,7 +113,6 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.schedules
 	$(BIN)/python -m benchmarks.layers
 	$(BIN)/python -m benchmarks.layer_floor
-	$(BIN)/python -m benchmarks.layer_chains
 	$(BIN)/python -m benchmarks.advisor
 	$(BIN)/python -m benchmarks.api
 	$(BIN)/python -m benchmarks.startup
