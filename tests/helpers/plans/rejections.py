@@ -8,7 +8,7 @@ from magus.compiler.templates.base import TemplateInput
 from tests.helpers.scenarios.scenarios import ag_gemm
 
 _ANY = ag_gemm(64, 64, 64)
-_READ = {"schedules", "streams", "engine", "algorithm", "transfer", "kernel", "waves", "sums"}
+_READ = {"schedules", "streams", "engine", "algorithm", "transfer", "kernel", "waves", "sums", "trees"}
 
 
 def reject_problem(template: Template, problem: TemplateInput) -> Rejection | None:
