@@ -97,7 +97,10 @@ def test_a_search_starts_from_each_template_and_algorithm() -> None:
 
 @pytest.mark.parametrize("pattern", first(PATTERNS, 1))
 def test_on_a_ring_joined_waves_win_and_stay_above_the_bound(pattern: Pattern) -> None:
-    """The best way is faster than the best chunk count, as simulated, and no slower than the estimate's start."""
+    """The best ways are faster than the best chunk count, as simulated, and so are the best with joined waves.
+
+    Of those that are estimated alike one is looked at: more streams than kernels side by side change nothing.
+    """
     one = ring(pattern)
     evaluate, bound = PlanEstimator(one, 10_000), lower_bound(one).ticks
     choices = [choice for choice in uniform_choices(one, 8) if choice.algorithm == "double_ring"]
@@ -109,11 +112,13 @@ def test_on_a_ring_joined_waves_win_and_stay_above_the_bound(pattern: Pattern) -
     def ticks(choice: OpChoice) -> int:
         return simulate_op(one, build_op_plan(one, choice), unit_bytes=16384).makespan_ticks
 
-    best = sorted(ways, key=evaluate.ticks)[:5]
+    alike = {round(evaluate.ticks(way)): way for way in reversed(ways)}
+    best = [alike[estimate] for estimate in sorted(alike)[:5]]
+    joined = [ticks(way) for way in best if way.waves > 1]
     assert all(reject_choice(one, way) is None for way in ways)
     assert min(map(ticks, best)) < 0.97 * ticks(start)
     assert all(bound <= ticks(way) for way in best)
-    assert any(way.waves > 1 for way in best)
+    assert joined and min(joined) < 0.97 * ticks(start)
 
 
 def test_a_search_without_a_budget_finds_where_it_began() -> None:
