@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...compiler.ir import Cancelled, Progress, Scenario, Schedule, ShouldStop
+from ...compiler.ir import Cancelled, OpChoice, Progress, Scenario, Schedule, ShouldStop
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import Result
 from ..candidates.candidate import Candidate, by_time
@@ -33,12 +33,17 @@ class Finish:
     quick: bool = False
     stopped: bool = False
 
-    def candidates(self, found: Sequence[Candidate]) -> list[Candidate]:
-        """Return all, those that may be the answer with results."""
+    def candidates(self, found: Sequence[Candidate], best_alone: OpChoice | None = None) -> list[Candidate]:
+        """Return all, those that may be the answer with results.
+
+        ``best_alone`` is the answer to the op that alone has a choice: it may be so here, however far behind it is in
+        coarse packets, and because it is simpler than what is faster.
+        """
         best = min(one.ticks for one in found)
         most = best if self.quick else best * NEAR
         shown = () if self.quick else (EACH_ITS_BEST,)
-        near = [one for one in found if one.ticks <= most or one.is_serial or one.what in shown]
+        wanted = None if self.quick else best_alone
+        near = [one for one in found if one.ticks <= most or one.is_serial or one.what in shown or _is(one, wanted)]
         near.sort(key=lambda one: (one.joint != SERIAL, one.side_by_side, one.ticks))
         unit, results = self._unit(), dict[str, Result]()
         for done, one in enumerate(near):
@@ -86,6 +91,11 @@ class Finish:
         while unit // 2 >= line and line_hops * 2 <= FINE_LINE_HOPS:
             unit, line_hops = unit // 2, line_hops * 2
         return unit
+
+
+def _is(candidate: Candidate, choice: OpChoice | None) -> bool:
+    """Whether it carries an op out as ``choice`` says."""
+    return choice is not None and any(mode.body == choice for mode in candidate.joint.modes)
 
 
 def _renamed(candidates: Sequence[Candidate], declared: Sequence[Schedule]) -> list[Candidate]:

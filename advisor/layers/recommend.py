@@ -70,15 +70,25 @@ SHORTENED = "a large workload: the search ended before small changes gained noth
 
 @dataclass(frozen=True, slots=True)
 class OfOps:
-    """What is known of ops before all are looked at together: options of the one with a choice, and who proposes."""
+    """What is known of ops before all are looked at together: advice on the one with a choice, and who proposes."""
 
-    of_sole: tuple[Candidate, ...] = ()
+    of_sole: Advice | None = None
     proposals: ProposalModel | None = None
 
     @property
     def digest(self) -> str:
         """What the proposals depend on; empty without any."""
         return "" if self.proposals is None else self.proposals.digest
+
+    @property
+    def options(self) -> tuple[Candidate, ...]:
+        """The options of the op that alone has a choice; none if there is no such op."""
+        return () if self.of_sole is None else self.of_sole.candidates
+
+    @property
+    def best_alone(self) -> OpChoice | None:
+        """What is recommended for that op by itself; None for a plan that the file has."""
+        return None if self.of_sole is None else self.of_sole.recommended.choice
 
 
 def _silent(stage: str, done: int, total: int) -> None:
@@ -92,16 +102,16 @@ def recommend_workload(
     progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
     answered: Answered | None = None,
-    of_sole: Sequence[Candidate] = (),
+    of_sole: Advice | None = None,
     proposals: ProposalModel | None = None,
 ) -> Advice:
     """Return which schedule to use for all ops of a workload together; while results are kept on disk, the kept answer.
 
     Without ``verify`` or with ``bespoke`` 0 no small changes are tried. ``top``, ``threshold`` and ``sensitivity`` are
     for one op. Those who watch are ``answered`` what the schedules of the file give, all of which are simulated first,
-    by ``workers``; the search is then made in another process. ``of_sole`` are the options of the op that alone has a
-    choice, if there is one: then they are compared, and nothing is searched. Else the model of ``proposals`` proposes
-    some of each op.
+    by ``workers``; the search is then made in another process. ``of_sole`` is the advice on the op that alone has a
+    choice, if there is one: then its options are compared, and nothing is searched. Else the model of ``proposals``
+    proposes some of each op.
 
     Raises
     ------
@@ -120,7 +130,7 @@ def recommend_workload(
         message = f"{scenario.system.name} replays a profile, which is one of a single pair"
         raise ScheduleError(Rejection(Code.MGS523, message))
     report, stop = progress or _silent, should_stop or never
-    of_ops = OfOps(tuple(of_sole), proposals if options.verify and options.bespoke > 0 and not of_sole else None)
+    of_ops = OfOps(of_sole, proposals if options.verify and options.bespoke > 0 and of_sole is None else None)
     if answered is not None:
         return _watched(scenario, options, report, stop, answered, of_ops)
     return _searched(scenario, options, report, stop, of_ops)
@@ -180,7 +190,7 @@ def _searched(
     of_ops: OfOps,
 ) -> Advice:
     requested = replace(options, within_s=None, workers=1)
-    compared = tuple(one.expression for one in of_ops.of_sole)
+    compared = of_ops.best_alone, *(one.expression for one in of_ops.options)
     return memoized(
         memo_of(("recommend_workload", scenario, requested, compared, of_ops.digest), ADVISOR),
         Advice,
@@ -211,7 +221,7 @@ def _recommended(
     library, by_others = by_library(scenario)
     if library is not None:
         stages.run(SEARCH, lambda: search.take(library.choice, library.what), None)
-    origins = _take_options(scenario, search, of_ops.of_sole, stages)
+    origins = _take_options(scenario, search, of_ops.options, stages)
     if not origins:
         stages.run(SEARCH, search.run, None)
     if not origins and options.verify and options.bespoke > 0:
@@ -223,7 +233,7 @@ def _recommended(
     stages.run(ORDERS, orders.run, None)
     known = [replace(one, origin=origins.get(one.joint, one.origin)) for one in _candidates(scenario, search, serial)]
     begun = perf_counter()
-    candidates = finish.candidates([*known, *orders.candidates(known)])
+    candidates = finish.candidates([*known, *orders.candidates(known)], of_ops.best_alone)
     bound = stages.run(BOUND, lambda: workload_bound(scenario.system, scenario.workload), None)
     candidates = _with_whole_winner(scenario, finish, candidates)
     offers = stages.run(IMPLEMENTATIONS, lambda: offers_of(scenario, orders.timed(candidates)), None)

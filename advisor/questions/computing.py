@@ -19,7 +19,6 @@ from ...simcore.memo.store import Store, user_store
 from ..answer.answer import Answered, Confirmed, Findings, PartialAnswers, advice_of
 from ..answer.stages import PATIENCE_S, AdviceOptions, Stages, either, lateness
 from ..candidates.advice import Advice, AnswerSource
-from ..candidates.candidate import Candidate
 from ..candidates.shortlist import answered_by_runs, merged
 from ..learned.model_file import load as load_proposals
 from ..learned.proposal_model import ALONE, Near, ProposalModel
@@ -255,7 +254,7 @@ def _of_several(
     from ..layers.recommend import recommend_workload  # those who ask about one op do not wait for it
 
     within_s = None if options.within_s is None else max(0.0, options.within_s - watcher.waited_s)
-    begun, of_sole = perf_counter(), tuple[Candidate, ...]()
+    begun, of_sole = perf_counter(), None
     chain = None if scenario.sole is not None else sole_chain(scenario)
     sole = scenario.sole if chain is None else chain[0]
     if sole is not None and within_s != 0:
@@ -265,7 +264,7 @@ def _of_several(
         with suppress(Cancelled):
             of_sole = computed_advice(
                 proposals, Scenario.of_one(sole), of_one, Watcher(watcher.progress, watcher.should_stop)
-            ).candidates
+            )
     left_s = None if within_s is None else max(0.0, within_s - (perf_counter() - begun))
     advice = recommend_workload(
         scenario,
