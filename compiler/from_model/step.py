@@ -161,7 +161,7 @@ def _of_experts(model: ModelConfig, request: StepRequest) -> _Layout:
     if not fitting:
         message = f"{model.experts} experts are not shared by {request.gpus} GPUs"
         raise RequestError(Code.MGS304, "gpus", message, f"a multiple of {EP_SIZES[-1]} GPUs")
-    stages = [each for each in _stages(model, request) if request.gpus % (each * fitting[0]) == 0]
+    stages = [each for each in _stages(model, request) if request.gpus % (each * fitting[-1]) == 0]
     contexts = _contexts(model, request)
     params = (
         *_context_params(contexts),
@@ -198,7 +198,8 @@ def _stages(model: ModelConfig, request: StepRequest) -> list[int]:
 def _pipelines(model: ModelConfig, stages: list[int]) -> str:
     chunks = [each for each in (2, 5, 10) if any(model.layers % (each * pp) == 0 for pp in stages if pp > 1)]
     interleaved = "".join(f", interleaved(chunks={each})" for each in chunks)
-    return f"pipeline one_f_one_b, zero_bubble{interleaved}"
+    dual = ", dual" if model.expert_layers and any(pp % 2 == 0 for pp in stages) else ""  # rows travel under kernels
+    return f"pipeline one_f_one_b, zero_bubble{interleaved}{dual}"
 
 
 def _powers(most: int) -> list[int]:

@@ -121,9 +121,22 @@ def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], 
         if not only or framework == only:
             yield from hanging(flags, 4, f"{framework}: ")
     if only and only not in known:
-        yield from wrapped(f"{only} has no such schedule; what has: {', '.join(known) or 'none that is known'}.")
+        yield from _instead(searched, chosen, only)
     for mark in marks:
         yield from bullet("!", mark)
+
+
+def _instead(searched: Searched, chosen: StepOutcome, framework: str) -> Iterator[str]:
+    """The fastest layout that a framework has, where it has not the chosen one."""
+    known = ((each, dict(flags_of(each)).get(framework)) for each in searched.outcomes)
+    found = next((pair for pair in known if pair[1]), None)
+    if found is None:
+        yield from wrapped(f"{framework} has none of these schedules.")
+        return
+    other, flags = found
+    slower = f"{seconds_text(other.run.makespan_ticks)} ({other.seconds / chosen.seconds - 1:+.1%})"
+    yield from wrapped(f"{framework} has not this schedule; its fastest takes {slower}: {other.layout}, {other.words}.")
+    yield from hanging(str(flags), 4, f"{framework}: ")
 
 
 def counted_text(searched: Searched) -> str:

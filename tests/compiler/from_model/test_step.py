@@ -7,6 +7,7 @@ from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.from_model.request import shipped_model
 from magus.compiler.from_model.step import StepRequest, step_text
+from magus.compiler.ir.step import PipelineKind
 from magus.compiler.request.request import RequestError
 
 
@@ -104,3 +105,14 @@ def test_what_does_not_divide_is_said(gpus: int, sequences: int, name: str, code
     with pytest.raises(RequestError) as caught:
         step_text(shipped_model(name), StepRequest("h100", gpus, sequences, 4096))
     assert (caught.value.code, caught.value.field) == (code, field)
+
+
+def test_models_with_experts_compare_a_dual_pipeline() -> None:
+    """Their rows travel under kernels of the other direction; stages divide by the smallest group of experts."""
+    kinds = {}
+    for name in ("qwen3-235b", "llama-3.1-8b"):
+        step = compile_text(step_text(shipped_model(name), StepRequest("h100", 64, 256, 4096))).step()
+        assert step is not None
+        kinds[name] = PipelineKind.DUAL in {each.kind for each in step.explore.pipelines}
+        assert dict(step.explore.settings)["PP"][:4] == ("1", "2", "4", "8")
+    assert kinds == {"qwen3-235b": True, "llama-3.1-8b": False}
