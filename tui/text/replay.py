@@ -1,6 +1,6 @@
 """A step of a run as plain text and as JSON: as measured, as simulated, as it could be."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...advisor.candidates.advice import Advice
@@ -10,39 +10,66 @@ from ...compiler.text.units import us_text
 from ...simcore.figures.result import Result
 from .door import bullet, table_lines, wrapped
 
+MAX_REASONS = 6
 
-def replay_text(step: ReplayedStep, result: Result, advice: Advice | None) -> str:
-    """Return the times of a step, and where those of the simulation differ from the measured ones."""
-    simulated = result.makespan_ticks / TICKS_PER_US
+
+def replay_text(step: ReplayedStep, results: Sequence[Result], advices: Sequence[Advice]) -> str:
+    """Return the times of a step, and where those of the simulation differ from the measured ones.
+
+    ``results`` and ``advices`` are those of its parts; parts without advice stay as they ran, and there may be none.
+    """
+    simulated = _simulated_us(step, results)
     rows: list[tuple[str, ...]] = [
-        ("as measured", us_text(step.measured_us), "", f"{us_text(step.idle_us)} without a kernel"),
+        ("as measured", us_text(step.measured_us), "", f"{us_text(step.idle_us)} without a kernel{_waited(step)}"),
         ("as simulated", us_text(simulated), _error(simulated, step.measured_us), "in the order in which it ran"),
     ]
-    if advice is not None:
-        possible, schedule = _possible(simulated, advice)
-        how = "as it ran: nothing recommended is faster" if schedule == AS_IT_RAN else f"by {schedule}, as simulated"
-        rows.append(("as it could be", us_text(possible), f"{simulated / possible:.2f}x", how))
+    if advices:
+        possible, schedules = _possible(step, results, advices)
+        rows.append(("as it could be", us_text(possible), f"{simulated / possible:.2f}x", _how(schedules)))
     lines = [*wrapped(step.title), "", *_table(rows), ""]
-    kinds = [_kind_row(each) for each in step.kinds(result)]
+    kinds = [_kind_row(each) for each in step.kinds(results)]
     lines += _table([("kernels", "count", "measured", "simulated", "error"), *kinds])
-    if advice is not None:
-        lines += ["", *(line for reason in advice.reasons for line in bullet("-", reason))]
+    if advices:
+        reasons = dict.fromkeys(reason for advice in advices for reason in advice.reasons)
+        lines += ["", *(line for reason in list(reasons)[:MAX_REASONS] for line in bullet("-", reason))]
     lines += ["", *(line for doubt in step.doubts for line in bullet("!", doubt))]
     return "\n".join(lines) + "\n"
 
 
-def replay_document(step: ReplayedStep, result: Result, advice: Advice | None) -> dict[str, Any]:
+def _waited(step: ReplayedStep) -> str:
+    return f", {us_text(step.waited_us)} waiting for ranks" if step.waited_us else ""
+
+
+def _how(schedules: Sequence[str]) -> str:
+    """By which schedules parts are as fast as they can be."""
+    faster = [each for each in schedules if each != AS_IT_RAN]
+    if not faster:
+        return "as it ran: nothing recommended is faster"
+    if len(schedules) == 1:
+        return f"by {faster[0]}, as simulated"
+    return f"{len(faster)} of {len(schedules)} parts by schedules that are faster, as simulated"
+
+
+def replay_document(step: ReplayedStep, results: Sequence[Result], advices: Sequence[Advice]) -> dict[str, Any]:
     """Return the document of ``magus replay --json``; what was not computed is null."""
-    simulated = result.makespan_ticks / TICKS_PER_US
-    possible, schedule = (None, None) if advice is None else _possible(simulated, advice)
+    possible, schedules = _possible(step, results, advices) if advices else (None, [None] * len(step.parts))
     return {
         "schema": "magus-replay/1",
         "trace": step.title,
         "measured_us": step.measured_us,
-        "simulated_us": simulated,
+        "simulated_us": _simulated_us(step, results),
         "possible_us": possible,
-        "schedule": schedule,
+        "parts": [
+            {
+                "workload": part.scenario.name,
+                "measured_us": part.measured_us,
+                "simulated_us": result.makespan_us,
+                "schedule": schedule,
+            }
+            for part, result, schedule in zip(step.parts, results, schedules, strict=True)
+        ],
         "idle_us": step.idle_us,
+        "waited_us": step.waited_us,
         "kernels": [
             {
                 "kind": each.kind,
@@ -50,18 +77,25 @@ def replay_document(step: ReplayedStep, result: Result, advice: Advice | None) -
                 "measured_us": each.measured_us,
                 "simulated_us": each.simulated_us,
             }
-            for each in step.kinds(result)
+            for each in step.kinds(results)
         ],
         "doubts": list(step.doubts),
     }
 
 
-def _possible(simulated: float, advice: Advice) -> tuple[float, str]:
-    """The shorter time in us of the recommended schedule and of the order in which the step ran, and its name.
+def _simulated_us(step: ReplayedStep, results: Sequence[Result]) -> float:
+    return step.total_us([each.makespan_ticks / TICKS_PER_US for each in results])
+
+
+def _possible(step: ReplayedStep, results: Sequence[Result], advices: Sequence[Advice]) -> tuple[float, list[str]]:
+    """The time in us if each part takes the shorter of what is recommended and of how it ran, and the names of both.
 
     Kernels of a run share SMs, to which no profile is fitted, so that its order is never recommended.
     """
-    return min((simulated, AS_IT_RAN), (advice.recommended.best_us, advice.recommended.expression))
+    choices = [(each.makespan_ticks / TICKS_PER_US, AS_IT_RAN) for each in results]
+    for place, advice in enumerate(advices):
+        choices[place] = min(choices[place], (advice.recommended.best_us, advice.recommended.expression))
+    return step.total_us([time for time, _ in choices]), [schedule for _, schedule in choices]
 
 
 def _error(simulated: float, measured: float) -> str:

@@ -286,7 +286,9 @@ def import_file(
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace of torch.profiler or Chakra.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="TRACE...", help="A trace of torch.profiler or Chakra; then of other ranks.")
+    ],
     out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write the step as a scenario, too.")] = None,
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Take the GPUs for this one of the library.")] = "",
     step: Annotated[
@@ -302,7 +304,7 @@ def replay(
     """
     from ..commands.scenarios.replay import ReplayOptions, replay_trace
 
-    raise typer.Exit(replay_trace(file, ReplayOptions(gpu, step, not no_advise, out, as_json)))
+    raise typer.Exit(replay_trace(files, ReplayOptions(gpu, step, not no_advise, out, as_json)))
 
 
 def from_model(

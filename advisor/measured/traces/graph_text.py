@@ -79,6 +79,8 @@ class GraphWriter:
 
     def schedule(self, name: str, workload: str, engine: str) -> str:
         """Return the schedule by which it ran; ``engine`` moves what collectives move, empty for the usual one."""
+        if len(self._lines) == 1:  # nothing to order
+            return f"schedule {name} for {workload} = serial{f'(engine={engine})' if engine and self._separate else ''}"
         by = f" by {engine}" if engine else ""
         said = [f"  separate {', '.join(self._separate)}{by}"] if self._separate else []
         said.extend(f"  stream {stream} {', '.join(names)}" for stream, names in enumerate(self._streams(), 1))
@@ -97,7 +99,7 @@ class GraphWriter:
         else:
             assert op.kernel is not None, "an op has a kernel or a collective"
             name = f"{_word(op.kernel.name)}_{number}"
-            self._timed(name, op.kernel.end_us - op.kernel.start_us, op.gap_us, self._sms_of(op.kernel), needs)
+            self._timed(name, op.kernel.took_us, op.gap_us, self._sms_of(op.kernel), needs)
             self._on.setdefault(op.kernel.stream, []).append(name)
             self._issued.append((op.start_us, name))
         self.named.append(NamedOp(name, op))
@@ -135,7 +137,7 @@ class GraphWriter:
         return name
 
     def _call(self, name: str, call: str, op: RunOp) -> str:
-        took = ", ".join(us_text(part.end_us - part.start_us) for part in op.parts)
+        took = ", ".join(us_text(part.took_us) for part in op.parts)
         line = _Line(name, call, note=f"  # took {took}")
         self._lines.append(line)
         return name

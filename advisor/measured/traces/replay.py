@@ -4,7 +4,7 @@ Products and collectives take the times that the profile of the GPU gives, all e
 errors by kind say how far the profile is from this run, and the total what that and the queues come to.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,16 +20,19 @@ from ....compiler.text.fmt import format_text
 from ....simcore.figures.result import Result
 from ....simcore.simulate_layers import simulate_layers
 from .chakra import is_chakra, read_chakra
-from .graph import RunOp, graph_of
+from .graph import SLACK_US, RunOp, graph_of
 from .graph_text import GraphWriter, NamedOp
 from .kineto import ChromeTrace, TraceError, read_run
-from .run import TracedCollective, TracedGemm, TracedKernel, TracedRun
+from .ranks import with_waits
+from .run import TracedCollective, TracedGemm, TracedKernel, TracedRun, Unused, pairs_of
 from .workloads import HEAD, MESH, TraceOrigin, byte_pieces, head_of, is_trace, model_of, system_text, text_pieces
 
 MAX_PAUSE_US = 1e6
 """Kernels with more time than this between them are of different runs, or of different clocks."""
-MAX_KERNELS = 128
-"""Kernels that are taken of a step: each may need two operations of a workload, which has 256."""
+MAX_KERNELS = 4096
+"""Kernels that are taken of a step."""
+PART_KERNELS = 128
+"""Kernels of a part of a step: each may need two operations of a workload, which has 256."""
 _COARSE_BYTES, _FINEST_BYTES, _MOST_LINE_HOPS = 64 << 10, 1 << 10, 100_000_000
 AS_IT_RAN = "as_it_ran"
 WORKLOAD = "step"
@@ -46,48 +49,74 @@ class KindTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayedStep:
-    """A step with its ``text``, and ``measured_us`` from the first begin of a kernel to the last end.
+class StepPart:
+    """A part of a step, a workload: ``scenario`` has a schedule whose name begins with ``AS_IT_RAN``.
 
-    ``idle_us`` is how long no kernel ran. ``scenario`` has the schedule ``AS_IT_RAN``.
+    It takes ``measured_us`` from the first begin of a kernel to the last end, and begins ``gap_us`` after those before
+    it have ended: less than 0 where the step was cut while some of them ran.
+    """
+
+    scenario: Scenario
+    ops: tuple[NamedOp, ...]
+    measured_us: float
+    gap_us: float
+
+    def simulated(self, unit_bytes: int) -> Result:
+        """Return the simulation of the part in the order in which it ran, in units of so many bytes."""
+        schedule = next(each for each in self.scenario.schedules if each.name.startswith(AS_IT_RAN))
+        return simulate_layers(
+            self.scenario.system, self.scenario.workload, schedule, name=self.scenario.name, unit_bytes=unit_bytes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedStep:
+    """A step with the ``text`` of its ``parts``, one after the other.
+
+    ``idle_us`` is how long no kernel ran, and ``waited_us`` how long collectives waited for other ranks, which is known
+    from their traces alone.
     """
 
     title: str
     text: str
-    scenario: Scenario
-    ops: tuple[NamedOp, ...]
-    measured_us: float
+    parts: tuple[StepPart, ...]
     idle_us: float
+    waited_us: float
     doubts: tuple[str, ...]
 
-    def simulated(self) -> Result:
-        """Return the simulation of the step in the order in which it ran, in units as fine as some seconds allow.
+    @property
+    def measured_us(self) -> float:
+        """From the first begin of a kernel to the last end."""
+        return self.total_us([part.measured_us for part in self.parts])
+
+    def total_us(self, times: Sequence[float]) -> float:
+        """The time of the step if its parts take ``times``, in us, and what was between them stays."""
+        return sum(times) + sum(part.gap_us for part in self.parts)
+
+    def simulated(self) -> tuple[Result, ...]:
+        """Return the simulation of each part in the order in which it ran, in units as fine as some seconds allow.
 
         Raises
         ------
         ScheduleError, RunTooLarge
             As ``simulate_layers``.
         """
-        coarse = self._simulated(_COARSE_BYTES)
-        unit = _COARSE_BYTES
-        while unit > _FINEST_BYTES and coarse.line_hops * _COARSE_BYTES // unit * 2 <= _MOST_LINE_HOPS:
+        coarse = tuple(part.simulated(_COARSE_BYTES) for part in self.parts)
+        line_hops, unit = sum(each.line_hops for each in coarse), _COARSE_BYTES
+        while unit > _FINEST_BYTES and line_hops * _COARSE_BYTES // unit * 2 <= _MOST_LINE_HOPS:
             unit //= 2
-        return coarse if unit == _COARSE_BYTES else self._simulated(unit)
+        return coarse if unit == _COARSE_BYTES else tuple(part.simulated(unit) for part in self.parts)
 
-    def _simulated(self, unit_bytes: int) -> Result:
-        schedule = next(each for each in self.scenario.schedules if each.name == AS_IT_RAN)
-        return simulate_layers(
-            self.scenario.system, self.scenario.workload, schedule, name=self.scenario.name, unit_bytes=unit_bytes
-        )
-
-    def kinds(self, result: Result) -> tuple[KindTimes, ...]:
+    def kinds(self, results: Sequence[Result]) -> tuple[KindTimes, ...]:
         """Return the times of kernels by their kind, those that took most time first."""
-        times = {own_name(op.name): op for op in result.ops}
         found: dict[str, list[tuple[float, float]]] = {}
-        for each in self.ops:
-            own = times[each.name]
-            for part, ticks in zip(each.op.parts, _ticks_of(each.op, own.compute_ticks, own.comm_ticks), strict=True):
-                found.setdefault(kind_of(part), []).append((part.end_us - part.start_us, ticks / TICKS_PER_US))
+        for part, result in zip(self.parts, results, strict=True):
+            times = {own_name(op.name): op for op in result.ops}
+            for each in part.ops:
+                own = times[each.name]
+                ticks = _ticks_of(each.op, own.compute_ticks, own.comm_ticks)
+                for kernel, took in zip(each.op.parts, ticks, strict=True):
+                    found.setdefault(kind_of(kernel), []).append((kernel.took_us, took / TICKS_PER_US))
         kinds = [
             KindTimes(kind, len(each), sum(one for one, _ in each), sum(two for _, two in each))
             for kind, each in found.items()
@@ -115,8 +144,12 @@ def kind_of(kernel: TracedKernel) -> str:
             return "other kernels"
 
 
-def read_step(file: Path, name: str, gpu: str, step: int | None, report: Report) -> ReplayedStep:
+def read_step(
+    file: Path, name: str, gpu: str, step: int | None, report: Report, others: Sequence[Path] = ()
+) -> ReplayedStep:
     """Return one step of the trace in ``file``, called ``name``; ``gpu`` is empty if the trace names the GPU.
+
+    ``others`` are traces of other ranks of the same run, which say how long collectives waited for them.
 
     Raises
     ------
@@ -125,11 +158,13 @@ def read_step(file: Path, name: str, gpu: str, step: int | None, report: Report)
     """
     span = Span(Source(name, ""), 0, 0)
     requested = requested_gpu(gpu, Span(Source("--gpu", gpu), 0, len(gpu)), report) if gpu else None
-    try:
-        run = _run_of(file)
-    except TraceError as error:
-        raise report.fail(Code.MGS630, str(error), span) from None
-    return replayed_step(run, name.rpartition("/")[2], requested, step, span, report)
+    runs = list[TracedRun]()
+    for each, place in ((file, span), *((other, Span(Source(str(other), ""), 0, 0)) for other in others)):
+        try:
+            runs.append(_run_of(each))
+        except TraceError as error:
+            raise report.fail(Code.MGS630, str(error), place) from None
+    return replayed_step(runs, name.rpartition("/")[2], requested, step, span, report)
 
 
 def _run_of(file: Path) -> TracedRun:
@@ -141,37 +176,70 @@ def _run_of(file: Path) -> TracedRun:
 
 
 def replayed_step(
-    run: TracedRun, file: str, requested: LibraryGpu | None, step: int | None, span: Span, report: Report
+    runs: Sequence[TracedRun],
+    file: str,
+    requested: LibraryGpu | None,
+    step: int | None,
+    span: Span,
+    report: Report,
 ) -> ReplayedStep:
     """Return one step of a run, on a node of the library with the GPU that is ``requested`` or that the run names.
 
-    ``step`` is its number where the run marks steps, None for the last that is whole. Mistakes go to ``report``, at
-    ``span``.
+    ``runs`` are that of the rank that is replayed, and those of others. ``step`` is its number where the run marks
+    steps, None for the last that is whole. Mistakes go to ``report``, at ``span``.
     """
-    model = requested or model_of(run, span, report)
-    if not run.kernels:
+    model = requested or model_of(runs[0], span, report)
+    if not all(run.kernels for run in runs):
         hint = "profile with ProfilerActivity.CUDA on a machine with GPUs"
         raise report.fail(Code.MGS631, "the trace has no kernels of a GPU", span, hint)
-    run = _of_one_clock(_in_step(run, step, span, report))
+    run = with_waits([_of_one_clock(_in_step(each, step, span, report)) for each in runs], span, report)
     ranks = _ranks(run, model)
     if len(run.kernels) > MAX_KERNELS:
-        note = (
-            f"only the first {MAX_KERNELS} of {len(run.kernels):,} kernels are taken: a workload has no more operations"
-        )
-        run = _only(run, list(run.kernels[:MAX_KERNELS]), note)
-    ops = graph_of(run, ranks)
-    doubts = tuple(_doubts(run, ops))
-    text, writer = _text(TraceOrigin(file, run.kind, run.rank, doubts), ops, model, ranks)
+        note = f"only the first {MAX_KERNELS:,} of {len(run.kernels):,} kernels are taken"
+        run = _only(run, run.kernels[:MAX_KERNELS], note)
+    cut = parts_of(run)
+    graphs = [graph_of(_only(run, kernels), ranks) for kernels in cut]
+    doubts = (*_doubts(run, [op for ops in graphs for op in ops]), *_cut_doubts(cut))
+    text, writers = _text(TraceOrigin(file, run.kind, run.rank, doubts), graphs, model, ranks)
     compiled = compile_text(text)
-    return ReplayedStep(
-        _title(run, file, model, ranks),
-        text,
-        compiled.scenario(WORKLOAD),
-        tuple(writer.named),
-        max(op.end_us for op in ops) - min(op.start_us for op in ops),
-        _idle_us(run.kernels),
-        doubts,
-    )
+    parts, ended = list[StepPart](), min(each.start_us for each in run.kernels)
+    for name, writer in writers.items():
+        begin = min(op.start_us for op in writer.ops)
+        end = max(ended, *(op.end_us for op in writer.ops))
+        parts.append(StepPart(compiled.scenario(name), tuple(writer.named), end - begin, begin - ended))
+        ended = end
+    waited_us = sum(each.waited_us for each in run.kernels)
+    return ReplayedStep(_title(run, file, model, ranks), text, tuple(parts), _idle_us(run.kernels), waited_us, doubts)
+
+
+def parts_of(run: TracedRun, most: int = PART_KERNELS) -> tuple[tuple[TracedKernel, ...], ...]:
+    """Cut the kernels of a run into parts of at most ``most``.
+
+    A cut is where the kernels before it have ended, with the pairs that they begin, or overlap least with what follows;
+    of such places it is the last.
+    """
+    held = dict[TracedGemm | TracedCollective, float]()  # when the pair that it is in has ended
+    for _, collective, gemm in pairs_of(run, Unused()):
+        held[collective] = held[gemm] = max(collective.end_us, gemm.end_us)
+    kernels, parts = run.kernels, list[tuple[TracedKernel, ...]]()
+    while len(kernels) > most:
+        busy_until, found = float("-inf"), (float("inf"), 0)
+        for place, each in enumerate(kernels[: most + 1]):
+            if place:
+                found = min(found, (max(0.0, busy_until - each.start_us - SLACK_US), -place))
+            busy_until = max(busy_until, each.end_us, held.get(each.does, 0.0) if each.does is not None else 0.0)
+        parts.append(kernels[: -found[1]])
+        kernels = kernels[-found[1] :]
+    return (*parts, kernels)
+
+
+def _cut_doubts(cut: Sequence[Sequence[TracedKernel]]) -> Iterator[str]:
+    """That a step is simulated in parts, and how many of its cuts are in what runs."""
+    if len(cut) > 1:
+        ends = [max(each.end_us for each in part) for part in cut]
+        through = sum(end > part[0].start_us + SLACK_US for end, part in zip(ends, cut[1:], strict=False))
+        note = f"{len(cut)} parts of at most {PART_KERNELS} kernels are simulated one after the other"
+        yield f"{note}; {through} cuts are where kernels ran" if through else f"{note}, cut where no kernel ran"
 
 
 def _title(run: TracedRun, file: str, model: LibraryGpu, ranks: int) -> str:
@@ -211,23 +279,32 @@ def _of_one_clock(run: TracedRun) -> TracedRun:
     return _only(run, most, f"{left} kernels are a second or more from the others: left out") if left else run
 
 
-def _only(run: TracedRun, kernels: list[TracedKernel], note: str) -> TracedRun:
+def _only(run: TracedRun, kernels: Sequence[TracedKernel], *notes: str) -> TracedRun:
     gemms = tuple(each.does for each in kernels if isinstance(each.does, TracedGemm))
     collectives = tuple(each.does for each in kernels if isinstance(each.does, TracedCollective))
-    kept, notes = tuple(kernels), (note, *run.notes)
-    return replace(run, kernels=kept, gemms=gemms, collectives=collectives, notes=notes)
+    kept = tuple(kernels)
+    return replace(run, kernels=kept, gemms=gemms, collectives=collectives, notes=(*notes, *run.notes))
 
 
-def _text(origin: TraceOrigin, ops: Sequence[RunOp], model: LibraryGpu, ranks: int) -> tuple[str, GraphWriter]:
+def _text(
+    origin: TraceOrigin, graphs: Sequence[Sequence[RunOp]], model: LibraryGpu, ranks: int
+) -> tuple[str, dict[str, GraphWriter]]:
+    """The file of all parts, and what has written each of its workloads."""
     base = "\n".join([*head_of(origin, model), system_text(model, ranks)])
     one = f"workload one on node_{ranks} {{\n  x = tensor bf16[8, 8]\n  y = norm(x)\n}}"
     gpu = compile_text(f"{base}\n{one}\n").scenario("one").gpu
-    writer = GraphWriter(ops, gpu.sms, gpu.launch.kernel_ticks / TICKS_PER_US)
-    workload = writer.workload(WORKLOAD, f"node_{ranks}")
-    cases = compile_text(f"{base}\n{workload}\n").scenario(WORKLOAD).cases
-    by_library = all(library_rejection(case) is None for case in cases if case.shape.moved is not None)
-    schedule = writer.schedule(AS_IT_RAN, WORKLOAD, str(library_engine(gpu)) if by_library else "")
-    return format_text("\n".join([base, workload, "", schedule, ""])), writer
+    names = [WORKLOAD] if len(graphs) == 1 else [f"{WORKLOAD}_{number}" for number in range(1, len(graphs) + 1)]
+    launch_us = gpu.launch.kernel_ticks / TICKS_PER_US
+    writers = {name: GraphWriter(ops, gpu.sms, launch_us) for name, ops in zip(names, graphs, strict=True)}
+    workloads = {name: writer.workload(name, f"node_{ranks}") for name, writer in writers.items()}
+    compiled = compile_text("\n".join([base, *workloads.values()]) + "\n")
+    lines = [base]
+    for name, writer in writers.items():
+        cases = compiled.scenario(name).cases
+        by_library = all(library_rejection(case) is None for case in cases if case.shape.moved is not None)
+        engine = str(library_engine(gpu)) if by_library else ""
+        lines += [workloads[name], "", writer.schedule(AS_IT_RAN + name.removeprefix(WORKLOAD), name, engine), ""]
+    return format_text("\n".join(lines)), writers
 
 
 def _ranks(run: TracedRun, model: LibraryGpu) -> int:

@@ -206,7 +206,8 @@ class TracedCopy:
 class TracedKernel:
     """A kernel or a copy on ``stream``, when it ran, in us, and what it does where that is known.
 
-    ``blocks`` are its thread blocks, 0 where they are not known.
+    ``blocks`` are its thread blocks, 0 where they are not known. ``waited_us`` of its time it waited for other ranks,
+    where their traces say so.
     """
 
     name: str
@@ -215,6 +216,12 @@ class TracedKernel:
     end_us: float
     does: TracedGemm | TracedCollective | None = None
     blocks: int = 0
+    waited_us: float = 0.0
+
+    @property
+    def took_us(self) -> float:
+        """How long it worked."""
+        return self.end_us - self.start_us - self.waited_us
 
 
 @dataclass(frozen=True, slots=True)

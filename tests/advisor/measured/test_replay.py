@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.measured.traces.graph import RunOp, graph_of
+from magus.advisor.measured.traces.graph import SLACK_US, RunOp, graph_of
 from magus.advisor.measured.traces.kineto import ChromeTrace, read_run
-from magus.advisor.measured.traces.replay import ReplayedStep, read_step
-from magus.advisor.measured.traces.run import TracedKernel, TracedRun
+from magus.advisor.measured.traces.replay import ReplayedStep, parts_of, read_step
+from magus.advisor.measured.traces.run import TracedCollective, TracedGemm, TracedKernel, TracedRun
 from magus.compiler import CompileError, compile_text
 from magus.compiler.text.diagnostics import Report
 from magus.compiler.text.fmt import format_text
@@ -59,9 +60,10 @@ def waits(ops: Sequence[RunOp]) -> dict[str, list[str]]:
 def test_all_kernels_of_a_layer_are_ops(tmp_path: Path) -> None:
     step = step_of(tmp_path, LAYER)
     text, scenario = step.text, compile_text(step.text).scenario("step")
+    (part,) = step.parts
 
     assert text == format_text(text)
-    assert sum(len(each.op.parts) for each in step.ops) == sum(event["cat"] == "kernel" for event in LAYER) == 9
+    assert sum(len(each.op.parts) for each in part.ops) == sum(event["cat"] == "kernel" for event in LAYER) == 9
     assert [op.label for op in scenario.workload.ops if op.label != "timed"] == ["AG+GEMM", "GEMM+RS"]
     assert "norm_kernel_0 " in text and "takes=12.000 us" in text and "sms=32" in text
     assert "stream 1 copy_kernel" in text
@@ -82,7 +84,7 @@ def test_simulated_as_it_ran(tmp_path: Path) -> None:
         "other kernels": 4,
     }
     busy = sum(each.simulated_us for each in kinds.values())
-    assert result.makespan_us == pytest.approx(busy + step.idle_us, rel=0.02)
+    assert result[0].makespan_us == pytest.approx(busy + step.idle_us, rel=0.02)
 
 
 def test_each_waits_for_what_had_ended_when_it_began() -> None:
@@ -157,7 +159,7 @@ def test_elements_of_other_types_move_as_many_bytes(tmp_path: Path) -> None:
     wide = collective("_allreduce", (1 << 20, 1 << 20), AT + 2000, 50)
     wide["args"]["dtype"] = "Float"
     step = step_of(tmp_path, [*LAYER, wide])
-    moved = [op.shape.moved for op in step.scenario.workload.ops if op.label == "all_reduce"]
+    moved = [op.shape.moved for op in step.parts[0].scenario.workload.ops if op.label == "all_reduce"]
 
     assert [tensor.num_bytes for tensor in moved if tensor is not None] == [4 << 20]
 
@@ -208,7 +210,7 @@ def test_events_that_are_damaged(tmp_path_factory: pytest.TempPathFactory, chang
     except CompileError as error:
         assert error.diagnostics
     else:
-        assert step.ops and step.simulated().makespan_ticks > 0
+        assert all(result.makespan_ticks > 0 for result in some(step.simulated()))
 
 
 def test_of_a_chakra_trace_kernels_run_in_order(tmp_path: Path) -> None:
@@ -223,9 +225,135 @@ def test_of_a_chakra_trace_kernels_run_in_order(tmp_path: Path) -> None:
     assert (step.measured_us, step.idle_us) == (3420.0, 0.0)
 
 
-def test_of_a_long_step_the_first_kernels_are_taken(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_step_of_one_kernel(tmp_path: Path, moves: bool) -> None:
+    kernel = collective("_allgather_base", (1 << 21, 1 << 24), AT, 200) if moves else other("k", AT, 10)
+    step = step_of(tmp_path, [kernel])
+    (found,) = step.kinds(step.simulated())
+
+    assert (found.kind, found.count) == ("all_gather" if moves else "other kernels", 1)
+    assert 100 < found.simulated_us < 200 if moves else found.simulated_us == 10
+
+
+def test_a_long_step_is_simulated_in_parts(tmp_path: Path) -> None:
     events = [event for number in range(20) for event in sharded_layer(number, AT + 1500 * number)]
     step = step_of(tmp_path, events)
+    results = step.simulated()
+    kinds = {each.kind: each for each in step.kinds(results)}
 
-    assert sum(len(each.op.parts) for each in step.ops) == 128
-    assert "only the first 128 of 180 kernels" in step.doubts[-1]
+    assert [part.scenario.name for part in step.parts] == ["step_1", "step_2"]
+    assert [sum(len(each.op.parts) for each in part.ops) for part in step.parts] == [
+        127,
+        53,
+    ]  # and not between an all_gather and its GEMM
+    assert {kind: each.count for kind, each in kinds.items()} == {
+        "GEMM": 40,
+        "all_gather": 20,
+        "reduce_scatter": 20,
+        "other kernels": 100,
+    }
+    assert (
+        step.doubts[-1] == "2 parts of at most 128 kernels are simulated one after the other, cut where no kernel ran"
+    )
+    assert step.measured_us == pytest.approx(1500 * 19 + 1409)
+    times = [result.makespan_us for result in results]
+    assert step.total_us(times) == pytest.approx(sum(times) + 5)  # of time between both parts
+    assert 0.9 * step.measured_us < step.total_us(times) < step.measured_us
+
+
+def test_no_cut_is_between_a_collective_and_its_gemm() -> None:
+    run = run_of([event for number in range(4) for event in sharded_layer(number, AT + 1500 * number)])
+    whole = len(graph_of(run, 8))
+    for most in range(4, 20):
+        cut = parts_of(run, most)
+        assert [kernel for part in cut for kernel in part] == list(run.kernels)
+        assert all(0 < len(part) <= most for part in cut)
+        pairs = [graph_of(replace(run, kernels=part, **_does(part)), 8) for part in cut]
+        assert sum(map(len, pairs)) == whole
+
+
+def _does(part: Sequence[TracedKernel]) -> dict[str, Any]:
+    gemms = tuple(each.does for each in part if isinstance(each.does, TracedGemm))
+    return {"gemms": gemms, "collectives": tuple(e.does for e in part if isinstance(e.does, TracedCollective))}
+
+
+@given(KERNELS, st.integers(1, 8))
+@examples(200)
+def test_cuts_are_where_least_runs(drawn: list[tuple[int, int, int]], most: int) -> None:
+    kernels, now = list[TracedKernel](), 0
+    for stream, gap, length in drawn:
+        now += gap // 4
+        kernels.append(TracedKernel(f"k{len(kernels)}", stream, float(now), float(now + length)))
+    rest = tuple(kernels)
+    cut = parts_of(TracedRun("", True, "", None, (), (), len(kernels), (), kernels=rest), most)
+    assert [kernel for part in cut for kernel in part] == kernels
+    for part in some(cut):
+        assert 0 < len(part) <= most
+        overlaps = [
+            max(0.0, max(each.end_us for each in rest[:at]) - rest[at].start_us - SLACK_US)
+            for at in range(1, min(most, len(rest) - 1) + 1)
+        ]
+        if part is not cut[-1]:
+            assert overlaps[len(part) - 1] == min(overlaps)
+        rest = rest[len(part) :]
+
+
+def test_a_cut_through_what_runs_is_said(tmp_path: Path) -> None:
+    long = other("long", AT, 150 * 10, stream=20, blocks=8)
+    events = [long, *(other(f"k{number}", AT + 1 + 10 * number, 5) for number in range(140))]
+    step = step_of(tmp_path, events)
+
+    assert step.doubts[-1].endswith("; 1 cuts are where kernels ran")
+    assert step.measured_us == 1500
+    assert step.parts[1].gap_us < 0
+
+
+def ranks_of(folder: Path, *runs: tuple[int, Sequence[Event]]) -> ReplayedStep:
+    """The step of the first rank, with the traces of the others."""
+    files = [folder / f"rank_{number}.json" for number in range(len(runs))]
+    for file, (rank, events) in zip(files, runs, strict=True):
+        file.write_text(json.dumps({**document(events), "distributedInfo": {"backend": "nccl", "rank": rank}}))
+    report = Report()
+    with report.attempt():
+        return read_step(files[0], files[0].name, "", None, report, files[1:])
+    raise CompileError(report.diagnostics)
+
+
+def later(events: Sequence[Event], took: int, clock: float) -> list[Event]:
+    """The events of a rank whose collectives take so long, with the same ends, by another clock."""
+    return [
+        {**event, "ts": event["ts"] + clock + (event["dur"] - took) * moves, "dur": took if moves else event["dur"]}
+        for event in events
+        for moves in ("Collective name" in event["args"],)
+    ]
+
+
+def test_what_collectives_wait_for_other_ranks_is_known_of_several(tmp_path: Path) -> None:
+    alone = step_of(tmp_path, LAYER)
+    step = ranks_of(tmp_path, (3, LAYER), (0, later(LAYER, 150, 5e7)), (1, later(LAYER, 190, -3e5)))
+    kinds = {each.kind: each.measured_us for each in step.kinds(step.simulated())}
+
+    assert (alone.waited_us, step.waited_us) == (0, (210 - 150) + (205 - 150))
+    assert (kinds["all_gather"], kinds["reduce_scatter"], kinds["GEMM"]) == (150, 150, 750)
+    assert "2 collectives wait for the last rank to come: rank 3 115.0 us, rank 0 0.0 us, rank 1 80.0 us" in step.doubts
+    assert step.measured_us == alone.measured_us
+    assert "took 370.0 us, 150.0 us" in step.text
+
+
+def test_the_rank_that_comes_last_waits_for_none(tmp_path: Path) -> None:
+    step = ranks_of(tmp_path, (0, later(LAYER, 150, 0)), (3, LAYER))
+    assert step.waited_us == 0
+    assert "2 collectives wait for the last rank to come: rank 0 0.0 us, rank 3 115.0 us" in step.doubts
+
+
+def test_traces_that_are_not_of_one_run(tmp_path: Path) -> None:
+    fewer = [event for event in LAYER if "Collective name" not in event["args"]]
+    for runs, said in (
+        (((3, LAYER), (3, LAYER)), "MGS634 2 traces are of rank 3"),
+        (((3, LAYER), (0, fewer)), "MGS634 no other trace has a collective of that of rank 3"),
+        (((3, LAYER), (0, [])), "MGS631 the trace has no kernels of a GPU"),
+    ):
+        with pytest.raises(CompileError) as caught:
+            ranks_of(tmp_path, *runs)
+        (found,) = caught.value.diagnostics
+        assert f"{found.code.name} {found.message}".startswith(said)

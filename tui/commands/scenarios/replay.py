@@ -1,9 +1,11 @@
 """``magus replay``: a step of a run as measured, as simulated, and as it could be."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ....advisor import AdviceOptions, Advisor
+from ....advisor.candidates.advice import Advice
 from ....advisor.measured.traces.replay import ReplayedStep, read_step
 from ....compiler.text.diagnostics import CompileError, Report
 from ...exit_codes import Exit
@@ -27,33 +29,39 @@ class ReplayOptions:
     as_json: bool = False
 
 
-def replay_trace(file: Path, options: ReplayOptions) -> Exit:
-    """Print the times of a step of a trace."""
+def replay_trace(files: Sequence[Path], options: ReplayOptions) -> Exit:
+    """Print the times of a step of a trace, the first of ``files``; the others are of other ranks."""
 
     def action() -> Exit:
-        step = _read(file, options)
+        step = _read(files, options)
         done = Exit.DONE
         if options.out is not None:
-            done = save(options.out, step.text, f"{options.out}: workload {step.scenario.name}, {len(step.ops)} ops")
-        advice = None
+            names = " to ".join(dict.fromkeys(part.scenario.name for part in (step.parts[0], step.parts[-1])))
+            ops = sum(len(part.ops) for part in step.parts)
+            done = save(options.out, step.text, f"{options.out}: workload {names}, {ops} ops")
+        advices = list[Advice]()
         with progress_line() as progress, interruptible() as stopped:
-            result = step.simulated()
+            results = step.simulated()
             if options.advise:
-                advisor = Advisor.load()
-                advice = advisor.recommend(step.scenario, AdviceOptions(), progress=progress, should_stop=stopped)
+                advisor, settings = Advisor.load(), AdviceOptions()
+                for part in step.parts:
+                    advice = advisor.recommend(part.scenario, settings, progress=progress, should_stop=stopped)
+                    advices.append(advice)
+                    if advice.interrupted:
+                        break
         if options.as_json:
-            print_json(replay_document(step, result, advice))
+            print_json(replay_document(step, results, advices))
         else:
-            put(replay_text(step, result, advice))
-        return Exit.INTERRUPTED if advice is not None and advice.interrupted else done
+            put(replay_text(step, results, advices))
+        return Exit.INTERRUPTED if advices and advices[-1].interrupted else done
 
     return run_command(action)
 
 
-def _read(file: Path, options: ReplayOptions) -> ReplayedStep:
+def _read(files: Sequence[Path], options: ReplayOptions) -> ReplayedStep:
     report = Report()
     with report.trial():
-        step = read_step(file, name_of(file), options.gpu, options.step, report)
+        step = read_step(files[0], name_of(files[0]), options.gpu, options.step, report, files[1:])
         show(report.diagnostics)
         return step
     raise CompileError(report.diagnostics)

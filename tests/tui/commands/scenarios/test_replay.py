@@ -51,7 +51,7 @@ def test_its_scenario_is_one_like_others(trace: Path, tmp_path: Path) -> None:
     simulated = document("simulate", out, "--schedule", "as_it_ran", "--granularity", "packet")
     replayed = document("replay", trace, "--no-advise")
     assert simulated["makespan_us"] == pytest.approx(replayed["simulated_us"], rel=1e-6)
-    assert (replayed["possible_us"], replayed["schedule"]) == (None, None)
+    assert (replayed["possible_us"], replayed["parts"][0]["schedule"]) == (None, None)
 
 
 def test_what_is_recommended_may_be_slower_than_how_it_ran(trace: Path) -> None:
@@ -60,10 +60,32 @@ def test_what_is_recommended_may_be_slower_than_how_it_ran(trace: Path) -> None:
     with report.attempt():
         step = read_step(trace, trace.name, "", None, report)
         result = step.simulated()
-        slow = replace(fakes.advice(step.scenario.cases[0]), recommended=fakes.candidate("in_turn", 9e9, 9e9, 128))
+        case = step.parts[0].scenario.cases[0]
+        slow = [replace(fakes.advice(case), recommended=fakes.candidate("in_turn", 9e9, 9e9, 128))]
         found, text = replay_document(step, result, slow), replay_text(step, result, slow)
-        assert (found["possible_us"], found["schedule"]) == (found["simulated_us"], "as_it_ran")
+        assert (found["possible_us"], found["parts"][0]["schedule"]) == (found["simulated_us"], "as_it_ran")
         assert "1.00x  as it ran: nothing recommended is faster" in text
+
+
+def test_parts_of_a_long_step_are_told_together(tmp_path: Path) -> None:
+    file, out, report = tmp_path / "step.json", tmp_path / "step.mgs", Report()
+    file.write_text(
+        json.dumps(trace_of([each for n in range(15) for each in sharded_layer(n, 1_700_000_000.0 + 1500 * n)]))
+    )
+    done = magus("replay", file, "--no-advise", "-o", out)
+    assert (done.exit_code, done.stderr) == (0, f"{out}: workload step_1 to step_2, 105 ops\n")
+    assert magus("fmt", "--check", out).exit_code == 0
+    with report.attempt():
+        step = read_step(file, file.name, "", None, report)
+        results = step.simulated()
+        case = step.parts[0].scenario.cases[0]
+        fast = [replace(fakes.advice(case), recommended=fakes.candidate("in_turn", 1.0, 1.0, 128))]
+        found, text = replay_document(step, results, fast), replay_text(step, results, fast)
+        assert [part["schedule"] for part in found["parts"]] == ["in_turn", "as_it_ran"]
+        assert found["possible_us"] == pytest.approx(1.0 + results[1].makespan_us + step.parts[1].gap_us)
+        assert found["simulated_us"] == pytest.approx(found["possible_us"] - 1.0 + results[0].makespan_us)
+        assert "1 of 2 parts by schedules that are faster, as simulated" in text
+    assert not report.diagnostics
     assert not report.diagnostics
 
 
