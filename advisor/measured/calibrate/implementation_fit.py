@@ -31,9 +31,11 @@ from ....compiler.ir import (
 )
 from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....compiler.text.diagnostics import Diagnostic, Report, Source, Span, did_you_mean, listing
+from ....compiler.text.units import us_text
 from ...implementations.predict import predict_us
 from ..tables.exchanges import ExchangeRow
 from ..tables.fused import FusedPart, scenario_on
+from ..tables.gemm import peak_us
 from ..tables.implementations import LIBRARY
 from ..tables.own_rows import OwnRow
 from .fitting import Constant, ConstantUnit, Fitted, Floats, fit, put_all
@@ -240,6 +242,10 @@ def _point(row: OwnRow, name: str) -> OwnPoint | Rejection:
     us = predict_us(scenario, Implementation("one", (), (), (start_of(method),)))
     if isinstance(us, Rejection):
         return us
+    least_us = peak_us(scenario.gpu, measured.dtype, (measured.part.m, measured.part.n, measured.part.k))
+    if min(measured.fused_us, measured.serial_us or measured.fused_us) < least_us:
+        message = f"faster than the peak of {measured.gpu}: the GEMM alone takes {us_text(least_us)} there"
+        return Rejection(Code.MGS303, message, "m, n and k are those of the GEMM of one GPU")
     library_us, target_us = predict_us(scenario, shipped[LIBRARY]), measured.fused_us
     if measured.serial_us is not None and not isinstance(library_us, Rejection):
         target_us *= library_us / measured.serial_us

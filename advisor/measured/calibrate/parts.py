@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial, reduce
 from itertools import pairwise
-from math import prod
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from ..tables.gemm import (
     fastest,
     gemm_terms,
     gemm_ticks,
+    peak_us,
     slowdowns,
 )
 from .fitting import Constant, ConstantUnit, Fitted, Floats, differences, fit, put_all
@@ -273,9 +273,8 @@ def _by_waves(gpu: Gpu, dtype: DType) -> bool:
 def gemm_parts(gpu: Gpu, tables: Sequence[GemmTable]) -> Iterator[ProfilePart]:
     """Yield the GEMMs of one GPU by type; those with m, n, k >= 512, where schedules compete, count first."""
     for dtype, name in GEMM_PARTS.items():
-        peak = gpu.peak(dtype)
         rows = tuple(
-            FittedRow(f"{name}, {LARGE if large else ALL}", shape, us, table.file, large, 2e6 * prod(shape) / peak)
+            FittedRow(f"{name}, {LARGE if large else ALL}", shape, us, table.file, large, peak_us(gpu, dtype, shape))
             for table in tables
             if table.dtype is dtype
             for shape, us in table.times_us.items()

@@ -14,7 +14,7 @@ from ....compiler.ir import TYPES_WITH_CONSTANTS, Gpu, Progress
 from ....compiler.text.load import shipped_libraries
 from ..tables.collectives import collective_points, tables_of
 from ..tables.copies import DMA_GPU, DMA_PATTERNS, SM_PATTERNS, phase_shares, sm_copies
-from ..tables.csv_rows import MeasuredError
+from ..tables.csv_rows import MAX_RATIO, MeasuredError
 from ..tables.gemm import gemm_tables, lone_scenario
 from ..validate.report import kept_rows
 from .fitting import Fitted, put_all, put_back
@@ -32,8 +32,6 @@ from .parts import (
 )
 
 PARTS = (*GEMM_PARTS.values(), "rings", "all_to_all", "NVLS", "SM copy", "DMA phase share", *KERNEL_PARTS)
-MAX_RATIO = 100
-"""A time that is as many times as long or short as predicted has another unit."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 

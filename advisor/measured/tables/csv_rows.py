@@ -20,6 +20,8 @@ MAX_FILE_BYTES = 64 << 20  # of text, after decompression
 MAX_LINE_CHARS = 4096
 MAX_ROWS = 1_000_000
 READ_BYTES = 1 << 16
+MAX_RATIO = 100
+"""A time that is as many times as long or short as predicted has another unit."""
 
 
 class MeasuredError(ValueError):

@@ -12,8 +12,9 @@ fp8 with a scale that is known, which reads as much and writes as much or twice 
 
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 from pathlib import Path
 from statistics import median
 
@@ -263,6 +264,12 @@ def gpu_name(text: str) -> str:
     return text.replace(" ", "-").partition("-")[0].upper()
 
 
+def peak_us(gpu: Gpu, dtype: DType, shape: Shape) -> float:
+    """Return the time in us of a GEMM at the peak of ``gpu``, than which none is faster; 0 without a peak."""
+    peak = gpu.peak(dtype)
+    return 2e6 * prod(shape) / peak if peak else 0.0
+
+
 def gemm_tables(folder: Path, only: str = "") -> Iterator[GemmTable | str]:
     """Yield every table of ``folder``, one GPU at a time, or a text that says why rows were left out.
 
@@ -326,8 +333,24 @@ def _tables_of(path: Path, only: str, casts_us: Casts) -> Iterator[GemmTable | s
         else:
             times[gpu, dtype][shape].append(gemm_us)
     for (gpu, dtype), by_shape in times.items():
-        yield GemmTable(gpu, {shape: median(repeats) for shape, repeats in by_shape.items()}, path.name, dtype)
+        measured = GemmTable(gpu, {shape: median(repeats) for shape, repeats in by_shape.items()}, path.name, dtype)
+        yield from (measured,) if only else _within_peak(measured)
     yield from left_out_lines(path, left_out)
+
+
+def _within_peak(table: GemmTable) -> Iterator[GemmTable | str]:
+    """Yield the table without rows that are above the peak of its GPU, and a text that names the first of these."""
+    scenario = lone_scenario(table.gpu)
+    assert scenario is not None, "rows of GPUs without a profile are left out"
+    fast = [each for each, us in table.times_us.items() if us < peak_us(scenario.gpu, table.dtype, each)]
+    if fast:
+        row = f"{label_of(fast[0])}, {table.dtype.value}, in {table.times_us[fast[0]]:.4g} us"
+        yield f"{table.file}: {row} and {len(fast) - 1:,} more: faster than the peak of {table.gpu}"
+    kept = dict(table.times_us)
+    for shape in fast:
+        del kept[shape]
+    if kept:
+        yield replace(table, times_us=kept)
 
 
 def _has_peak(gpu: str, dtype: DType) -> bool:

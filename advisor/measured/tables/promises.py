@@ -20,6 +20,7 @@ from ...solver import NoFeasibleSchedule
 from .collectives import gpu_named, tables_of, whole_number
 from .csv_rows import left_out_lines, read_rows
 from .fused import COLUMNS, MAX_RANKS, NUMBERS, OPERATIONS, PATTERNS, FusedPart, partner_key, parts_of, scenario_on
+from .gemm import peak_us
 from .implementations import GPU_OF_SOURCE, SERIAL_NAMES, semantics_of
 
 LIBRARY_NAMES = (*SERIAL_NAMES, "cuBLAS+NCCL", "torch+rccl")
@@ -120,6 +121,8 @@ def _row(rows: Sequence[Mapping[str, str]]) -> PromiseRow | str:
     if len(parts) != 1:
         return "no promise: the shape of one GPU is not stated"
     best_us, kernel = min(kernels)
+    if min(best_us, *library) < peak_us(gpu, DType(dtype), (parts[0].m, parts[0].n, parts[0].k)):
+        return f"no promise: faster than the peak of {name}, as {parts[0]} in {min(best_us, *library):.4g} us"
     return PromiseRow(name, ranks, DType(dtype), parts[0], source, kernel, min(library), best_us)
 
 

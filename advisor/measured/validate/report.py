@@ -16,7 +16,7 @@ from ..tables import fused as fused_rows
 from ..tables.attention import attention_comparisons
 from ..tables.collectives import collective_comparisons, shipped_points, tables_of
 from ..tables.copies import copy_comparisons, shipped_copies
-from ..tables.csv_rows import MeasuredError, MissingTable, TableComparison
+from ..tables.csv_rows import MAX_RATIO, MeasuredError, MissingTable, TableComparison
 from ..tables.custom_all_reduce import custom_comparisons
 from ..tables.exchanges import exchange_comparisons
 from ..tables.experts import expert_comparisons, fused_layer_comparisons
@@ -44,7 +44,6 @@ from .targets import BASELINES, EVERY, FLOORS, NOTES, TARGETS, Reference, early_
 SCHEMA = "magus-validate/1"
 NUM_WORST = 3
 MAX_LEFT_OUT = 1000
-MAX_RATIO = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +287,11 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     tables = list(kept_rows(gemm_tables(folder), left_out))
     rows = [row for table in tables for row in gemm_comparisons(table)]
     rows += chain.from_iterable(kept_rows(compared(folder), left_out) for compared in COMPARED)
-    left_out += [f"{row.gpu} {row.operation}: {row.label}: that is no time" for row in rows if not comparable(row)]
+    left_out += [
+        f"{row.gpu} {row.operation}: {row.label}: {row.measured_us:.4g} us is no time of it, as in another unit"
+        for row in rows
+        if not comparable(row)
+    ]
     rows = [row for row in rows if comparable(row)]
     promised = list(kept_rows(promise_rows(folder), left_out))
     trained = list(kept_rows(step_rows(folder), left_out))

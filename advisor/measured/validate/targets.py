@@ -140,8 +140,9 @@ NOTES = (
     "Kernels with copying SMs are simulated with each number of SMs that was tried; the number is a count, not a time. "
     "Their tile is the one of their source, 128 x 256: of few rows that are gathered the last tiles begin when all is "
     "there, and one takes 22 us for an inner dimension of 2048. The smallest is 14 us too short.",
-    "No row was dropped as an outlier. All figures are of one harness per operation: another harness on the same GPU "
-    "differs by 10-17% for GEMMs, and by 40-60% for collectives below 1 MiB.",
+    "No row was dropped as an outlier; GEMMs above the peak of their GPU, and times 100 times as long or short as "
+    "predicted, are no times. All figures are of one harness per operation: another harness on the same GPU differs by "
+    "10-17% for GEMMs, and by 40-60% for collectives below 1 MiB.",
     "Simulated copies by SMs are limited by their SMs and by the link. On H100 the closed form ends before that, at "
     "315 GB/s, which is what DeepEP's kernel reaches from 20 SMs on; copies by SMs of nvbandwidth reach 365 to 394. "
     "With the limit in the simulator too, flux's GEMM+RS of 4096 rows on H800 would be 14.0% off and not 2.9%: so it "

@@ -258,6 +258,7 @@ GOOD = "H100,4,AG+GEMM,1024,512,512,bf16,100,90"
         (HEADER, [GOOD.replace("bf16", "fp8")], ["MGS531", "MGS530"]),
         (HEADER, [GOOD.replace("bf16", "bf17")], ["MGS531", "MGS204"]),
         (HEADER, [GOOD.replace(",100,90", ",100000000,90000000")], ["MGS531", "MGS303"]),
+        (HEADER, [GOOD.replace(",1024,512,512", ",8192,8192,8192")], ["MGS531", "MGS303"]),
         (HEADER, [GOOD.replace("1024", "1022")], ["MGS531", "MGS304"]),
         (f"{HEADER},shape_semantics", [f"{GOOD},who knows"], ["MGS531", "MGS310"]),
     ],

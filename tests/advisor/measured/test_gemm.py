@@ -17,6 +17,7 @@ from magus.advisor.measured.tables.gemm import (
     gemm_tables,
     gemm_ticks,
     lone_scenario,
+    peak_us,
     predicted_us,
 )
 from magus.advisor.measured.tables.samples import simulated_sample
@@ -180,6 +181,17 @@ def test_rows_left_out_are_counted_by_reason(tmp_path: Path) -> None:
         "gemm_h100_sxm.csv: 1 row: there is no profile of Z9000",
         "gemm_h100_sxm.csv: 2 rows: a dimension is not a whole number up to 1048576",
     ]
+
+
+def test_rows_above_the_peak_are_named(tmp_path: Path) -> None:
+    rows = [f"H100-SXM,gemm,8192,8192,{k},bf16,{us},0,t" for k, us in ((8192, 1111), (4096, 557), (2048, 2.8))]
+    (table,), left_out = found_in(write(tmp_path, rows))
+
+    assert peak_us(h100(), DType.BF16, (8192, 8192, 8192)) == pytest.approx(2 * 8192**3 / 989e6, rel=1e-3)
+    assert dict(table.times_us) == {(8192, 8192, 4096): 557.0}
+    reason = "8192 x 8192 x 8192, bf16, in 1111 us and 1 more: faster than the peak of H100"
+    assert left_out == [f"gemm_h100_sxm.csv: {reason}"]
+    assert not found_in(write(tmp_path / "alone", rows[:1]))[0]
 
 
 def test_tables_of_other_collectors_are_left_alone(tmp_path: Path) -> None:

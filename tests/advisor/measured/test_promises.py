@@ -85,6 +85,13 @@ def test_what_is_left_out_is_named_with_its_reason(
     assert text.startswith("overlap_here.csv: 2 rows: no promise: ") and reason in text
 
 
+def test_a_kernel_that_is_faster_than_the_peak_is_left_out(tmp_path: Path) -> None:
+    rows, (text,) = read(tmp_path, row("nccl+cublas", 90), row("superfuse", 0.1))
+
+    assert not rows
+    assert text.endswith("no promise: faster than the peak of H100, as AG+GEMM 512 x 256 x 512 in 0.1 us")
+
+
 def test_what_cannot_be_laid_out_is_named_too() -> None:
     ticked: list[int] = []
     (text,) = promise_comparisons([replace(ROW, ranks=16)], lambda: ticked.append(1))

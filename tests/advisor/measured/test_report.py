@@ -52,7 +52,7 @@ def test_a_group_named_all_is_not_counted_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("measured", "predicted"), [(0, 1), (1, 0), (-1, 1), (math.nan, 1), (1, math.inf), (5e-324, 1)]
+    ("measured", "predicted"), [(0, 1), (1, 0), (-1, 1), (math.nan, 1), (1, math.inf), (5e-324, 1), (1, 101)]
 )
 def test_what_is_no_time_is_not_compared(measured: float, predicted: float) -> None:
     assert not comparable(row("m < 64", measured, predicted))
