@@ -66,14 +66,14 @@ Place = tuple[int, ...]
 def forests(scenario: OpCase) -> Iterator[OpChoice]:
     """Yield the choices of ``forest`` to try: trees of the solver, chunks of several sizes, by copy engines or SMs.
 
-    There are none where the file explores other schedules, nor where the network looks the same from every rank, which
-    the named algorithms load evenly: but for a broadcast, whose root is one rank. Nor are there for an all_to_all whose
+    There are none where the file explores other schedules, nor where the network looks the same from every rank and
+    named algorithms load it evenly: but for a broadcast, whose root is one rank. Nor are there for an all_to_all whose
     straight routes load no link more than any ways must.
     """
     shape, explore, one_root = scenario.shape, scenario.explore, scenario.shape.pattern is Pattern.BROADCAST
     if shape.pattern not in forest.PATTERNS or shape.moved is None or explore.values("schedules"):
         return
-    if scenario.network.symmetric and not (one_root and scenario.num_ranks <= FEW_RANKS):
+    if _is_even(scenario) and not (one_root and scenario.num_ranks <= FEW_RANKS):
         return
     if shape.pattern.exchanges and relayed_load(scenario) is None:
         return
@@ -88,6 +88,15 @@ def forests(scenario: OpCase) -> Iterator[OpChoice]:
         and least <= shape.moved.num_bytes < SM_BYTES.stop
     ):
         yield from _by_sms(scenario)
+
+
+def _is_even(scenario: OpCase) -> bool:
+    """Whether named algorithms load all links alike: copies pass no rank, or all links are one ring."""
+    network, n = scenario.network, scenario.num_ranks
+    if not network.symmetric:
+        return False
+    passes = any(node < n for other in range(1, n) for node in network.path(0, other)[1:-1])
+    return not passes or sum(edge.source == 0 for edge in network.edges) <= 2
 
 
 def _by_engines(scenario: OpCase) -> Iterator[OpChoice]:

@@ -173,6 +173,15 @@ def test_they_are_tried_where_they_may_pay() -> None:
         assert not list(forests(other.case))
 
 
+def test_a_network_that_looks_the_same_from_every_rank_has_trees_where_copies_pass_ranks_by_more_than_a_ring() -> None:
+    rings = [[rank, (rank + step) % 10] for rank in range(10) for step in (1, 3)]
+    two, one = (
+        scenario_of("all_gather", 10240, fabric=f"edges(xgmi={links})", ranks=10) for links in (rings, rings[::2])
+    )
+    assert two.case.network.symmetric and one.case.network.symmetric
+    assert list(forests(two.case)) and not list(forests(one.case))
+
+
 def test_small_ones_are_copied_by_sms_with_flags_between_the_data() -> None:
     small = scenario_of("all_gather", rows=LEAST_BYTES // 2048 - 6).case
     assert {one.engine.kind for one in some(list(forests(small)))} == {EngineKind.SM}

@@ -1,13 +1,13 @@
 """Packings of trees reach the bound of the narrowest cut, on any network, within the error that is allowed."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
 
 import pytest
 
 from magus.advisor.solver.cuts import Flows, narrowest_between, widest_spread
-from magus.advisor.solver.forest import GAP, MOST_RANKS, SLACKS, packings
+from magus.advisor.solver.forest import GAP, MANY_TREES, MOST_RANKS, SLACKS, packings
 from magus.advisor.solver.trees import TreeFlow
 from magus.compiler import compile_text
 from magus.compiler.ir import Fabric, network_of
@@ -112,3 +112,27 @@ def test_ranks_send_to_as_few_others_as_they_have_engines() -> None:
         return max(sum(source == rank for source, _ in passed) for rank in range(ranks))
 
     assert most_peers(packings(fabric, ranks)) > 3 >= most_peers(packings(fabric, ranks, TreeFlow.DOWN, 3))
+
+
+def test_where_packings_have_many_trees_two_and_four_of_each_rank_are_nearly_as_even() -> None:
+    links = [[rank, rank ^ 1 << bit] for rank in range(16) for bit in range(4) if rank < rank ^ 1 << bit]
+    fabric = (
+        compile_text(f"""use "amd/mi300x"
+system s {{ gpus 16 x MI300X; fabric edges(xgmi={links}) }}
+workload one on s {{ x = tensor bf16[128, 64] shard rows; y = all_gather(x) }}
+""")
+        .scenario()
+        .case.system.fabric
+    )
+    first, *even = packings(fabric, 16)
+    assert len(first) > MANY_TREES and [len(trees) for trees in even] == [32, 64]
+    for trees in even:
+        loads = Counter[tuple[int, int]]()
+        for root, weight, *parents in trees:
+            reached = {root}
+            for _ in parents:
+                reached |= {rank for rank, above in enumerate(parents) if above in reached}
+            assert weight == 1 and reached == set(range(16))
+            loads.update((above, rank) for rank, above in enumerate(parents) if rank != root)
+        shards = max(loads.values()) * 16 / len(trees)
+        assert 15 / 4 <= shards <= 1.1 * 15 / 4  # a rank gets 15 shards over four links
