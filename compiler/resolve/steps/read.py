@@ -147,6 +147,11 @@ class StepsReader:
         entry, forward = self._workload(part.forward)
         copies, stage = self._copies(system, entry), self._group(system, self._beside(system, ()), entry)
         context = self._context(system, entry, forward.workload)
+        if part.backward is not None and part.backward.text == part.forward.text:
+            message = f"{part.forward.text} is no backward pass of itself"
+            raise self._report.fail(
+                Code.MGS570, message, part.backward.span, f"step {part.forward.text}: it is derived"
+            )
         if part.backward is not None:
             return LayerPart(forward, ((KEEP_WRITTEN, self._workload(part.backward)[1]),), copies, stage, context)
         backward = []
@@ -182,7 +187,15 @@ class StepsReader:
             span = _declaration(entry).system.span
             message = f"a step runs on all ranks of {whole.name}, not on a group"
             raise self._report.fail(Code.MGS570, message, span, f"workload {entry.name} on {whole.name}")
-        return self._systems.system(whole)
+        system = self._systems.system(whole)
+        stages = [axis for axis in system.mesh if axis.name == PIPELINE_AXIS]
+        others = [axis for axis in system.mesh if axis not in stages]
+        crossing = [axis.name for axis in others for each in stages if _meet(axis, each)]
+        if crossing:
+            message = f"ranks along {crossing[0]} lie on several stages of {PIPELINE_AXIS}, which have other layers"
+            hint = f"lay {crossing[0]} over axes of one stage, such as dp"
+            raise self._report.fail(Code.MGS570, message, _declaration(entry).system.span, hint)
+        return system
 
     def _copies(self, system: System, entry: Entry) -> System | None:
         """The ranks that hold the same weights as one rank of a workload: those beside its group on its stage."""
