@@ -29,8 +29,8 @@ from .workloads import HEAD, MESH, TraceOrigin, byte_pieces, head_of, is_trace, 
 
 MAX_PAUSE_US = 1e6
 """Kernels with more time than this between them are of different runs, or of different clocks."""
-MAX_KERNELS = 4096
-"""Kernels that are taken of a step."""
+MAX_KERNELS = 1024
+"""Kernels that are taken of a step: a file has at most 40,000 words, and so many take up to 30 each."""
 PART_KERNELS = 128
 """Kernels of a part of a step: each may need two operations of a workload, which has 256."""
 _COARSE_BYTES, _FINEST_BYTES, _MOST_LINE_HOPS = 64 << 10, 1 << 10, 100_000_000
@@ -239,7 +239,7 @@ def _cut_doubts(cut: Sequence[Sequence[TracedKernel]]) -> Iterator[str]:
         ends = [max(each.end_us for each in part) for part in cut]
         through = sum(end > part[0].start_us + SLACK_US for end, part in zip(ends, cut[1:], strict=False))
         note = f"{len(cut)} parts of at most {PART_KERNELS} kernels are simulated one after the other"
-        yield f"{note}; {through} cuts are where kernels ran" if through else f"{note}, cut where no kernel ran"
+        yield f"{note}; cuts through kernels that ran: {through}" if through else f"{note}, cut where no kernel ran"
 
 
 def _title(run: TracedRun, file: str, model: LibraryGpu, ranks: int) -> str:

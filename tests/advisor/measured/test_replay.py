@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magus.advisor.measured.traces import replay
 from magus.advisor.measured.traces.graph import SLACK_US, RunOp, graph_of
 from magus.advisor.measured.traces.kineto import ChromeTrace, read_run
 from magus.advisor.measured.traces.replay import ReplayedStep, parts_of, read_step
@@ -261,6 +262,14 @@ def test_a_long_step_is_simulated_in_parts(tmp_path: Path) -> None:
     assert 0.9 * step.measured_us < step.total_us(times) < step.measured_us
 
 
+def test_of_a_very_long_step_the_first_kernels_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "MAX_KERNELS", 20)
+    step = step_of(tmp_path, [other(f"k{number}", AT + 10 * number, 5) for number in range(30)])
+
+    assert sum(len(part.ops) for part in step.parts) == 20
+    assert step.doubts[-1] == "only the first 20 of 30 kernels are taken"
+
+
 def test_no_cut_is_between_a_collective_and_its_gemm() -> None:
     run = run_of([event for number in range(4) for event in sharded_layer(number, AT + 1500 * number)])
     whole = len(graph_of(run, 8))
@@ -303,7 +312,7 @@ def test_a_cut_through_what_runs_is_said(tmp_path: Path) -> None:
     events = [long, *(other(f"k{number}", AT + 1 + 10 * number, 5) for number in range(140))]
     step = step_of(tmp_path, events)
 
-    assert step.doubts[-1].endswith("; 1 cuts are where kernels ran")
+    assert step.doubts[-1].endswith("; cuts through kernels that ran: 1")
     assert step.measured_us == 1500
     assert step.parts[1].gap_us < 0
 
