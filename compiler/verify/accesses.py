@@ -184,7 +184,13 @@ def races(access_map: AccessMap) -> list[PlanFault]:
     for place, accesses in access_map.accesses.items():
         writes = [access for access in accesses if access.kind not in (AccessKind.READ, AccessKind.PART)]
         for access in accesses:
-            racing = [w for w in writes if _conflict(access, w) and not _ordered(access_map, place, access, w)]
+            racing = [
+                write
+                for write in writes
+                if _conflict(access, write)
+                and not _ordered(access_map, place, access, write)
+                and not _reads_before_sums(access_map, place, access, write)
+            ]
             for other in racing:
                 index, hint = indices[access.step], _wait_for_last(access_map, place, access, racing)
                 faults.append((index < indices[other.step], index, _race(access_map, place, access, other, hint)))
@@ -219,14 +225,20 @@ def _conflict(access: Access, other: Access) -> bool:
     if access == other or access.kind is AccessKind.PART or (access.issuer, access.step) == (other.issuer, other.step):
         return False
     match access.kind:
-        case AccessKind.READ:
-            return other.kind is not AccessKind.REDUCE
-        case AccessKind.STORE:
+        case AccessKind.READ | AccessKind.STORE:
             return True
-        case AccessKind.REDUCE | AccessKind.ADD:
+        case AccessKind.REDUCE:
+            return other.kind in (AccessKind.COMPUTE, AccessKind.REDUCE)
+        case AccessKind.ADD:
             return other.kind is AccessKind.COMPUTE
         case _:
             return False
+
+
+def _reads_before_sums(access_map: AccessMap, place: Place, access: Access, other: Access) -> bool:
+    """Whether ``access`` reads the data, which the sum ``other`` leaves as they are: it writes the result."""
+    summed = access.kind is AccessKind.READ and other.kind is AccessKind.REDUCE
+    return summed and not reads_result(access_map, place, (access.issuer, access.step))
 
 
 def _ordered(access_map: AccessMap, place: Place, one: Access, other: Access) -> bool:

@@ -41,6 +41,15 @@ a2 = put x.shard(-3) to 1 signal sa2 after sa1 reduce
 b0 = put x.shard(0) to 1 signal sb0 after sa2
 b1 = put x.shard(-1) to 1 signal sb1 after sb0
 b2 = put x.shard(-2) to 1 signal sb2 after sb1"""
+SMALL = "x = tensor bf16[768, 512]; y = all_reduce(x)"
+TWO_SUMS = """plan by dma(2)
+a = put x.shard(1) to 1 signal sa
+b = put x.shard(2) to 2 signal sb
+r1 = reduce x.shard(0) parts 2 after sa
+r2 = reduce x.shard(0) parts 2 after sb, r1
+c = put x.shard(0) to 1 signal sc after {}
+d = put x.shard(0) to 2 signal sd after {}"""
+"""Of three ranks."""
 IN_SWITCH = """plan by sm(8)
 a = get x.shard(0) from all signal sa reduce
 b = put x.shard(0) to all signal sb after sa"""
@@ -56,10 +65,10 @@ def scenario(body: str, ranks: int = 4, fabric: str = "switch(summing, link=nvli
     return compile_text(text_of(body, ranks=ranks, fabric=fabric)).scenario().case
 
 
-def found(plan: str, body: str = ALL_REDUCE) -> list[tuple[str, str]]:
+def found(plan: str, body: str = ALL_REDUCE, ranks: int = 4) -> list[tuple[str, str]]:
     """(code, message) of each fault of a plan."""
     try:
-        compile_text(text_of(body, plan))
+        compile_text(text_of(body, plan, ranks))
     except CompileError as error:
         return [(each.code.name, each.message) for each in error.diagnostics]
     return []
@@ -187,6 +196,26 @@ def test_a_kernel_that_sums_too_few_parts() -> None:
     faults = check_plan(where, replace(schedule, steps=tuple(sums)))
 
     assert [fault.code.name for fault in faults] == ["MGS509"] and "4 are there" in faults[0].message
+
+
+@pytest.mark.parametrize(("first", "then"), [("r1", "r2"), ("r2", "r1")])
+def test_a_sum_is_not_sent_while_the_next_one_may_overwrite_it(first: str, then: str) -> None:
+    """Each rank sums twice; what reads the result of the first sum races with the second."""
+    assert found(TWO_SUMS.format("r2", "r2"), SMALL, 3) == []
+
+    ((code, message),) = found(TWO_SUMS.format(first, then), SMALL, 3)
+
+    early = "c" if first == "r1" else "d"
+    assert (code, message.partition(" takes")[0]) == ("MGS508", early)
+    assert message.endswith("of block 0 at rank 0 while r2 may still be writing them")
+
+
+def test_sums_side_by_side_write_in_no_order() -> None:
+    apart = TWO_SUMS.format("r2", "r2").replace("2 after sb, r1", "2 stream 1 after sb")
+
+    assert ("MGS508", "r2 and r1 write") in [
+        (code, message.partition(" rows")[0]) for code, message in found(apart, SMALL, 3)
+    ]
 
 
 def test_partial_sums_are_not_sent_before_they_are_computed() -> None:
