@@ -96,7 +96,8 @@ def test_outside_of_the_fit_and_without_a_promise_confidence_is_at_most_medium()
 
 
 def test_the_answer_says_so() -> None:
-    advice: Advice = Advisor.load().recommend(Scenario.of_one(scenario(GUESSED)), AdviceOptions(top=1, bespoke=0))
+    small = compile_text(SOURCE.format(gpu=GUESSED, link="").replace("2048", "512")).scenario()
+    advice: Advice = Advisor.load().recommend(small, AdviceOptions(top=1, bespoke=0))
 
     assert advice.confidence is Confidence.LOW and "H100" in advice.confidence_reason
 

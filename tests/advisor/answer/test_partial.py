@@ -7,6 +7,7 @@ import pytest
 
 from magus.advisor import AdviceOptions, Advisor, keep_results
 from magus.advisor.candidates.advice import Advice, AnswerSource
+from magus.advisor.sensitivity import threshold
 from magus.compiler.ir import EngineChoice, EngineKind, Explore, Scenario
 from magus.simcore.memo.memo import use
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring
@@ -43,7 +44,9 @@ def test_the_last_answer_on_the_way_has_the_candidates_of_the_final_one(reported
     assert {each.expression for each in partial[-1].candidates} == {each.expression for each in final.candidates}
 
 
-def test_what_is_confirmed_is_reported_before_the_threshold_is_looked_for() -> None:
+def test_what_is_confirmed_is_reported_before_the_threshold_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threshold, "LEAST_ROWS", 256)
+    monkeypatch.setattr(threshold, "MOST_ROWS", 1024)  # that it is looked for is enough here
     partial: list[Advice] = []
     options = replace(OPTIONS, bespoke=0, top=1, threshold=True)
     small = exploring(ag_gemm(512, 2048, 2048, ranks=4), Explore.of(schedules=("hetero_fused_1d",), chunks=(8,)))
