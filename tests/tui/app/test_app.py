@@ -72,6 +72,7 @@ async def test_the_picked_candidate_is_simulated_once_and_shown() -> None:
         assert app.session.job.runs[UNSEEN].result.waterfall is not None
 
 
+@pytest.mark.slow
 async def test_a_long_schedule_is_readable_on_a_small_screen() -> None:
     app = app_of(stages())
     async with app.run_test(size=SMALL) as pilot:
@@ -287,6 +288,7 @@ async def test_a_simulation_that_does_not_finish_says_why() -> None:
         assert "some ops can never finish" in text
 
 
+@pytest.mark.slow
 async def test_a_waterfall_that_cannot_be_had_is_not_requested_for_forever() -> None:
     fake = stages(explains=False)
     app = app_of(fake)

@@ -83,6 +83,7 @@ async def test_the_workbench_stands_where_the_first_frame_was(
     assert len(after) == len(before)
 
 
+@pytest.mark.slow
 async def test_a_narrow_screen_names_a_file_in_deep_folders(held: Event, tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["a_folder_with_a_long_name"] * 4)
     deep.mkdir(parents=True)

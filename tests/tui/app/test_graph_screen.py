@@ -52,6 +52,7 @@ async def test_what_is_faster_by_too_little_is_a_tie() -> None:
         )
 
 
+@pytest.mark.slow
 async def test_times_of_layers_that_show_no_period_are_marked() -> None:
     app = app_of(GraphStages(final=graphs.with_an_estimate))
     async with app.run_test(size=LARGE) as pilot:
@@ -148,6 +149,7 @@ async def test_fabric_and_values_are_those_of_the_graph() -> None:
         assert "No value of the file can be swept" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_pairs_and_graphs_of_one_file_stand_side_by_side() -> None:
     app = app_of(GraphStages(pairs=fakes.two_workloads()[:1]))
     async with app.run_test(size=LARGE) as pilot:

@@ -26,6 +26,7 @@ def bars_in(text: str) -> list[str]:
     return [line for line in text.splitlines() if f"{BOUND}{ANSWER}" in line]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 async def test_workloads_that_have_no_answer_are_answered_by_a_key(size: tuple[int, int]) -> None:
     app = app_of(FakeStages(fakes.two_workloads()))

@@ -16,7 +16,7 @@ from magus.tui.app.session.files import Watched, files_of
 from magus.tui.app.session.listed_files import MAX_BYTES, MAX_RECENT, ScreenState, about, entries, load, save
 from magus.tui.app.widgets.start import StartScreen
 from tests.helpers.hostile_text import EVERYTHING, is_safe
-from tests.helpers.marks import thinned
+from tests.helpers.marks import first
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 from tests.helpers.tui.fakes import FakeStages
@@ -163,7 +163,7 @@ async def test_files_theme_and_pane_are_remembered(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    thinned(
+    first(
         [
             "",
             "not json",
@@ -174,7 +174,7 @@ async def test_files_theme_and_pane_are_remembered(folder: Path) -> None:
             " " * (2 * MAX_BYTES),
             '{"theme": "no such theme", "pane": "no such pane", "recent": ["/none/such.mgs"]}',
         ],
-        4,
+        1,
     ),
 )
 async def test_a_state_that_is_broken_is_ignored(tmp_path: Path, text: str) -> None:
@@ -217,12 +217,13 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick_looks")
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda path: path.write_text(FILE.replace("M = 2048", "M = 4096"), encoding="utf-8"), "bf16 4096x448"),
         (lambda path: path.write_text(FILE[:180], encoding="utf-8"), "The file cannot be used"),
-        pytest.param(lambda path: path.write_bytes(b"\x00\xff" * 99), "MGS121", marks=pytest.mark.slow),
+        (lambda path: path.write_bytes(b"\x00\xff" * 99), "MGS121"),
         (lambda path: path.unlink(), "has vanished"),
     ],
 )

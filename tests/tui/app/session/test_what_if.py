@@ -126,6 +126,7 @@ async def test_a_number_of_the_hardware_is_typed(file: Path) -> None:
         assert app.session.changes == Changes()
 
 
+@pytest.mark.slow
 async def test_a_value_that_cannot_be_is_said_in_place_and_changes_nothing(file: Path) -> None:
     app = app_of(file)
     async with app.run_test(size=SMALL) as pilot:
