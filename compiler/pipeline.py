@@ -190,13 +190,13 @@ class Examined:
     diagnostics: tuple[Diagnostic, ...]
 
 
-def examine_text(text: str, path: str = "<text>", settings: Settings = ()) -> Examined:
+def examine_text(text: str, path: str = "<text>") -> Examined:
     """Compile a text as if it stood in ``path``, and return its names and mistakes in any case: what editors ask."""
     source, report, scope = Source(path, text), Report(), Scope()
     compiled: Compiled | None = None
     with suppress(GaveUp, CompileError):
         scope = load(source, report)
-        compiled = _compile(source, scope, settings, report)
+        compiled = _compile(source, scope, (), report)
     return Examined(source, scope, compiled, report.diagnostics)
 
 

@@ -29,6 +29,7 @@ from ..ir import (
 )
 from ..templates import BASELINE, BY_NAME, Template, TemplateInput
 from ..templates.bespoke import parts_in_words
+from ..text.diagnostics import listing
 from . import knobs
 from .knobs import KNOBS, Knob, Rule, ScheduleRequest
 from .knobs.base import SizeValues, value_text
@@ -347,22 +348,22 @@ def _statements(choice: Schedule) -> Iterator[str]:
         if separate is None:
             yield from (f"{mode.op} = {_body_text(mode)}" for mode in modes if mode.body is not None)
         else:
-            yield f"separate {_listed(mode.op for mode in modes)} by {whole_text(separate)}"
+            yield f"separate {listing(mode.op for mode in modes)} by {whole_text(separate)}"
     if choice.chained:
-        yield f"chained {_listed(choice.chained)}"
+        yield f"chained {listing(choice.chained)}"
     if choice.order:
-        yield f"order {_listed(choice.order)}"
+        yield f"order {listing(choice.order)}"
     if choice.deferred:
-        yield f"deferred {_listed(choice.deferred)}"
+        yield f"deferred {listing(choice.deferred)}"
     for stream, ops in groupby(choice.streams, key=lambda pair: pair[1]):
         if stream:  # 0 is the main one, where kernels run anyhow
-            yield f"stream {stream} {_listed(name for name, _ in ops)}"
+            yield f"stream {stream} {listing(name for name, _ in ops)}"
     for kernel, pairs in groupby(choice.starts_with, key=lambda pair: pair[1]):
-        yield f"start {_listed(name for name, _ in pairs)} with {kernel}"
+        yield f"start {listing(name for name, _ in pairs)} with {kernel}"
     if choice.prefetch:
         yield f"prefetch {choice.prefetch}"
     if choice.sums_first or choice.low:
-        yield f"priority {_listed((*(['sums'] if choice.sums_first else []), *(f'{name} low' for name in choice.low)))}"
+        yield f"priority {listing((*(['sums'] if choice.sums_first else []), *(f'{name} low' for name in choice.low)))}"
     if choice.handoff is not HandOff.CHUNKS:
         yield f"handoff {choice.handoff.value}"
 
@@ -379,7 +380,3 @@ def _body_text(mode: OpMode) -> str:
         raise ScheduleError(Rejection(Code.MGS509, message, "write the plan as JSON"))
     assert mode.body is not None, "modes without a body are as usual, and left out"
     return expression_of(mode.body)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
