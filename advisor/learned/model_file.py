@@ -77,7 +77,7 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
     ModelError
         If the file is missing, damaged, of other features or of another version.
     """
-    data = _read_bounded(files(f"{__package__}.model") if folder is None else folder, FILE, MAX_BYTES)
+    data = _read_bounded(files(__package__).joinpath("model") if folder is None else folder, FILE, MAX_BYTES)
     document = _document(data)
     try:
         if document["schema"] != SCHEMA:

@@ -3,18 +3,16 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
 from lark import Token
 
 from ...grammar import load_words
-from .. import library
 from ..pipeline import examine_text
 from ..text import syntax as ast
 from ..text.diagnostics import Location, Severity, Source, Span
-from ..text.load import real_path, shipped_libraries
+from ..text.load import LIBRARY, real_path, shipped_libraries
 from ..text.names import RESERVED, Entry, Kind, kind_of
 from ..text.parsing.tokens import DECLARATIONS
 from ..text.vocabulary import BACKWARD_WORDS
@@ -176,7 +174,7 @@ def name_span(entry: Entry) -> Span:
 
 def library_path(name: str) -> Path:
     """Return where a shipped library lies: ``nvidia/h100``."""
-    return Path(str(files(library).joinpath(*f"{name}.mgs".split("/"))))
+    return Path(str(LIBRARY.joinpath(*f"{name}.mgs".split("/"))))
 
 
 def _target(document: Document, span: Span) -> FilePlace:

@@ -12,7 +12,6 @@ from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import BinaryIO
 
-from .. import library
 from ..codes import CONSEQUENCES, Code
 from . import syntax as ast
 from .diagnostics import Diagnostic, Report, Source, Span, did_you_mean
@@ -20,6 +19,9 @@ from .names import Entry, Scope, within, words_in
 from .parsing.parse import MAX_BYTES, parse_file
 from .parsing.tokens import MAX_TOKENS
 from .units import bytes_text
+
+LIBRARY = files((__package__ or "").rpartition(".")[0]).joinpath("library")
+"""The folder of what ships: a folder for each vendor, in it a file for each library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,7 @@ def _library_scope(name: str) -> Scope:
 @cache
 def shipped_libraries() -> tuple[str, ...]:
     """Return the names of all shipped libraries, as ``use`` takes them."""
-    vendors = [vendor for vendor in files(library).iterdir() if vendor.is_dir()]
+    vendors = [vendor for vendor in LIBRARY.iterdir() if vendor.is_dir()]
     names = [f"{vendor.name}/{entry.name.removesuffix('.mgs')}" for vendor in vendors for entry in vendor.iterdir()]
     return tuple(sorted(name for name in names if _LIBRARY_NAME.fullmatch(name)))
 
@@ -254,7 +256,7 @@ def library_about(name: str) -> str:
 
 def _library_text(name: str) -> str:
     vendor, short = name.split("/")
-    return files(library).joinpath(vendor, f"{short}.mgs").read_text(encoding="utf-8")
+    return LIBRARY.joinpath(vendor, f"{short}.mgs").read_text(encoding="utf-8")
 
 
 @cache

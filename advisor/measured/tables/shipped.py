@@ -15,7 +15,6 @@ from ....compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu
 from ....simcore.kernels.copy import slowdown_beside_copies
 from ....simcore.kernels.gemm import gemm_work
 from ....simcore.kernels.working_set import extra_hbm_bytes
-from .. import rows
 from .collectives import gpu_named, whole_number
 from .csv_rows import TableComparison, rows_in
 
@@ -184,7 +183,7 @@ READERS = {
 
 def shipped_comparisons() -> Iterator[TableComparison | str]:
     """Yield the rows of all tables that ship, or why rows were left out."""
-    with as_file(files(rows)) as folder:
+    with as_file(files((__package__ or "").rpartition(".")[0]).joinpath("rows")) as folder:
         for pattern, comparisons in READERS.items():
             for path in sorted(folder.glob(pattern)):
                 yield from comparisons(path)

@@ -13,7 +13,7 @@ from statistics import median
 
 import pytest
 
-from magus.advisor.measured import rows
+from magus.advisor import measured
 from magus.advisor.measured.tables.collectives import gpu_named
 from magus.advisor.measured.tables.csv_rows import TableComparison, read_rows
 from magus.advisor.measured.tables.shipped import (
@@ -35,7 +35,7 @@ TILE = (
 
 def rows_of(name: str) -> Sequence[Mapping[str, str]]:
     """The rows of a shipped table."""
-    with as_file(files(rows) / name) as path:
+    with as_file(files(measured) / "rows" / name) as path:
         return read_rows(path, ("gpu",), ("time_us",)).rows
 
 

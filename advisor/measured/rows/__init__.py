@@ -1,1 +1,0 @@
-"""Measurements made for Magus, as tables: how each was made stands at its top."""

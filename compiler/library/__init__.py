@@ -1,1 +1,0 @@
-"""The shipped hardware library, written in the language itself; ``use "amd/mi300x"`` reads ``amd/mi300x.mgs``."""
