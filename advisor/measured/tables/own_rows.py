@@ -15,7 +15,7 @@ from pathlib import Path
 from ....compiler import CompileError
 from ....compiler.codes import Code
 from ....compiler.ir import DType
-from ....compiler.text.diagnostics import Diagnostic, Report, Source, Span, did_you_mean
+from ....compiler.text.diagnostics import Diagnostic, Report, Source, Span, did_you_mean, listing
 from ....compiler.text.load import shipped_libraries
 from .collectives import gpu_named
 from .csv_rows import MeasuredError, TableTooLarge, fields_of, is_positive, text_lines, text_of
@@ -242,6 +242,10 @@ def _rows(lines: Sequence[_Line], name: str, of_library: bool, report: Report) -
         row = _row(line, None if of_library else alone.get(line.key), name, of_library, report)
         if row is not None:
             yield OwnRow(row, line.span)
+    if lines and not first:
+        others = tuple(dict.fromkeys(line.text(IMPL) for line in lines))
+        hint = did_you_mean(name, others) or f"those are {listing(others)}"
+        report.warn(Code.MGS203, f"no row is of {name}", lines[0][IMPL].span, hint)
 
 
 def _is_of(text: str, name: str, of_library: bool) -> bool:

@@ -277,6 +277,18 @@ def test_all_wrong_rows_are_reported_with_a_hint(tmp_path: Path) -> None:
     assert hints[2] == "did you mean 'H100'?" and hints[3] == "it does bf16, fp16" and hints[4] == "it does AG+GEMM"
 
 
+def test_a_table_without_the_implementation_says_which_it_has(tmp_path: Path) -> None:
+    lines = [f"H100,4,AG+GEMM,1024,512,512,bf16,{impl},{us}" for impl, us in (("torch+nccl", 90), ("superfuse", 80))]
+    path = table(tmp_path, lines, "gpu,n_gpus,op,m,n,k,dtype,impl,time_us")
+
+    with pytest.raises(CompileError) as caught:
+        calibrate_implementation(path, "kraken")
+
+    (unknown,) = [each for each in caught.value.diagnostics if each.code.name == "MGS203"]
+    assert (unknown.message, unknown.hint) == ("no row is of kraken", "those are torch+nccl, superfuse")
+    assert unknown.span.location.line == 2
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("")
     many = [GOOD.replace("1024", str(16 * size)) for size in range(1, MAX_ROWS + 2)]
