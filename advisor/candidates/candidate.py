@@ -66,7 +66,8 @@ class Candidate:
     of the simulation; None without a simulation. ``result`` is that of several ops, ``problem`` why there is none.
     ``provenance`` is None unless the schedule is bespoke. ``interval_us`` is that of the prediction, and ``gain_error``
     the relative error of its gain over an estimated baseline; None where they are not known. One that ``is_outside``
-    what the file explores is compared, and never recommended.
+    what the file explores is compared, and never recommended. ``least_ticks`` is the time of its busiest link alone,
+    where that is why it was not simulated: another takes no longer.
     """
 
     expression: str
@@ -84,6 +85,7 @@ class Candidate:
     result: Result | None = None
     problem: str = ""
     is_outside: bool = False
+    least_ticks: int | None = None
 
     @property
     def schedule(self) -> OpPlan:

@@ -177,7 +177,7 @@ def _buckets(grid: Place) -> Sequence[Trees]:
     whole = tuple(tree(root, first, sign) for root in places for first in range(dimensions) for sign in (1, -1))
     two = tuple(tree(root, sum(root) % dimensions, sign) for root in places for sign in (1, -1))
     one = tuple(tree(root, sum(root) % dimensions, (-1) ** (sum(root) // dimensions)) for root in places)
-    return one, two, whole
+    return whole, two, one
 
 
 def _early(grid: Place) -> Trees:
@@ -231,12 +231,20 @@ Timer = Callable[[Sequence[OpChoice]], Sequence[tuple[int, OpChoice]]]
 """Simulates choices; returns those that end, each behind its ticks."""
 
 
-def try_forests(scenario: OpCase, choices: Sequence[OpChoice], timer: Timer, least: float = math.inf) -> None:
-    """Time ``choices``, and with more and fewer chunks what is then near the fastest; others take ``least`` ticks."""
+def try_forests(
+    scenario: OpCase, choices: Sequence[OpChoice], timer: Timer, least: float = math.inf, bound: float = 0
+) -> None:
+    """Time ``choices``, and with more and fewer chunks what is then near the fastest; others take ``least`` ticks.
+
+    No schedule takes less than ``bound``: what is within ``GAIN`` of it is not tried with other chunks.
+    """
     timed, more = list[tuple[int, OpChoice]](), choices
     while more:
         timed += timer(more)
-        more = list(_doubled(scenario, timed, CLOSE * min((least, *(ticks for ticks, _ in timed)))))
+        fastest = min((least, *(ticks for ticks, _ in timed)))
+        if fastest <= (1 + GAIN) * bound:
+            return
+        more = list(_doubled(scenario, timed, CLOSE * fastest))
     for parts in AROUND[:1] if scenario.shape.pattern.overlaps else AROUND:
         ticks, best = min(timed, key=lambda one: one[0], default=(math.inf, None))
         if best is None or ticks > CLOSE * least:

@@ -20,6 +20,7 @@ from ...compiler.planning.knobs.structure import ALGORITHM
 from ...simcore import PACKET_BYTES, affordable_unit
 from ...simcore.lower.steps import period_of
 from ..bounds.link_loads import busiest_link_ticks
+from ..bounds.lower_bound import quick_bound_ticks
 from ..estimate.makespan import estimate_ticks
 from ..work.workers import SimulationJob, Workers
 from .candidate import Candidate, ScheduleOrigin, by_time
@@ -129,9 +130,10 @@ def simulate_shortlist(
     """Simulate ``top`` more favourites, the baselines, and what the file declares or explores by name.
 
     Of the favourites some are left out that are far behind what was simulated before; of large systems, those that
-    cannot be the answer: see ``_worth_a_run``.
+    cannot be the answer: see ``_worth_a_run``. Of collectives alone those are told: see ``_alone``.
     """
     requested = {declared(scenario, named).expression for named in scenario.schedules}
+    told = set(requested)
     alone = scenario.is_algorithm_choice
     wanted = {
         candidate.expression for candidate in (candidates if alone else baselines(candidates)) if candidate.is_serial
@@ -150,10 +152,49 @@ def simulate_shortlist(
     chosen = [candidate for candidate in candidates if candidate.expression in requested | wanted | explored]
     chosen.sort(key=lambda candidate: not candidate.is_serial)
     if alone:
-        simulated = _simulated(pool, scenario, chosen, report)
-    else:
-        simulated = _worth_a_run(pool, scenario, chosen, requested, report)
-    return merged(candidates, simulated)
+        return _alone(pool, scenario, candidates, chosen, told if scenario.explore == Explore() else requested, report)
+    return merged(candidates, _worth_a_run(pool, scenario, chosen, requested, report))
+
+
+def _alone(
+    pool: Workers,
+    scenario: OpCase,
+    candidates: list[Candidate],
+    chosen: Sequence[Candidate],
+    requested: Container[str],
+    report: Progress,
+) -> list[Candidate]:
+    """Simulate the baselines of a lone collective and the likely best, then trees, then which else may be faster.
+
+    Others get the time of their busiest link, which is no less than the fastest run.
+    """
+    likely = next((each for each in chosen if not each.is_serial), None)
+    first = [each for each in chosen if each.is_serial or each is likely or each.expression in requested]
+    found = _with_forests(pool, scenario, merged(candidates, _simulated(pool, scenario, first, report)), report)
+    fastest = _fastest_ticks(found)
+    others = [
+        replace(each, least_ticks=_ruled_out_by(scenario, each.schedule, fastest))
+        for each in chosen
+        if each not in first
+    ]
+    may_win = [each for each in others if each.least_ticks is None]
+    ruled_out = [each for each in others if each.least_ticks is not None]
+    return merged(found, [*_simulated(pool, scenario, may_win, report), *ruled_out])
+
+
+def _fastest_ticks(candidates: Sequence[Candidate]) -> float:
+    return min((one.ticks for one in candidates if one.simulated_ticks is not None), default=math.inf)
+
+
+def _ruled_out_by(scenario: OpCase, schedule: OpPlan, fastest: float) -> int | None:
+    """The ticks of its busiest link alone where they are no less than the ``fastest`` run; None where it may be faster.
+
+    None too where one rank is simulated for all, which takes as long as counting what its links pass.
+    """
+    if simulated_ranks(scenario, schedule) == 1:
+        return None
+    least = busiest_link_ticks(scenario, schedule)
+    return least if least >= fastest else None
 
 
 def _close(scenario: OpCase, others: Sequence[Candidate], favourites: Sequence[Candidate]) -> list[Candidate]:
@@ -229,9 +270,10 @@ def simulate_variants(
     """
     if scenario.shape.moved is None:
         return candidates
-    alone = scenario.is_algorithm_choice
-    variants_of = protocol_variants if alone else variants
-    candidates = _with_choices(pool, scenario, candidates, variants_of(scenario, candidates), report)
+    if scenario.is_algorithm_choice:
+        named = [one for one in candidates if one.choice is None or not one.choice.trees]
+        return _with_choices(pool, scenario, candidates, protocol_variants(scenario, named), report)
+    candidates = _with_choices(pool, scenario, candidates, variants(scenario, candidates), report)
     return _with_forests(pool, scenario, candidates, report)
 
 
@@ -241,15 +283,16 @@ def _with_forests(pool: Workers, scenario: OpCase, candidates: list[Candidate], 
     if not choices or (limit is not None and build_op_plan(scenario, choices[0]).staging_bytes > limit):
         return candidates
     found = candidates
-    least = min((one.ticks for one in found if one.simulated_ticks is not None), default=math.inf)
+    least = _fastest_ticks(found)
 
     def timer(some: Sequence[OpChoice]) -> list[tuple[int, OpChoice]]:
         nonlocal found
-        found = _with_choices(pool, scenario, found, some, report)
+        for trees in dict.fromkeys(choice.trees for choice in some):  # those before may rule out those of busier links
+            found = _with_choices(pool, scenario, found, [one for one in some if one.trees == trees], report)
         ended = [one for one in found if one.simulated_ticks is not None]
         return [(one.ticks, one.choice) for one in ended if one.choice is not None and one.choice in some]
 
-    try_forests(scenario, choices, timer, least)
+    try_forests(scenario, choices, timer, least, quick_bound_ticks(scenario))
     planted = [one.expression for one in found if one.choice is not None and one.choice.trees]
     return [one for one in found if one.expression not in planted[NUM_OFFERED:]]
 
@@ -257,9 +300,15 @@ def _with_forests(pool: Workers, scenario: OpCase, candidates: list[Candidate], 
 def _with_choices(
     pool: Workers, scenario: OpCase, candidates: list[Candidate], choices: Sequence[OpChoice], report: Progress
 ) -> list[Candidate]:
-    """Return the candidates with new ``choices``, simulated in packets, by time."""
+    """Return the candidates with new ``choices``, simulated in packets, by time.
+
+    Of a lone collective those are left out whose busiest link alone takes longer than the fastest candidate.
+    """
     alone, known = scenario.is_algorithm_choice, {candidate.expression for candidate in candidates}
     built = [(choice, build_op_plan(scenario, choice)) for choice in choices]
+    if alone:
+        fastest = _fastest_ticks(candidates)
+        built = [(choice, plan) for choice, plan in built if _ruled_out_by(scenario, plan, fastest) is None]
     varied = [
         Candidate(
             schedule.expression, choice, schedule, ScheduleOrigin.TEMPLATE if alone else origin_of(scenario, choice)

@@ -280,9 +280,11 @@ def legend(advice: Advice, shown: Sequence[Candidate]) -> str:
     hidden = _of_offers(advice) - {one.expression for one in shown}
     rest = sum(one.expression not in hidden for one in advice.candidates) - len(shown)
     others = f"{rest} more feasible schedules were" if rest > 1 else "1 more feasible schedule was"
+    ruled_out = sum(one.least_ticks is not None for one in advice.candidates)
+    why = f", {ruled_out} as the busiest link alone takes longer than the fastest" if ruled_out else ""
     return (
         f"* recommended, = tie, ~ simulated in packets, else in cache lines; gain over {advice.baseline_text}."
-        f"{f' {others} not simulated.' if rest else ''}"
+        f"{f' {others} not simulated{why}.' if rest else ''}"
     )
 
 

@@ -17,8 +17,10 @@ from magus.advisor.candidates.shortlist import (
     simulate_variants,
 )
 from magus.advisor.work.workers import open_workers
+from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, Direction, EngineChoice, EngineKind, Explore, OpCase, OpChoice, Pattern
 from magus.compiler.planning.build import build_op_plan
+from magus.simcore import simulate_op
 from magus.simcore.lower.budget import cost_of
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.fabrics import fat_tree, rails
@@ -172,3 +174,29 @@ def test_plans_of_many_ranks_that_are_predicted_far_behind_are_not_simulated(tim
 
     known = {one.expression: one.simulated_ticks is not None for one in found}
     assert known == {serial.expression: True, quick.expression: True, slow.expression: simulated}
+
+
+def test_of_a_collective_alone_what_the_busiest_link_rules_out_is_told_and_is_slower_indeed() -> None:
+    """Two triangles and a narrow link: trees pass it once with each shard, straight copies with each copy of it."""
+    links = [[0, 1], [0, 2], [1, 2], [3, 4], [3, 5], [4, 5], [2, 3]]
+    case = (
+        compile_text(f"""use "amd/mi300x"
+system box {{ gpus 6 x MI300X; fabric edges(xgmi={links}) }}
+workload one on box {{ x = tensor bf16[12288, 1024] shard rows; y = all_gather(x) }}
+""")
+        .scenario()
+        .case
+    )
+    dma = EngineChoice(EngineKind.DMA, 5)
+    choices = [OpChoice("serial", 6, dma), OpChoice("direct", 6, dma), OpChoice("direct", 24, dma)]
+    ranked = [candidate(case, choice, float(us)) for us, choice in enumerate(choices, 1)]
+
+    with open_workers(1) as pool:
+        found = simulate_shortlist(pool, case, ranked, 8, lambda *said: None)
+
+    ruled_out = [one for one in found if one.least_ticks is not None]
+    assert [one.expression for one in ruled_out] == [ranked[2].expression]
+    fastest = min(one.ticks for one in found if one.simulated_ticks is not None)
+    alone = simulate_op(case, ruled_out[0].schedule, unit_bytes=4096).total_ticks
+    assert ruled_out[0].simulated_ticks is None and fastest <= (ruled_out[0].least_ticks or 0) <= alone
+    assert all(one.choice is not None and one.choice.trees for one in found if one.ticks == fastest)
