@@ -3,9 +3,16 @@
 None changes how something is computed, so that what one has computed is found again by the others.
 """
 
+from collections.abc import Iterator
+
 import pytest
+
+from magus.tui.text import progress
 
 
 @pytest.fixture(scope="module", autouse=True)
-def shared(compiled_core: None, one_model: None, kept_results: None) -> None:
-    """What commands in this process share."""
+def shared(compiled_core: None, one_model: None, kept_results: None) -> Iterator[None]:
+    """What commands in this process share; none says on stderr how far it is because the machine is busy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "EVERY_S", 600.0)
+        yield
