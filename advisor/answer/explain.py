@@ -285,7 +285,13 @@ def _algorithms(candidates: Sequence[Candidate], result: Result) -> Iterator[str
     for candidate in sorted(candidates, key=lambda candidate: candidate.best_us):
         if candidate.simulated_us is not None and candidate.choice is not None:
             best.setdefault(chosen_algorithm(candidate.choice), candidate.simulated_us)
-    times = ", ".join(f"{name} {us_text(time_us)}" for name, time_us in best.items())
+    least: dict[str, float] = {}
+    for candidate in candidates:
+        if candidate.least_ticks is not None and candidate.choice is not None:
+            name, least_us = chosen_algorithm(candidate.choice), candidate.least_ticks / TICKS_PER_US
+            least[name] = min(least_us, least.get(name, least_us))
+    ruled_out = (f"{name} at least {us_text(us)} on its busiest link" for name, us in least.items() if name not in best)
+    times = ", ".join([*(f"{name} {us_text(time_us)}" for name, time_us in best.items()), *ruled_out])
     yield "There is nothing to overlap in this workload: the question is which algorithm."
     yield f"The algorithms, each at its best: {times}."
     which = f"the {NUM_VARIED_ALGORITHMS} fastest" if len(best) > NUM_VARIED_ALGORITHMS else "all"

@@ -51,6 +51,15 @@ def test_they_are_faster_than_every_named_algorithm(collective: str) -> None:
     assert advice.bound is not None and advice.recommended.ticks >= advice.bound.ticks
 
 
+def test_an_answer_tells_algorithms_that_the_busiest_link_rules_out() -> None:
+    triangles = "edges(xgmi=[[0, 1], [0, 2], [1, 2], [3, 4], [3, 5], [4, 5], [2, 3]])"
+    advice = Advisor().recommend(scenario_of("all_gather", 12288, fabric=triangles), AdviceOptions(bespoke=0))
+    ruled_out = [one for one in advice.candidates if one.least_ticks is not None]
+    assert any(one.expression.startswith("ring(") for one in ruled_out)
+    assert all(one.simulated_ticks is None and (one.least_ticks or 0) >= advice.recommended.ticks for one in ruled_out)
+    assert any(reason.endswith("us on its busiest link.") for reason in advice.reasons)
+
+
 BROKEN = "edges(xgmi=[[0, 2], [0, 3], [1, 2], [1, 3], [2, 3]])"
 
 
