@@ -96,7 +96,7 @@ def test_where_no_known_kernel_gains_a_kernel_for_a_plan_is_no_promise() -> None
     ]
 
     def promised(offers: Offers | None) -> Promise:
-        promise = promise_of(Scenario.of_one(case), pair, *pair, offers)
+        promise = promise_of(Scenario.of_one(case), pair, pair[0], pair[1], offers)
         assert promise is not None
         return promise
 

@@ -121,7 +121,7 @@ def test_a_pair_has_the_same_offers_with_a_kernel_behind_it() -> None:
 
 @pytest.mark.slow
 def test_what_the_file_does_not_explore_is_compared_and_never_recommended() -> None:
-    advice = advice_on(BACK + "explore back { engine sm(16) }")
+    advice = advice_on(BACK + "explore back { engine sm(4) }")
     engine = advice.named("te_table")
 
     assert engine is not None and engine.is_outside and engine.ticks < advice.recommended.ticks
