@@ -48,8 +48,8 @@ def _searched(graph: TreeGraph, count: int, least: float, random: Random) -> tup
         return known[column]
 
     def disadvantage(column: Column) -> float:
-        power = float(((total + loads(column)) ** POWER).sum())
-        return power ** (1.0 / POWER) + LEVEL * graph.levels_of(*column) / len(slots)
+        norm: float = ((total + loads(column)) ** POWER).sum() ** (1 / POWER)
+        return norm + LEVEL * graph.levels_of(*column) / len(slots)
 
     for number in range(ROUNDS):
         before = dict(trees)
