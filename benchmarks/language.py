@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from magus.compiler.pipeline import compile_text
-from magus.compiler.services.colours import colours
 from magus.compiler.services.completion import complete
-from magus.compiler.services.document import read_document
+from magus.compiler.services.document import colours, read_document
 from magus.compiler.services.hover import hover
 
 from .harness.report import Figure, main

@@ -38,7 +38,7 @@ from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.solver import Space
 from magus.advisor.solver.domains import Choices
-from magus.advisor.solver.result import SAMPLE, diverse
+from magus.advisor.solver.memory import SAMPLE, diverse
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, OpCase, OpChoice
 from magus.compiler.planning.build import build_op_plan

@@ -16,8 +16,7 @@ from pathlib import Path
 from magus.advisor.measured.tables.steps import StepComparison, StepRow, scenario_of, step_comparisons, step_rows
 from magus.advisor.measured.validate.step_report import by_source, targets_of
 from magus.advisor.steps.layer_times import LayerTimes
-from magus.advisor.steps.memory import MARGIN, memory_of
-from magus.advisor.steps.outcome import chunks_of, outcome_of
+from magus.advisor.steps.outcome import MARGIN, chunks_of, memory_of, outcome_of
 from magus.advisor.steps.search import search
 from magus.compiler import compile_text
 from magus.compiler.ir import Settings

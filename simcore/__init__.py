@@ -2,9 +2,9 @@
 
 from .cores.engine import EngineUnavailable, load_core, runs_compiled
 from .figures.critical_path import Cause, CriticalOp
+from .figures.load_buckets import exposed_spans
 from .figures.metrics import DataFlow, data_flows
 from .figures.result import Load, LoadKind, Loads, OpResult, Result, ServerLoad, Timeline
-from .figures.spans import exposed_spans
 from .fold.run import DEFAULT_OPTIONS, RunOptions
 from .lower.budget import affordable_unit, check_unlike, line_hops
 from .lower.plan import plan_of

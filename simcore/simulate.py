@@ -31,8 +31,7 @@ from .figures.result import Result, Waterfall
 from .fold.run import DEFAULT_OPTIONS, PERIODIC_LAYERS, Finished, RunOptions, period_ticks, run_folded
 from .lower.budget import check_budget
 from .lower.machine import Idealization
-from .lower.plan import Lowered, lower, plan_of, plan_period, unit_of
-from .lower.traffic import without_later_traffic, writes_until
+from .lower.plan import Lowered, lower, plan_of, plan_period, unit_of, without_later_traffic, writes_until
 from .lower.variability import TARGET, Perturbation, lower_replayed, perturbation_of, perturbed, recorded_writes
 from .memo.memo import memo_of, memoized
 from .program.limits import HorizonError, RunTooLarge

@@ -97,8 +97,7 @@ def kept_results(results_folder: Path) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def kept_answers(kept_results: None) -> Iterator[None]:
     """So is what is computed without a command."""
-    from magus.simcore.memo.memo import memoizing
-    from magus.simcore.memo.store import user_store
+    from magus.simcore.memo.memo import memoizing, user_store
 
     with memoizing(user_store()):
         yield

@@ -21,8 +21,7 @@ from magus.compiler.ir import (
     operations,
 )
 from magus.compiler.ir.operations import CallArgument, CallArgumentKind, CallResult, KernelOperation, OperationCall
-from magus.compiler.ir.operations.base import mismatch
-from magus.compiler.ir.operations.checks import check_local, check_types, lone_tensors
+from magus.compiler.ir.operations.base import check_local, check_types, lone_tensors, mismatch
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore.kernels import dispatch
 from magus.simcore.kernels.dispatch import elementwise_work

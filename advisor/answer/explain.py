@@ -23,7 +23,7 @@ from ..candidates.candidate import MIN_LEAD, Candidate, given_up
 from ..candidates.predicted import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged, library_time, library_unfit
 from ..implementations.predict import MIN_GAIN, Promise
 from ..solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
-from .imbalance import imbalance_lines
+from .extrapolation import imbalance_lines
 
 COPY_ENGINES_LEFT_OUT = (
     "Copy engines are left out, but in schedules that the file declares and in their variants: the host must tell them "

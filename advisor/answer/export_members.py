@@ -9,7 +9,7 @@ from ...simcore import OpResult, Result
 from ..candidates.advice import Advice, OpAdvice
 from ..candidates.candidate import Candidate
 from ..candidates.sensitivity import ChangedNumber, RobustChoice, RoutingDraws, Sensitivity, spread_of
-from .imbalance import imbalance_of
+from .extrapolation import imbalance_of
 
 
 def several_members(advice: Advice) -> JsonObject:

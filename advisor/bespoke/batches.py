@@ -23,8 +23,16 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import compute_sms, reject_choice
 from ...compiler.planning.staging import template_input
-from ...compiler.templates.bespoke import Part, block_rows, cuts_tiles, shortened, spelled, whole_tiles
-from ...compiler.templates.cuts import shortened_cuts, spelled_cuts
+from ...compiler.templates.bespoke import (
+    Part,
+    block_rows,
+    cuts_tiles,
+    shortened,
+    shortened_cuts,
+    spelled,
+    spelled_cuts,
+    whole_tiles,
+)
 from ...simcore.kernels.dispatch import compute_work
 from ..estimate.fluid import FluidFabric
 from ..estimate.step_costs import copy_setup_ticks

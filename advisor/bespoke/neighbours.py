@@ -27,9 +27,8 @@ from ...compiler.planning.knobs import KNOBS
 from ...compiler.planning.knobs.execution import TILE, USUAL_WAIT
 from ...compiler.planning.knobs.structure import ALGORITHM, DEPTH, ORDER, TEMPLATE
 from ...compiler.templates import BY_NAME
-from ...compiler.templates.bespoke import MAX_PARTS
-from ...compiler.templates.cuts import MAX_KERNELS
-from ..candidates.forms import may_deadlock
+from ...compiler.templates.bespoke import MAX_KERNELS, MAX_PARTS
+from ..candidates.candidate import may_deadlock
 from ..estimate.makespan import makespans
 from .batches import GRAIN, Lengths, RowBatch, batches_of, with_batches
 from .cp_sat import MAX_PIECES

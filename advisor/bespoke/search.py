@@ -17,7 +17,7 @@ from ...compiler.ir import (
     OpChoice,
     ShouldStop,
 )
-from ..candidates.forms import forms_of, in_other_tiles
+from ..candidates.candidate import forms_of, in_other_tiles
 from ..work.workers import Failure, failed_stage
 from .batches import Batches, dp_batches, is_cut, lengths_of, shapes, whole_batches, with_batches
 from .cp_sat import MAX_BATCHES, as_batches, solved_parts, uniform_choices

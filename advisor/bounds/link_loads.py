@@ -32,8 +32,7 @@ from ...compiler.templates.collective import collective_in
 from ...simcore.lower.copies import ends_of
 from ...simcore.lower.state import moved_bytes
 from ...simcore.lower.steps import period_of
-from ..solver.cuts import Flows, LinkCut, narrowest_between, narrowest_from, widest_spread
-from ..solver.exchange import exchange_us, least_costs
+from ..solver.cuts import Flows, LinkCut, exchange_us, least_costs, narrowest_between, narrowest_from, widest_spread
 
 MOST_TARGETS = 64
 """Ranks that a cut is asked to leave out: each costs a maximal flow, some milliseconds on 1,000 links."""

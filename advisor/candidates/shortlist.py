@@ -23,9 +23,17 @@ from ..bounds.link_loads import busiest_link_ticks
 from ..bounds.lower_bound import quick_bound_ticks
 from ..estimate.makespan import estimate_ticks
 from ..work.workers import SimulationJob, Workers
-from .candidate import Candidate, ScheduleOrigin, by_time
+from .candidate import (
+    Candidate,
+    ScheduleOrigin,
+    by_time,
+    forms_of,
+    in_other_tiles,
+    launches_of,
+    summed_in_switch,
+    told_tiles,
+)
 from .forests import forests, try_forests
-from .forms import forms_of, in_other_tiles, launches_of, summed_in_switch, told_tiles
 from .predicted import baselines, best_of_explored, origin_of, protocol_variants, shortlisted
 
 # Overlapping schedules that are varied, and variants that are tried of each kind: serial or overlapping.

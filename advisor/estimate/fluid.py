@@ -21,7 +21,7 @@ from ...compiler.ir import (
     Transfer,
     network_of,
 )
-from ...simcore.lower.switch import MAX_SLICES
+from ...simcore.lower.collective import MAX_SLICES
 
 
 @dataclass(slots=True)

@@ -30,8 +30,7 @@ from ...compiler.resolve.expect.expectation import (
 from ...compiler.text.diagnostics import CompileError
 from ..questions.advisor import Advisor
 from ..steps.layer_times import LayerTimes
-from .simulations import ExpectationError, Runs
-from .steps import StepRuns
+from .simulations import ExpectationError, Runs, StepRuns
 from .values import (
     FigureValue,
     Judgement,

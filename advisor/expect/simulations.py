@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from ...compiler.ir import Metric, OpCase, OpChoice, OpPlan, Scenario, without_batch
+from ...compiler.ir.step import StepScenario
 from ...compiler.planning.build import ScheduleError, build_op_plan, declared
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.planning.plan import in_layer, own_name
@@ -23,6 +25,9 @@ from ..candidates.shortlist import packet_bytes, shortlist_unit, variants
 from ..questions.advisor import Advisor
 from ..questions.one_op import CONFIRM_LINE_HOPS
 from ..solver import NoFeasibleSchedule, enumerate_space
+from ..steps.layer_times import LayerTimes
+from ..steps.outcome import StepOutcome, outcome_of
+from ..steps.search import Compile, recommended, search
 
 
 def serial_baseline(scenario: OpCase) -> OpPlan:
@@ -273,3 +278,66 @@ def _done(name: str, result: Result) -> Result:
 def _of_all_layers(result: Result) -> Result:
     """The result with the makespan of all layers."""
     return replace(result, makespan_ticks=result.total_ticks) if result.num_simulated < result.layers else result
+
+
+# The figures that expectations about a training step need, each schedule simulated once.
+
+
+@dataclass(slots=True)
+class StepRuns:
+    """Outcomes of the schedules of ``scenario`` by name: declared ones, and ``best``, which is what advice recommends.
+
+    ``compile_with`` compiles the step with further settings, and ``times`` are those of layers of the whole file.
+    """
+
+    scenario: StepScenario
+    compile_with: Compile
+    times: LayerTimes
+    _outcomes: dict[str, StepOutcome] = field(default_factory=dict)
+
+    def figure(self, name: str, metric: Metric) -> Fraction:
+        """Return a figure of a schedule: ticks, bytes, shares, tokens for each GPU and second.
+
+        Raises
+        ------
+        ExpectationError
+            If the layout is not possible, or ``best`` is asked for and none fits into memory.
+        """
+        outcome = self.outcome(name)
+        run = outcome.run
+        match metric:
+            case Metric.MEMORY:
+                return Fraction(outcome.memory_bytes)
+            case Metric.BUBBLE:
+                return Fraction(run.bubble_ticks, run.makespan_ticks)
+            case Metric.EXPOSED:
+                return Fraction(run.gradients_ticks + run.weights_ticks, run.makespan_ticks)
+            case Metric.TOKENS_PER_S:
+                return Fraction(outcome.tokens_per_gpu_s)
+            case _:
+                return Fraction(run.makespan_ticks)
+
+    def outcome(self, name: str) -> StepOutcome:
+        """Return a schedule of the step, simulated.
+
+        Raises
+        ------
+        ExpectationError
+            As ``figure``.
+        """
+        if name not in self._outcomes:
+            try:
+                self._outcomes[name] = self._best() if name == BEST else self._declared(name)
+            except ScheduleError as error:
+                raise ExpectationError(f"{name}: {error}") from error
+        return self._outcomes[name]
+
+    def _declared(self, name: str) -> StepOutcome:
+        schedule = next(each for each in self.scenario.schedules if each.name == name)
+        return outcome_of(self.scenario, schedule, self.times)
+
+    def _best(self) -> StepOutcome:
+        found = recommended(search(self.scenario, self.compile_with, self.times, as_written=False))
+        if found is None:
+            raise ExpectationError("no layout that is explored divides the ranks and fits into memory")
+        return found

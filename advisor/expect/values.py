@@ -25,8 +25,7 @@ from ...compiler.resolve.expect.expectation import CheckedSweep, Crossover, Insi
 from ...compiler.resolve.expect.terms import dimension_of
 from ...compiler.text.units import Quantity, bytes_text, exact_text, fits, rate_text, us_text
 from ...simcore import Result
-from .simulations import BOUND, ExpectationError, Runs
-from .steps import StepRuns
+from .simulations import BOUND, ExpectationError, Runs, StepRuns
 
 US_PER_SECOND = 1_000_000
 _LARGEST = Fraction(10) ** 300

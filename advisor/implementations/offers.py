@@ -24,8 +24,8 @@ from ...compiler.ir import (
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.engine import usual_engine
 from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.resolve.schedules.exchanges import not_measured
 from ...compiler.resolve.schedules.implementation import shipped_implementations
+from ...compiler.resolve.schedules.implementation_blocks import not_measured
 from ...compiler.templates import BASELINE
 from ...compiler.text.units import us_text
 from ...simcore import RunTooLarge

@@ -21,7 +21,7 @@ from ...compiler.ir import (
 from ...compiler.planning.build import ScheduleError, build_op_plan
 from ...compiler.planning.knobs.library import library_on, library_rejection, library_serial
 from ...compiler.resolve.expect.expectation import Verdict
-from ...compiler.resolve.schedules.exchanges import reject_exchange, with_routed
+from ...compiler.resolve.schedules.implementation_blocks import reject_exchange, with_routed
 from ...compiler.text.units import bytes_text, us_text
 from ...simcore import DEFAULT_OPTIONS, PACKET_BYTES, RunOptions, RunTooLarge, affordable_unit, simulate_op
 from ...simcore.kernels.nccl import NcclProtocol

@@ -27,8 +27,8 @@ from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.text.diagnostics import listing
 from ...compiler.text.units import us_text
 from ...simcore import RunOptions, RunOutcome
+from ...simcore.figures.load_buckets import overlap_ticks, total_ticks, union_of
 from ...simcore.figures.result import Interval, IntervalKind, Result
-from ...simcore.figures.spans import overlap_ticks, total_ticks, union_of
 from ...simcore.simulate_layers import SHOWN_LAYER, simulate_layers
 from ..answer.answer import Answered, Confirmed, Findings, advice_of
 from ..answer.stages import Stages
@@ -36,8 +36,7 @@ from ..bounds.lower_bound import Bound, workload_bound
 from ..candidates.advice import Advice, OpAdvice
 from ..candidates.candidate import Candidate, ScheduleOrigin, by_time, joint_candidate
 from ..candidates.shortlist import packet_bytes
-from ..solver.memory import check_workload_memory
-from ..solver.result import NoFeasibleSchedule
+from ..solver.memory import NoFeasibleSchedule, check_workload_memory
 from ..work.pools import open_processes
 from ..work.processes import POLL_S, ProcessDied
 from ..work.workers import failed_simulation

@@ -37,9 +37,8 @@ from ..solver.memory import check_workload_memory
 from ..work.pools import open_processes, result_of
 from ..work.processes import ProcessDied
 from ..work.workers import failed_stage, failure_sentences, open_workers
-from .bespoke_ops import BespokeOps
 from .declared import ops_of, reasons_for, simulated_schedules, slowly, with_simulated
-from .finish import Finish
+from .finish import BespokeOps, Finish
 from .joint import JointRuns, Start, too_much
 from .op_runs import leaves_out_copy_engines
 from .orders import BY_LIBRARY, EACH_ITS_BEST, NO_OVERLAP, OfferSearch, by_library, free_names, in_turn_of

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ...compiler.text.writing import write_whole
 from ...simcore.memo.codec import encode, value_of
 from .boosted_trees import BoostedTrees, ModelError
-from .pairs import EstimateErrors, FeatureScale, names_of_features
+from .pipeline import EstimateErrors, FeatureScale, names_of_features
 from .proposal_model import Library, ProposalModel
 from .structure import Structure, is_sound
 

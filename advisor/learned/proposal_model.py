@@ -32,13 +32,19 @@ from ...compiler.templates import BASELINE, BY_NAME
 from ..bespoke import Proposer
 from ..bespoke.batches import Lengths, in_whole_tiles, lengths_of
 from ..bespoke.neighbours import PlanEstimator, is_explored, neighbour, single_knob_changes
-from ..candidates.candidate import Candidate, ScheduleOrigin, SearchProvenance
-from ..candidates.forms import forms_of, may_deadlock
+from ..candidates.candidate import Candidate, ScheduleOrigin, SearchProvenance, forms_of, may_deadlock
 from ..candidates.predicted import origin_of
 from ..estimate.makespan import makespans
 from .boosted_trees import BoostedTrees, ModelError
-from .pairs import NO_ERRORS, PIPELINE, EstimateErrors, FeatureScale, names_of_features, pair_features
-from .pipeline import pipeline_times
+from .pipeline import (
+    NO_ERRORS,
+    PIPELINE,
+    EstimateErrors,
+    FeatureScale,
+    names_of_features,
+    pair_features,
+    pipeline_times,
+)
 from .situation import Situation
 from .structure import COPY_SMS, ENGINES_PER_PEER, Shapes, Structure, fitted, structure_of
 

@@ -23,7 +23,7 @@ from ...compiler.templates import BASELINE
 from ..bespoke.batches import costs_of
 from ..candidates.predicted import predicted_candidates, usual_serials
 from ..learned.learner import TreeNode, small_tree
-from .static_rule import (
+from .build import (
     EXACT,
     FOUR,
     HETERO_FUSED,

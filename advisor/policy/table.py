@@ -12,7 +12,8 @@ from typing import ClassVar
 
 from ... import __version__
 from ...compiler.ir import TICKS_PER_US, DType, HandOff, JsonObject, Schedule, Settings
-from ...compiler.ir.topologies import TOPOLOGIES, part
+from ...compiler.ir.topologies import TOPOLOGIES
+from ...compiler.ir.topologies import base as part
 from ...compiler.planning.build import ScheduleError, expression_of_schedule
 from ...compiler.request.request import PATTERNS
 from ...compiler.resolve.expect.expectation import ON_OVERLAP, Verdict

@@ -14,8 +14,7 @@ from ...compiler.planning.build import ScheduleError, build_op_plan
 from ...compiler.planning.handoff import sole_chain
 from ...compiler.planning.knobs.engine import explored_engines
 from ...simcore.memo.codec import MalformedError, decode, encode
-from ...simcore.memo.memo import ADVISOR, Memo, current_store, memo_of, sources_digest, use
-from ...simcore.memo.store import Store, user_store
+from ...simcore.memo.memo import ADVISOR, Memo, Store, current_store, memo_of, sources_digest, use, user_store
 from ..answer.answer import Answered, Confirmed, Findings, PartialAnswers, advice_of
 from ..answer.stages import PATIENCE_S, AdviceOptions, Stages, either, lateness
 from ..candidates.advice import Advice, AnswerSource

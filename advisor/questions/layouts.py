@@ -17,7 +17,7 @@ from ...compiler.ir.stopping import never
 from ...compiler.request.request import RequestError, shipped_gpu
 from ...compiler.text.units import bytes_text
 from ..answer.switches import Today, today_of
-from ..steps.memory import MARGIN, RESERVED_BYTES, made_bytes
+from ..steps.outcome import MARGIN, RESERVED_BYTES, made_bytes
 from ..steps.search import TIE
 from ..steps.times import elements_of_rank, weights_of
 from .question import MOST_COUNT, ModelQuestion, asked_tokens, model_named

@@ -5,9 +5,17 @@ from dataclasses import dataclass, replace
 
 from ...compiler.codes import Code
 from ...compiler.from_model.config import ModelConfig
-from ...compiler.from_model.frameworks import Framework, FrameworkSwitch, Need, framework_named, frameworks
+from ...compiler.from_model.frameworks import (
+    Experts,
+    Framework,
+    FrameworkSwitch,
+    Need,
+    Parallelism,
+    framework_named,
+    frameworks,
+    parallelism_for,
+)
 from ...compiler.from_model.layer import compiled, unchecked_layer_text
-from ...compiler.from_model.parallelism import Experts, Parallelism, parallelism_for
 from ...compiler.from_model.request import model_of, shipped_model
 from ...compiler.from_model.whole_layer import ATTENTION, BACK, DENSE, EXPERTS, LAYER
 from ...compiler.ir import Scenario

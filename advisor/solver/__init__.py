@@ -2,7 +2,7 @@
 
 from ...compiler.ir import OpCase, ShouldStop
 from ...compiler.ir.stopping import never
-from .result import Absence, Assumed, NoFeasibleSchedule, Space
+from .memory import Absence, Assumed, NoFeasibleSchedule, Space
 
 __all__ = ["Absence", "Assumed", "NoFeasibleSchedule", "Space", "enumerate_space"]
 

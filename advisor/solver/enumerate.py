@@ -17,9 +17,9 @@ from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.structure import TEMPLATE
 from ...compiler.templates import BASELINE, BY_NAME, Template
 from .domains import RULES, At, Choices, Codes, Domains, Knobs, Varied, domains_of, dominated, knobs_of, left_out
+from .memory import Absence, Assumed, NoFeasibleSchedule, Space, diverse
 from .model import SpaceModel, make_solver, solve, stop
 from .ortools import cp_model
-from .result import Absence, Assumed, NoFeasibleSchedule, Space, diverse
 from .tables import RuleTables, Table
 
 # As many fit into memory with what is done to them; a file that asks for more gets a part.

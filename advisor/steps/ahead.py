@@ -15,8 +15,7 @@ from ...compiler.planning.build import ScheduleError
 from ..work.on_dask import Cluster
 from ..work.pools import Submit, open_threads, result_of
 from .layer_times import LayerQuestion, LayerTimes, ticks_of_question
-from .memory import updated_of
-from .outcome import chunks_of
+from .outcome import chunks_of, updated_of
 from .times import ticks_of
 
 Layout = tuple[StepScenario, StepSchedule]

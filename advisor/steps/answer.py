@@ -8,13 +8,12 @@ from ...compiler.codes import Code
 from ...compiler.ir import JsonObject, Progress, Settings, ShouldStop
 from ...compiler.ir.step import StepScenario, StepSchedule
 from ...compiler.planning.build import ScheduleError
-from ...compiler.text.declared import declared_at
 from ...compiler.text.diagnostics import CompileError, Diagnostic, Source, Span
+from ...compiler.text.names import declared_at
 from ..work.pools import Submit
-from .layer_times import LayerTimes
+from .layer_times import LayerTimes, marks_of
 from .outcome import StepOutcome, chunks_of
 from .search import SHOWN, Searched, recommended, search
-from .stacks import marks_of
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from ...compiler.text.diagnostics import CompileError
 from ..work.pools import Submit
 from .ahead import is_known, simulate_ahead
 from .layer_times import LayerTimes
-from .memory import memory_of
-from .outcome import StepOutcome, chunks_of, memory_limit, outcome_of
+from .outcome import StepOutcome, chunks_of, memory_limit, memory_of, outcome_of
 from .times import have_copies
 
 Compile = Callable[[Settings], StepScenario]

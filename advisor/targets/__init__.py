@@ -12,8 +12,7 @@ from .infragraph import INFRAGRAPH
 from .megatron import MEGATRON
 from .nccl import NCCL, NCCL_CONFIG, NCCLX, RCCL
 from .pgle import PGE, PGLE
-from .settings import DEEPSPEED, INDUCTOR, SGLANG, TORCHTITAN, XLA
-from .vllm import VLLM
+from .settings import DEEPSPEED, INDUCTOR, SGLANG, TORCHTITAN, VLLM, XLA
 
 TARGETS: tuple[Target[PolicyTable], ...] = (
     *(POLICY, NCCL, NCCL_CONFIG, RCCL, NCCLX),

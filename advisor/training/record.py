@@ -25,8 +25,7 @@ from ...simcore.memo.memo import StoredFunctions, content_hash
 from ..bespoke import Proposer, SearchOptions, SimulatedPlan, optimize
 from ..bespoke.stage import DEFAULT_EVALUATIONS, budget_of, is_searched
 from ..bounds.lower_bound import lower_bound
-from ..candidates.candidate import Candidate
-from ..candidates.forms import forms_of
+from ..candidates.candidate import Candidate, forms_of
 from ..candidates.predicted import predicted_candidates
 from ..candidates.shortlist import shortlist_unit, simulate_shortlist, simulate_variants
 from ..estimate.makespan import estimate_ticks

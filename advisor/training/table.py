@@ -15,7 +15,7 @@ from ...compiler.ir import TICKS_PER_US
 from ...compiler.text.writing import write_whole
 from ...simcore.memo.codec import decode, encode
 from ..learned.boosted_trees import ModelError
-from ..learned.pairs import Found
+from ..learned.pipeline import Found
 from ..learned.situation import Situation
 from ..learned.structure import Structure, is_sound
 from .families import ScenarioFamily

@@ -17,13 +17,20 @@ from ...compiler.planning.build import build_op_plan
 from ...compiler.resolve.schedules.from_text import read_choice
 from ...compiler.text.writing import check_writable
 from ...simcore.memo.codec import encode
-from ..candidates.forms import may_deadlock
+from ..candidates.candidate import may_deadlock
 from ..estimate.makespan import estimate_ticks
 from ..learned.boosted_trees import ModelError
 from ..learned.learner import boosted_trees, regressor
 from ..learned.model_file import FILE, Card, save
-from ..learned.pairs import PIPELINE, EstimateErrors, FeatureScale, Found, names_of_features, pair_features
-from ..learned.pipeline import pipeline_times
+from ..learned.pipeline import (
+    PIPELINE,
+    EstimateErrors,
+    FeatureScale,
+    Found,
+    names_of_features,
+    pair_features,
+    pipeline_times,
+)
 from ..learned.proposal_model import Library, ProposalModel
 from ..learned.situation import Situation
 from ..learned.structure import Shapes, Structure, catalogue, fitted, structure_of

@@ -15,7 +15,7 @@ from ...compiler.planning.build import build_op_plan, reject_choice
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
 from ...simcore import RunOutcome, simulate_op
-from ..candidates.forms import forms_of, may_deadlock
+from ..candidates.candidate import forms_of, may_deadlock
 from ..candidates.predicted import is_serial, library_us, usual_serials
 from ..candidates.shortlist import shortlist_unit
 from ..estimate.makespan import estimate_ticks

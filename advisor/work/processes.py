@@ -26,8 +26,7 @@ from threading import Semaphore, Thread
 from typing import Generic, TypeVar, cast
 
 from ...compiler.ir import Cancelled, ShouldStop, never
-from ...simcore.memo.memo import current_store, use
-from ...simcore.memo.store import Store
+from ...simcore.memo.memo import Store, current_store, use
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")

@@ -11,11 +11,9 @@ from itertools import zip_longest
 
 from magus.advisor.layers.beside import SharedTraffic, traffic_plan
 from magus.advisor.layers.joint import COARSE_BYTES
-from magus.advisor.steps.layer_times import LayerTimes, of_weights, schedule_of
-from magus.advisor.steps.memory import updated_of
-from magus.advisor.steps.outcome import chunks_of, outcome_of
+from magus.advisor.steps.layer_times import LayerTimes, for_seconds, of_weights, schedule_of
+from magus.advisor.steps.outcome import chunks_of, outcome_of, updated_of
 from magus.advisor.steps.plans import pass_plan, send_plan, some_parts
-from magus.advisor.steps.stacks import for_seconds
 from magus.advisor.steps.times import handed_on, held_by, ticks_of
 from magus.compiler import compile_text
 from magus.compiler.ir import (

@@ -17,8 +17,8 @@ from ..request.request import RequestError, ShippedGpu, shipped_gpu
 from ..text.diagnostics import CompileError, Severity, printable
 from ..text.rewriting import comment_lines
 from .config import ModelConfig
+from .frameworks import Experts, Parallelism
 from .kinds import LONGEST
-from .parallelism import Experts, Parallelism
 from .whole_layer import whole_layer
 
 NIC = (

@@ -19,8 +19,8 @@ from ..text.diagnostics import CompileError, Report, Source, Span
 from ..text.json_forms import MAX_FILE_BYTES, JsonPlace, read_json
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS
 from .config import ModelConfig, config_of, read_config
+from .frameworks import Experts, Parallelism
 from .layer import compiled, unchecked_layer_text
-from .parallelism import Experts, Parallelism
 from .whole_layer import BACK, LAYER
 
 MAX_KEPT = 256

@@ -11,8 +11,8 @@ from ..codes import Code
 from ..request.request import RequestError, shipped_gpu
 from ..text.rewriting import comment_lines
 from .config import ModelConfig
+from .frameworks import Parallelism
 from .layer import NIC, compiled, number_text
-from .parallelism import Parallelism
 from .whole_layer import LAYER, whole_layer
 
 STEP = "train"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .config import Latent, ModelConfig
-from .parallelism import Experts, Parallelism
+from .frameworks import Experts, Parallelism
 
 LAYER, BACK = "layer", "layer_back"
 DENSE, _DENSE_BACK = "dense", "dense_back"

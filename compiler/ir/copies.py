@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from .words import Word
+from .tensors import Word
 
 
 class Direction(Word):

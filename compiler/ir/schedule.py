@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from .copies import CopyProtocol, Direction, GroupKernel
-from .words import Word
+from .tensors import Word
 
 
 class EngineKind(Word):

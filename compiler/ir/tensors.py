@@ -1,8 +1,14 @@
 """Tensors of a workload, their element types, how they lie on the ranks, and patterns of data flow."""
 
 from dataclasses import dataclass, replace
+from enum import Enum
 
-from .words import Word
+
+class Word(Enum):
+    """An enumeration whose members are hashed by identity, of which ``Enum`` hashes the names, in Python."""
+
+    __hash__ = object.__hash__
+
 
 # Elements that share a scale, 1 where they have none, and the bytes of them all with it.
 _BLOCKS = {

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from ..codes import Code
 from ..text.diagnostics import Report, Source, Span
 from .known_gpus import LibraryGpu, device_named
-from .link_tables import MAX_NAMED, Line, LinkTable, is_head, lines_of, read_table
+from .link_blocks import MAX_NAMED, Line, LinkTable, is_head, lines_of, read_table
 from .machine import UNSAID, DumpedMachine, MachineGpu, Nic, Pair, SwitchedGpus, check_links, identify, refuse_hosts
 from .wiring import tree_of_words
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..codes import Code
 from ..text.diagnostics import Report, Source, Span
 from .known_gpus import AMD, Device, LibraryGpu, device_named, device_of_ids
-from .link_tables import MAX_NAMED, Line, LinkTable, is_head, lines_of, read_table
+from .link_blocks import MAX_NAMED, Line, LinkTable, is_head, lines_of, read_table
 from .machine import (
     UNSAID,
     DumpedMachine,

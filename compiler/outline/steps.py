@@ -11,7 +11,7 @@ from ..collectives.base import Fragment, Names
 from ..ir import Direction, IndexRange, PeerOrder, Reduction, Region, Step, TileGroup, Transfer
 from ..templates.base import TemplateInput
 from ..templates.collective import emit, period
-from ..templates.waves import Hops
+from ..templates.pipelined import Hops
 from ..text.vocabulary import MAX_STREAMS
 from .outline import ANY_ORDER, By, KernelGroup, Outline, SplitAxis, Sums, Turn
 

@@ -34,9 +34,8 @@ from . import knobs
 from .knobs import KNOBS, Knob, Rule, ScheduleRequest
 from .knobs.base import SizeValues, value_text
 from .knobs.engine import ENGINE
-from .knobs.execution import KERNEL, USUAL_WAIT, WAIT
+from .knobs.execution import COLUMNS, KERNEL, PARTS, SLICES, TREES, USUAL_WAIT, WAIT
 from .knobs.library import reject_library_plan
-from .knobs.pieces import COLUMNS, PARTS, SLICES, TREES
 from .knobs.structure import CHUNKS, STREAMS, TEMPLATE
 from .staging import slices_inner as slices_inner
 from .staging import staging_bytes as staging_bytes

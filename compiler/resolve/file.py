@@ -21,9 +21,8 @@ from .schedules.implementation import ImplementationReader, shipped_implementati
 from .schedules.schedule import ChoiceReader, ScheduleReader
 from .steps.step import is_step
 from .values.device_numbers import StatedNumber
-from .values.evaluate import ExpressionEvaluator, Place, Reading
+from .values.evaluate import ExpressionEvaluator, Place, Reading, single
 from .values.params import Param, check_params
-from .values.sentences import single
 from .workloads.workload import resolve_workload
 
 
@@ -147,7 +146,7 @@ class _Resolver:
         routings = [op.shape.routing for op in workload.ops if op.shape.routing is not None]
         if not routings:
             return system
-        from .schedules.exchanges import with_exchange  # few files have experts
+        from .schedules.implementation_blocks import with_exchange  # few files have experts
 
         declaration = entry.declaration
         assert isinstance(declaration, ast.WorkloadNode)

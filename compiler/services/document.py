@@ -1,9 +1,14 @@
 """A text that is being edited: its mistakes, its names, and their values as far as they are known."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from lark import Token
+
+from ...grammar import load_words
 from ..ir import Axis, Scenario
 from ..pipeline import Examined, examine_text
 from ..resolve.devices.device import DeviceResolver
@@ -14,7 +19,10 @@ from ..text import syntax as ast
 from ..text.diagnostics import Diagnostic, GaveUp, Report, Source, Span, Stopped
 from ..text.load import real_path
 from ..text.names import Entry, Kind
-from ..text.units import Quantity
+from ..text.parsing.tokens import DECLARATIONS, read_tokens, split_quantity
+from ..text.units import UNITS, Quantity
+from .context import Context
+from .expected import expected_at
 
 NUM_KEPT = 8
 """Texts whose examination is kept: completion, hover and colours ask about one text many times."""
@@ -113,3 +121,148 @@ class Document:
 def read_document(text: str, path: str) -> Document:
     """Examine a text as if it stood in ``path``."""
     return Document(examine_text(text, path))
+
+
+# What each part of a text is, for colours: words of the language, names, numbers, units, comments.
+
+FUNCTIONS = ("operation", "topology", "template", "algorithm", "function", "distribution", "expect.function", "engine")
+_OPERATORS = ("EQUAL", "PLUS", "MINUS", "STAR", "SLASH", "COMPARE", "NEGATIVE", "_RANGE", "_SPREAD")
+
+
+class Colour(Enum):
+    """What a part of a text is; the value is its name in themes."""
+
+    KEYWORD = "keyword"
+    WORD = "word"
+    FUNCTION = "function"
+    TYPE = "type"
+    NAME = "name"
+    NUMBER = "number"
+    UNIT = "unit"
+    TEXT = "text"
+    COMMENT = "comment"
+    OPERATOR = "operator"
+    ORIGIN = "origin"
+
+
+@dataclass(frozen=True, slots=True)
+class Coloured:
+    """The characters from ``start`` to ``end`` and what they are; none goes over a line's end."""
+
+    start: int
+    end: int
+    colour: Colour
+
+
+@lru_cache(NUM_KEPT)
+def colours(text: str) -> tuple[Coloured, ...]:
+    """Return the coloured parts of a text in its order; what is not coloured is plain."""
+    source = Source("", text)
+    try:
+        read = read_tokens(source, Report())
+    except (Stopped, GaveUp):
+        return ()
+    comments = [Coloured(each.span.start, each.span.end, Colour.COMMENT) for each in read.comments]
+    place, found = Context(), comments
+    for token in read.tokens:
+        if token:
+            found.extend(_parts(place, token))
+        place.feed(token)
+    return tuple(sorted(found, key=lambda each: each.start))
+
+
+def _parts(place: Context, token: Token) -> Iterator[Coloured]:
+    start, end = token.start_pos or 0, token.end_pos or 0
+    match token.type:
+        case "QUANTITY":
+            unit = len(split_quantity(str(token))[1])
+            yield Coloured(start, end - unit, Colour.NUMBER)
+            yield Coloured(end - unit, end, Colour.UNIT)
+        case "NUMBER" | "TIMES":
+            yield Coloured(start, end, Colour.NUMBER)
+        case "TEXT":
+            yield Coloured(start, end, Colour.TEXT)
+        case "NAME":
+            yield Coloured(start, end, _colour(place, str(token)))
+        case kind if kind in _OPERATORS:
+            yield Coloured(start, end, Colour.OPERATOR)
+        case kind if kind == DECLARATIONS.get(token, "") or kind in ("_AS", "_EXTENDS", "_ON", "_FOR", "_WITH", "_IN"):
+            yield Coloured(start, end, Colour.KEYWORD)
+
+
+def _colour(place: Context, word: str) -> Colour:
+    """The colour of a word: that of the section in which it means something here, else that of a name."""
+    section = next((each for each in expected_at(place).sections if word in load_words().get(each, {})), "")
+    match section:
+        case "":
+            return Colour.NAME
+        case "dtype":
+            return Colour.TYPE
+        case "origin":
+            return Colour.ORIGIN
+        case _:
+            return Colour.FUNCTION if section in FUNCTIONS else Colour.WORD
+
+
+SCOPE = "source.mgs"
+_HEAD_SECTIONS = ("head", "import")
+_MIN_LETTERS = 3
+"""Shorter words of the language, such as x and k, are more often names."""
+_NUMBER = r"(?<!\w)(?<![^.]\.)[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+
+JsonObject = dict[str, object]
+
+
+def textmate_grammar() -> JsonObject:
+    """Return the grammar as the JSON object that VS Code, TextMate and others read."""
+    words = load_words()
+    special = {*FUNCTIONS, *_HEAD_SECTIONS, "file", "dtype", "origin", "choice"}
+    functions = _all(section for section in words if section in FUNCTIONS)
+    plain = _all(section for section in words if section not in special) - set(words["dtype"])
+    return {
+        "$schema": "https://raw.githubusercontent.com/martinring/tmlanguage/master/tmlanguage.json",
+        "name": "Magus",
+        "scopeName": SCOPE,
+        "patterns": [
+            _pattern("comment.line.number-sign", "#.*$"),
+            _pattern("string.quoted.double", r'"[^"\n]*"?'),
+            _pattern("storage.type.annotation", rf"@(?:{_either(words['origin'])})\b"),
+            _declaration(),
+            _pattern("keyword.other", rf"\b(?:{_either(_all(_HEAD_SECTIONS))})\b(?!\s*=(?!=))"),
+            _pattern("constant.language", rf"\b(?:{_either(words['choice'])})\b"),
+            _pattern("storage.type", rf"\b(?:{_either(words['dtype'])})\b"),
+            _pattern("support.function", rf"\b(?:{_either(functions)})\b(?=\()"),
+            _quantity(),
+            _pattern("constant.numeric", _NUMBER),
+            _pattern("constant.numeric", r"\bx[0-9]+(?:\.[0-9]+)?\b"),
+            _pattern("variable.parameter", rf"\b(?:{_either(plain | functions)})(?==(?!=))"),
+            _pattern("support.type.property-name", rf"\b(?:{_either(plain)})\b(?!\s*=(?!=))"),
+            _pattern("keyword.operator", r"<=|>=|==|!=|\+-|\.\.|[-+*/=<>]"),
+        ],
+    }
+
+
+def _all(sections: Iterable[str]) -> set[str]:
+    """The words of some sections, without those that are too short to tell from names."""
+    found = {word for section in sections for word in load_words()[section]}
+    return {word for word in found if len(word) >= _MIN_LETTERS or word in ("as", "on", "in", "by", "to", "sm", "l2")}
+
+
+def _either(words: Iterable[str]) -> str:
+    """A pattern for any of the words, longer ones first."""
+    return "|".join(sorted(words, key=lambda word: (-len(word), word)))
+
+
+def _pattern(name: str, match: str) -> JsonObject:
+    return {"name": f"{name}.mgs", "match": match}
+
+
+def _declaration() -> JsonObject:
+    names = {"1": {"name": "keyword.declaration.mgs"}, "2": {"name": "entity.name.mgs"}}
+    return {"match": rf"^\s*({_either(DECLARATIONS)})\b(?!\s*=)(?:\s+([A-Za-z_]\w*))?", "captures": names}
+
+
+def _quantity() -> JsonObject:
+    units = "|".join(sorted((unit.replace("/", r"\/") for unit in UNITS), key=lambda unit: (-len(unit), unit)))
+    names = {"1": {"name": "constant.numeric.mgs"}, "2": {"name": "keyword.other.unit.mgs"}}
+    return {"match": rf"({_NUMBER}) ?({units})(?![\w])", "captures": names}

@@ -7,10 +7,8 @@ the column of a tile in two variables, each multiplied by a size of the tile. No
 import ast
 from dataclasses import dataclass
 
-from .kernel_checks import RESERVED, check_function, check_loop, uses_descriptors
-from .kernel_guards import check_returns
-from .kernel_repeats import drop_repeats
-from .kernel_syntax import Loop, NotRecognised, assigned, called, is_jit, pure_helpers
+from .kernel_calls import Loop, NotRecognised, assigned, called, is_jit, pure_helpers
+from .kernel_checks import RESERVED, check_function, check_loop, check_returns, drop_repeats, uses_descriptors
 from .kernel_tuning import Config, configs_of, is_tuned, take_branches, take_config
 
 _ACCUMULATORS = ("zeros", "full")

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 from ..codes import Code
 from ..text.diagnostics import CompileError, Diagnostic, Severity, Source, Span
-from .kernel_checks import check_memory
+from .kernel_calls import NotRecognised, assigned, called, is_jit, is_pure, names_read, pure_helpers
+from .kernel_checks import check_memory, nested
 from .kernel_form import KernelForm, configured_tiles, kernel_form
-from .kernel_guards import nested
 from .kernel_stores import ByRow, check_stores
-from .kernel_syntax import NotRecognised, assigned, called, is_jit, is_pure, names_read, pure_helpers
 from .kernel_tuning import Config
 
 PARAMETERS = ("magus_tiles", "magus_starts", "magus_waits", "magus_flags", "magus_epoch")

@@ -7,9 +7,8 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .kernel_calls import KernelAccess, Limit
+from .kernel_calls import KernelAccess, Limit, NotRecognised, is_constexpr
 from .kernel_form import KernelForm
-from .kernel_syntax import NotRecognised, is_constexpr
 from .kernel_values import SCALAR, BlockPointer, KernelValue, Known, Product, atom
 from .kernel_walk import Walk
 

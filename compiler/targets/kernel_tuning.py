@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from .kernel_syntax import NotRecognised, assigned, is_jit, name_of
+from .kernel_calls import NotRecognised, assigned, is_jit, name_of
 
 Setting = int | float | str | bool | None
 _HOOKS = ("pre_hook", "post_hook", "reset_to_zero", "restore_value")

@@ -7,8 +7,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .kernel_calls import CALLS, UNKNOWN, KernelAccess, Limit, one_of, plain, transposed
-from .kernel_syntax import assigned, name_of
+from .kernel_calls import CALLS, UNKNOWN, KernelAccess, Limit, assigned, name_of, one_of, plain, transposed
 from .kernel_values import (
     KernelValue,
     Known,

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import bespoke, forest, hetero, pipelined, serial, uniform
+from . import bespoke, forest, hetero, pipelined, serial
 from .base import Cut, Template, TemplateInput
 from .collective import LONE_TEMPLATES
 
 ALL_TEMPLATES: tuple[Template, ...] = (
     serial.SERIAL,
     hetero.SHARDS,
-    uniform.ROWS,
+    serial.ROWS,
     hetero.FUSED,
     hetero.UNFUSED,
-    uniform.COLUMNS,
+    serial.COLUMNS,
     serial.BULK,
     pipelined.TEMPLATE,
     bespoke.TEMPLATE,

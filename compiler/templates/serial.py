@@ -11,8 +11,9 @@ next layer.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..ir import IndexRange, Pattern, Region, Step, TileGroup
-from .base import Cut, Template, TemplateInput
+from ..collectives import signal_of
+from ..ir import Adds, IndexRange, Pattern, Region, Step, TileGroup
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, summed
 from .collective import DEFAULT_ALGORITHM, collective_in, emit, period
 
 
@@ -98,4 +99,98 @@ BULK = Template(
     default_pieces=1,
     explored=False,
     words=("the kernel and the collective side by side",) * 2,
+)
+
+
+# uniform_fused_1d and uniform_fused_2d: every step does equal work in one kernel, slices of rows or of columns.
+#
+# FiCCO (arXiv 2512.10236) names the family: uniform (every step does equal work), fused (one kernel a step), 1D (rows)
+# or 2D (columns, so that every kernel keeps all rows). Per rank there are p kernels and p (n - 1) transfers, twice as
+# many for GEMM+AR, with two pieces or more.
+#
+# - rows: they take the own slice with those of all others, and need rows of a shard that divide by p and a kernel whose
+#   rows do without each other (not attention behind an all_to_all).
+# - columns: for a GEMM after a collective the slices divide the inner dimension and each kernel adds to the output of
+#   the one before, which costs reading it back; it pays where M is small against K. For attention after a collective
+#   they divide heads, and where the kernel comes first the output's columns: there nothing is added. They need columns
+#   of the moved tensor that divide into p pieces of a multiple of 64, or of whole heads of keys.
+
+
+def build_rows(problem: TemplateInput) -> Iterator[Step]:
+    """Step i moves row slice i of each shard over all links and computes row slice i of every shard."""
+    yield from _scatter_rows(problem) if problem.pattern.produces else _gather_rows(problem)
+
+
+def _gather_rows(problem: TemplateInput) -> Iterator[Step]:
+    for step in range(problem.pieces):
+        fetches = problem.fetches(f"x{step}_", step, after=problem.freed_by(step))
+        yield from (fetch.transfer for fetch in fetches if fetch.moves)
+        arrived = tuple(fetch.transfer.signal for fetch in fetches if fetch.arrives)
+        adds = problem.adds_rows and step > 0
+        blocks = problem.all_gathered(step)
+        if blocks:
+            yield TileGroup(f"g{step}", blocks, problem.all_inner, arrived, accumulate=adds)
+
+
+def _scatter_rows(problem: TemplateInput) -> Iterator[Step]:
+    for step in range(problem.pieces):
+        group, blocks = f"g{step}", problem.all_gathered(step)
+        if blocks:
+            yield TileGroup(group, blocks, problem.all_inner)
+        sent = problem.sends(f"x{step}_", (group,), step)
+        yield from sent
+        mine, arrived = problem.block(0, problem.row_piece(step)), tuple(each.signal for each in sent)
+        yield from summed(problem, f"{step}", mine, (group, *arrived), stream=1)
+
+
+ROWS = Template(
+    "uniform_fused_1d",
+    Cut.ROWS,
+    overlaps=True,
+    min_pieces=2,
+    patterns=OVERLAPPED_PATTERNS,
+    build=build_rows,
+    knobs=("order", "depth"),
+    rows_from_all_ranks=True,
+    any_engine=True,
+    words=("{rounds}, each over some rows of every rank",) * 2,
+)
+
+
+def build_columns(problem: TemplateInput) -> Iterator[Step]:
+    """Step i moves column slice i of whole shards over all links and computes with it."""
+    yield from _scatter_columns(problem) if problem.pattern.produces else _gather_columns(problem)
+
+
+def _gather_columns(problem: TemplateInput) -> Iterator[Step]:
+    for step in range(problem.pieces):
+        inner = problem.col_piece(step)
+        fetches = problem.fetches(f"x{step}_", cols=inner, after=problem.freed_by(step))
+        yield from (fetch.transfer for fetch in fetches if fetch.moves)
+        arrived = tuple(fetch.transfer.signal for fetch in fetches if fetch.arrives)
+        span = IndexRange(inner.start, inner.stop)
+        adds = problem.cutting.adds in (Adds.COLUMNS, Adds.BLOCKS) and step > 0
+        yield TileGroup(f"g{step}", problem.all_gathered(), span, arrived, accumulate=adds)
+
+
+def _scatter_columns(problem: TemplateInput) -> Iterator[Step]:
+    for step in range(problem.pieces):
+        cols = problem.col_piece(step)
+        yield TileGroup(f"g{step}", problem.all_gathered(cols=cols), problem.all_inner)
+        yield from problem.sends(f"x{step}_", (f"g{step}",), cols=cols)
+        arrived = tuple(signal_of(f"x{step}_{peer}") for peer in problem.peers)
+        waits, mine = (f"g{step}", *arrived), problem.block(0, cols=cols)
+        yield from summed(problem, f"{step}", mine, waits, stream=1)
+
+
+COLUMNS = Template(
+    "uniform_fused_2d",
+    Cut.COLUMNS,
+    True,
+    2,
+    OVERLAPPED_PATTERNS,
+    build_columns,
+    knobs=("order", "depth"),
+    any_engine=True,
+    words=("{rounds}, each over some columns of all rows",) * 2,
 )

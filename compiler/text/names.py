@@ -9,7 +9,17 @@ from pathlib import Path
 
 from ..codes import Code
 from . import syntax as ast
-from .diagnostics import Report, Severity, Span, did_you_mean
+from .diagnostics import Report, Severity, Source, Span, did_you_mean
+from .parsing.parse import parse_file
+
+
+def declared_at(source: Source, name: str) -> Span | None:
+    """Return the first line of a schedule or workload of that name; None if the text itself has none."""
+    for each in parse_file(source, Report()).declarations:
+        if isinstance(each, ast.TemplateNode | ast.PlanNode | ast.WorkloadNode) and each.name == name:
+            first = each.span.text.partition("\n")[0].rstrip(" {")
+            return Span(each.span.source, each.span.start, each.span.start + len(first))
+    return None
 
 
 class Kind(Enum):

@@ -17,10 +17,18 @@ from ..memory import Array, Fault
 from ..operands import MODULUS
 from ..report import MAX_NAMED, MAX_STEPS, Outcome, RunRefused, RunReport, SeedRun
 from ..tasks import Task
-from .build import MAKES_GRADIENTS, after_step, gradients_of, named, pieces_of, room_of, tasks_of_step
-from .serial import SerialStep, check_ops, gradient_of, updated
-from .tasks import LayerTask, StageTask
-from .tensors import Flat, StepMemory, by_rank, first_weights, part_shape
+from .build import (
+    MAKES_GRADIENTS,
+    LayerTask,
+    StageTask,
+    after_step,
+    gradients_of,
+    named,
+    pieces_of,
+    room_of,
+    tasks_of_step,
+)
+from .serial import Flat, SerialStep, StepMemory, by_rank, check_ops, first_weights, gradient_of, part_shape, updated
 from .work import GroupWork, StepWork, Values, WeightSet, split
 
 KINDS = (Transfer, TileGroup, Reduction)

@@ -30,7 +30,8 @@ from ...compiler.ir import (
     tile_cols,
     tile_rows,
 )
-from . import attention, attention_back, gemm, grouped_gemm, timed
+from . import attention, attention_back, gemm, grouped_gemm
+from . import work as timed
 from .gemm import gemm_work, group_shape, stream_shape, ticks_for
 from .work import KernelWork, WorkModel, hbm_bytes
 

@@ -27,11 +27,11 @@ from ...compiler.ir import (
 from ..kernels.dispatch import compute_work, reduce_work, shared_works, stream_work
 from ..kernels.work import KernelWork
 from ..program.limits import RunTooLarge
+from .collective import num_slices
 from .copies import ends_of
 from .machine import NOC_PACKET_BYTES, noc_of, noc_packet_bytes, noc_packet_ticks, sent_per_byte
 from .state import moved_bytes
 from .steps import period_of
-from .switch import num_slices
 
 MAX_LINE_HOPS = 4_000_000_000
 """About two minutes on one core at 30 million line-hops a second."""

@@ -19,10 +19,10 @@ from itertools import pairwise
 from ...compiler.ir import CopyProtocol, Direction, EngineMode, Gpu, OpCase, Reach, Transfer, Wait, Write
 from ..kernels.gemm import ticks_for
 from ..program.program import PACKET_BYTES, Flow, OpKind, OpSpec, Stage, TrafficClass
-from . import switch as noc
+from . import collective as noc
+from .collective import Pace, multicast, sum_in_switch
 from .machine import Hop, distance_ticks, sent_per_byte
 from .state import Lowering, Waiters, after_counts, begun_by, issue_ticks, moved_bytes, split_evenly
-from .switch import Pace, multicast, sum_in_switch
 
 PEERS_PER_BROADCAST = 2
 """Destinations of one command (AMD-DMA-Latte, arXiv 2511.06605)."""

@@ -42,11 +42,10 @@ from ..kernels.dispatch import reduce_work, stream_work
 from ..kernels.gemm import ticks_for
 from ..kernels.work import KernelWork
 from ..program.program import OpKind, OpSpec
-from .kernels import unit_stages
+from .kernels import in_registers, unit_stages
 from .machine import Idealization, distance_ticks
 from .state import Lowering, StepOps, Waiters, moved_bytes
 from .waits import poll_ticks, tell
-from .work_groups import in_registers
 
 READY = "ready"
 """Label of the flags by which a rank says that its kernel has begun."""

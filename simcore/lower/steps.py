@@ -28,12 +28,11 @@ from ..program.program import Program
 from .cache_hits import Hits
 from .collective import begin_calls, lower_called
 from .copies import lower_transfer
-from .kernels import lower_group, lower_reduction, order_units
+from .kernels import lower_by_groups, lower_group, lower_reduction, order_units
 from .machine import Machine
 from .one_kernel import awaited, begin_kernels, end_kernel, look, lower_sum, wait_for_peers
 from .state import Lowering, StepOps, pairs_of
 from .waits import announce, lower_pulls, lower_stores, tile_by_tile, wait_for_rows, wait_tile_by_tile
-from .work_groups import lower_by_groups
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from magus.advisor.candidates.advice import AnswerSource
 from magus.compiler.from_model.request import LayerRequest
 from magus.compiler.ir import Cancelled, Scenario
 from magus.compiler.request.scenario import scenario_of
-from magus.simcore.memo.memo import memoizing
-from magus.simcore.memo.store import Store
+from magus.simcore.memo.memo import Store, memoizing
 
 REQUEST = Request("AG+GEMM", m=1024, n=512, k=1024, gpu="H100", ranks=8, engines=("dma(7)",))
 AT_ONCE, SIMULATED = AdviceOptions(verify=False), AdviceOptions(top=2, bespoke=20)

@@ -17,8 +17,7 @@ from magus.advisor.questions import advisor as recommend
 from magus.advisor.questions import computing
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, Explore, OpCase, Scenario
-from magus.simcore.memo.memo import memoizing
-from magus.simcore.memo.store import Store
+from magus.simcore.memo.memo import Store, memoizing
 from magus.tui.text.render import advice_text
 from tests.helpers.marks import first
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, lone_gather

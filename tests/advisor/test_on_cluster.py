@@ -23,8 +23,7 @@ from magus.advisor.steps.ahead import on_cluster
 from magus.advisor.work.on_dask import RESUME, BackendError, Cluster
 from magus.compiler.ir import Cancelled, Scenario
 from magus.compiler.request.scenario import scenario_of
-from magus.simcore.memo.memo import current_store, use
-from magus.simcore.memo.store import UNDER_WAY
+from magus.simcore.memo.memo import UNDER_WAY, current_store, use
 from magus.tui.exit_codes import Exit
 from tests.helpers.steps import TEXT as STEP
 

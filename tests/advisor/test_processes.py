@@ -16,8 +16,7 @@ import pytest
 
 from magus.advisor.work.processes import ProcessDied, Processes
 from magus.compiler.ir import Cancelled
-from magus.simcore.memo.memo import memoizing
-from magus.simcore.memo.store import Store
+from magus.simcore.memo.memo import Store, memoizing
 from tests.helpers.answering import answer
 from tests.helpers.paths import ROOT
 

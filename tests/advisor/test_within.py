@@ -15,8 +15,7 @@ from magus.advisor.candidates.predicted import BATCH, predicted_candidates
 from magus.advisor.solver import enumerate_space
 from magus.compiler.ir import NamedSchedule, Scenario
 from magus.compiler.resolve.expect.expectation import Verdict
-from magus.simcore.memo.memo import memoizing
-from magus.simcore.memo.store import Store
+from magus.simcore.memo.memo import Store, memoizing
 from tests.helpers.scenarios.scenarios import ag_gemm
 
 SCENARIO = ag_gemm(512, 2048, 2048, ranks=4)

@@ -23,7 +23,7 @@ from magus.compiler.ir import (
     TileGroup,
     Transfer,
 )
-from magus.compiler.ir.topologies.two_levels import Rails
+from magus.compiler.ir.topologies.levels import Rails
 from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from magus.compiler.templates.collective import collective_in

@@ -26,7 +26,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planfile.write import op_plan_document, plan_text
 from magus.compiler.planning.build import build_op_plan, reject_choice
-from magus.compiler.targets.refusals import reject_triton
+from magus.compiler.targets.triton import reject_triton
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import examples

@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from magus.compiler.machine.machine import DumpedMachine
-from magus.compiler.machine.read import read_machine
-from magus.compiler.machine.write_mgs import machine_text
+from magus.compiler.machine.read import machine_text, read_machine
 from magus.compiler.text.diagnostics import CompileError, Diagnostic, Report, Source
 from tests.helpers.paths import GOLDEN
 

@@ -5,7 +5,7 @@ import pytest
 from magus.compiler.ir import OpChoice
 from magus.simcore import run_of
 from magus.simcore.figures.result import IntervalKind
-from magus.simcore.op_spans import op_times
+from magus.simcore.shown_run import op_times
 from magus.simcore.simulate_layers import simulate_layers
 from tests.helpers.scenarios.exchange import DMA, along, exchange
 from tests.helpers.scenarios.graph_runs import ONE_LAYER, SCHEDULES, graph_run

@@ -22,7 +22,7 @@ from magus.compiler.text.vocabulary import (
     Property,
 )
 from magus.tui.commands.answers.advise import AdviseOptions, advise_file
-from magus.tui.commands.answers.schedules import list_schedules
+from magus.tui.commands.answers.export import list_schedules
 from magus.tui.commands.inputs import ScenarioInput
 from magus.tui.commands.scenarios.files import check_files
 from magus.tui.commands.scenarios.simulate import simulate_file

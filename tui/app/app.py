@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -10,14 +11,68 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.message import Message
 from textual.widgets import DataTable
 
 from ...compiler.text.diagnostics import printable
 from .first_frame import PROGRAM, THEMES
 from .lifecycle import Lifecycle
-from .messages import Answered, CandidatePicked, ChangesMade, Progressed
 from .panes import PANES
 from .widgets.start import HelpScreen, Section
+
+# Messages between the widgets, the threads and the app.
+
+if TYPE_CHECKING:
+    from ...compiler.changed import Changes
+    from .session.session import AnyAdvice
+    from .session.sweep import Point
+
+
+@dataclass
+class Progressed(Message):
+    """Progress of a stage of the advice for the job ``job_id``; sent from a thread."""
+
+    job_id: int
+    stage: str
+    done: int
+    total: int
+
+
+@dataclass
+class CandidatePicked(Message):
+    """The cursor has moved to this candidate."""
+
+    expression: str
+
+
+@dataclass
+class AllWanted(Message):
+    """The answers of all workloads of the file are wanted."""
+
+
+@dataclass
+class Answered(Message):
+    """What would be answered now for the job ``job_id``; sent from a thread."""
+
+    job_id: int
+    advice: AnyAdvice
+
+
+@dataclass
+class ChangesMade(Message):
+    """The user has changed values of the file, which compiles with them."""
+
+    changes: Changes
+
+
+@dataclass
+class SweepProgressed(Message):
+    """A point on an axis of the job ``job_id``, or why there is none; sent from a thread."""
+
+    job_id: int
+    axis: str
+    found: Point | str
+
 
 if TYPE_CHECKING:
     from .panes.editor import EditorPane

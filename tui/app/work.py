@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Literal
 
 from ...compiler.text.diagnostics import printable
 from ...compiler.text.writing import write_whole
+from .app import Answered, CandidatePicked, Progressed
 from .background import in_thread
 from .first_frame import title_of_path
-from .messages import Answered, CandidatePicked, Progressed
 from .session.files import Watched, files_of
-from .session.job import Job
-from .session.step_job import StepJob
+from .session.job import Job, StepJob
 from .widgets.dialogs import Answer, AskScreen, NameScreen
 
 if TYPE_CHECKING:
     from textual.app import App
 
+    from .session.job import AnyJob
     from .session.session import AnyAdvice, Session
-    from .session.step_job import AnyJob
     from .workbench import Workbench
 
 
@@ -298,7 +297,7 @@ class Work:
 
 def _written(job: AnyJob, path: Path) -> tuple[str, Literal["information", "warning", "error"]]:
     """Write the page; return what is to be said, and how bad it is."""
-    from .session.page import NO_RUN, report_of
+    from .session.view import NO_RUN, report_of
 
     text = report_of(job)
     if text is None:

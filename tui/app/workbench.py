@@ -9,19 +9,16 @@ from textual.widgets import Static
 
 from ...compiler.text.diagnostics import printable
 from .panes import PANES, SWEEP, TIMELINE
-from .panes.base import JobPane
-from .panes.candidates import CandidatesPane
+from .panes.candidates import CandidatesPane, JobPane, RankedPane
 from .panes.compare import ComparePane
 from .panes.editor import EditorPane
 from .panes.fabric import FabricPane
 from .panes.how import HowPane
-from .panes.ranked import RankedPane
 from .panes.sweep import SweepPane
 from .panes.timeline import TimelinePane
 from .panes.what_if import WhatIfPane
 from .panes.why import WhyPane
-from .session.job import JobProblem
-from .session.step_job import AnyJob, StepJob
+from .session.job import AnyJob, JobProblem, StepJob
 from .session.view import progress_text, row_of, selected_text, title_of
 from .widgets.headline import Headline, ProblemPane, renew
 from .widgets.tabs import PaneTabs

@@ -9,7 +9,7 @@ from ...compiler.ir import Cancelled, Scenario
 from ...simcore import EngineUnavailable, RunTooLarge
 from ..exit_codes import Exit
 from ..text.door import say
-from .console import report_errors, say_rejection
+from .inputs import report_errors, say_rejection
 
 
 def run_command(action: Callable[[], Exit]) -> Exit:

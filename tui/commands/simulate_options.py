@@ -10,7 +10,7 @@ from ...simcore import Result, RunOutcome
 from ..exit_codes import Exit
 from ..text.door import say
 from .interrupts import interruptible
-from .out.pictures import NO_PICTURES, Pictures
+from .out import NO_PICTURES, Pictures
 
 
 @dataclass(frozen=True, slots=True)

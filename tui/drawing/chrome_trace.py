@@ -22,7 +22,7 @@ from ...compiler.text.diagnostics import printable
 from ...simcore import Loads, Result, ShownRun, exposed_spans
 from ...simcore.figures.result import Interval, IntervalKind
 from ...simcore.lower.collective import library_operation
-from ...simcore.op_spans import op_rows
+from ...simcore.shown_run import op_rows
 from .timeline_svg import rows_of
 
 EXPOSED_THREAD = 9999

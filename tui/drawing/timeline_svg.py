@@ -11,7 +11,7 @@ from functools import partial
 from ...compiler.text.units import rate_text, ticks_text
 from ...simcore import LoadKind, Result, ShownRun, Timeline, exposed_spans
 from ...simcore.figures.result import Interval, IntervalKind
-from ...simcore.op_spans import OpRow, OpSpan, op_rows
+from ...simcore.shown_run import OpRow, OpSpan, op_rows
 from ...simcore.simulate_layers import SHOWN_LAYER
 from .svg import TimeScale, document, fitting, number, painted, rect_at, text_at
 

@@ -8,9 +8,8 @@ from lsprotocol import types
 from pygls.uris import from_fs_path, to_fs_path
 from pygls.workspace import PositionCodec, ServerTextPosition
 
-from ...compiler.services.colours import Colour, Coloured
 from ...compiler.services.completion import Completion, CompletionKind, Completions
-from ...compiler.services.document import Document
+from ...compiler.services.document import Colour, Coloured, Document
 from ...compiler.services.hover import Hover
 from ...compiler.services.names import FilePlace, Renamed, Symbol
 from ...compiler.text.diagnostics import Diagnostic, Severity, Source, Span, printable

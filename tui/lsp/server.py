@@ -14,9 +14,8 @@ from pygls.protocol import LanguageServerProtocol
 from pygls.workspace import TextDocument
 
 from ... import __version__
-from ...compiler.services.colours import colours
 from ...compiler.services.completion import complete
-from ...compiler.services.document import Document, read_document
+from ...compiler.services.document import Document, colours, read_document
 from ...compiler.services.hover import hover
 from ...compiler.services.names import (
     RenameError,

@@ -30,7 +30,7 @@ from ...compiler.text.diagnostics import Report, Source, printable
 from ...compiler.text.parsing.parse import check_size
 from ...compiler.text.parsing.tokens import read_tokens
 from ...simcore import ShownRun, run_of, simulate_op
-from ...simcore.op_spans import op_times
+from ...simcore.shown_run import op_times
 from ..drawing.chrome_trace import chrome_trace
 from ..drawing.timeline_svg import timeline_svg
 from .door import bullet, columns, hanging, wrapped

@@ -21,7 +21,7 @@ from .ops import (
     searched_sentence,
 )
 from .result import waterfall_lines
-from .sensitivity import draws_lines, sensitivity_lines
+from .sweep import draws_lines, sensitivity_lines
 
 _OFFER_VERDICTS = {
     Verdict.OVERLAP: ("+", "yes"),

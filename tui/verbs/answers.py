@@ -48,7 +48,7 @@ def schedules(
     json: JsonOption = False,
 ) -> None:
     """List the feasible schedules, and the lower bound on all."""
-    from ..commands.answers.schedules import list_schedules
+    from ..commands.answers.export import list_schedules
     from ..commands.inputs import ScenarioInput
 
     source = ScenarioInput(file, settings_of(settings), workload)
@@ -95,7 +95,7 @@ def advise(
     from ...advisor import AdviceOptions
     from ..commands.answers.advise import AdviseOptions, advise_file
     from ..commands.inputs import ScenarioInput
-    from ..commands.out.pictures import Pictures
+    from ..commands.out import Pictures
 
     limit_s = None if within is None else seconds_of(within)
     advice = AdviceOptions(
@@ -155,7 +155,7 @@ def report(
     """
     from ...advisor import AdviceOptions
     from ..commands.inputs import ScenarioInput
-    from ..commands.out.report import ReportOptions, report_file
+    from ..commands.out import ReportOptions, report_file
 
     advice = AdviceOptions(top, not no_verify, bespoke, workers=workers, sensitivity=sensitivity)
     options = ReportOptions(out, advice, 0.0 if no_sweep else seconds_of(sweep_within))

@@ -26,7 +26,7 @@ def train(
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
     """Learn from searched scenarios which schedules to propose."""
-    from ..commands.models.corpus import TrainRequest, train_model
+    from ..commands.models import TrainRequest, train_model
 
     if again and store is not None:
         raise typer.BadParameter("a table is made of a store or again, not both", param_hint="--again")
@@ -47,7 +47,7 @@ def corpus(
 
     Asked again, go on from what STORE has.
     """
-    from ..commands.models.corpus import CorpusRequest, build_store
+    from ..commands.models import CorpusRequest, build_store
 
     if scheduler is not None and workers is not None:
         raise typer.BadParameter("--workers is of this machine; a scheduler has workers of its own")
@@ -65,7 +65,7 @@ def evaluate(
     workers: WorkersOption = DEFAULT_WORKERS,
 ) -> None:
     """Judge learned proposals on families that are new to them."""
-    from ..commands.models.corpus import evaluate_table
+    from ..commands.models import evaluate_table
 
     raise typer.Exit(evaluate_table(table, limit=limit, seed=seed, workers=workers, as_json=json))
 
@@ -82,7 +82,7 @@ def validate(
     json: JsonOption = False,
 ) -> None:
     """Compare the models with measurements on real GPUs."""
-    from ..commands.models.calibrate import validate_folder
+    from ..commands.models import validate_folder
 
     raise typer.Exit(validate_folder(data, sample=sample, seed=seed, write=write, as_json=json))
 
@@ -113,7 +113,7 @@ def calibrate(
 ) -> None:
     """Fit constants to measured times, and write them as .mgs."""
     from ...advisor.measured.calibrate.run import FitRequest
-    from ..commands.models.calibrate import calibrate_folder, calibrate_rows
+    from ..commands.models import calibrate_folder, calibrate_rows
 
     if bool(gpu) == bool(implementation):
         raise typer.BadParameter("name one: --gpu NAME or --implementation NAME")

@@ -22,8 +22,7 @@ def keep_results(context: typer.Context, no_cache: bool) -> None:
     if no_cache or context.resilient_parsing:
         return
     # Imported here: the command line imports this before it knows the command.
-    from ...simcore.memo.memo import memoizing
-    from ...simcore.memo.store import user_store
+    from ...simcore.memo.memo import memoizing, user_store
 
     context.with_resource(memoizing(user_store()))
 

@@ -142,7 +142,7 @@ def simulate(
 ) -> None:
     """Simulate one schedule: times, traffic and losses."""
     from ..commands.inputs import ScenarioInput
-    from ..commands.out.pictures import Pictures
+    from ..commands.out import Pictures
     from ..commands.scenarios.simulate import simulate_file
     from ..commands.simulate_options import SimulateOptions
 
@@ -302,7 +302,7 @@ def replay(
 
     All kernels of the trace become a workload, with their streams and the times in which none ran.
     """
-    from ..commands.scenarios.replay import ReplayOptions, replay_trace
+    from ..commands.scenarios.run import ReplayOptions, replay_trace
 
     raise typer.Exit(replay_trace(files, ReplayOptions(gpu, step, not no_advise, out, as_json)))
 

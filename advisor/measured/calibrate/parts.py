@@ -12,8 +12,7 @@ import numpy as np
 from ....compiler.ir import TICKS_PER_US, DType, Gpu
 from ....simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from ....simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time
-from ..tables.collectives import MeasuredPoint
-from ..tables.copies import MIN_SHARE, PHASES, PhaseShare, SmCopies
+from ..tables.collectives import MIN_SHARE, PHASES, MeasuredPoint, PhaseShare, SmCopies
 from ..tables.gemm import (
     CAST_STEPS,
     MIN_WHOLE,

@@ -12,8 +12,15 @@ import numpy as np
 from ....compiler import format_text
 from ....compiler.ir import TYPES_WITH_CONSTANTS, Gpu, Progress
 from ....compiler.text.load import shipped_libraries
-from ..tables.collectives import collective_points, tables_of
-from ..tables.copies import DMA_GPU, DMA_PATTERNS, SM_PATTERNS, phase_shares, sm_copies
+from ..tables.collectives import (
+    DMA_GPU,
+    DMA_PATTERNS,
+    SM_PATTERNS,
+    collective_points,
+    phase_shares,
+    sm_copies,
+    tables_of,
+)
 from ..tables.csv_rows import MAX_RATIO, MeasuredError
 from ..tables.gemm import gemm_tables, lone_scenario
 from ..validate.report import kept_rows

@@ -37,8 +37,7 @@ from ....simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate_op
 from ....simcore.kernels.copy import sm_copy_rate
 from ....simcore.kernels.nccl import NcclCollective
 from ....simcore.lower.collective import library_collective_time
-from .collectives import MeasuredPoint, point_label
-from .copies import SmCopies
+from .collectives import MeasuredPoint, SmCopies, point_label
 from .gemm import GemmTable, Shape, label_of, lone_scenario, predicted_us
 
 LIMIT = 0.02

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from ....compiler.ir import DType
-from .kineto import TraceError
+from .chrome import TraceError
 from .run import (
     DTYPES,
     MAX_KEPT,

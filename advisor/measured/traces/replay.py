@@ -20,9 +20,9 @@ from ....compiler.text.fmt import format_text
 from ....simcore.figures.result import Result
 from ....simcore.simulate_layers import simulate_layers
 from .chakra import is_chakra, read_chakra
-from .graph import SLACK_US, RunOp, graph_of
-from .graph_text import GraphWriter, NamedOp
-from .kineto import ChromeTrace, TraceError, read_run
+from .chrome import ChromeTrace, TraceError
+from .graph import SLACK_US, GraphWriter, NamedOp, RunOp, graph_of
+from .kineto import read_run
 from .ranks import with_waits
 from .run import TracedCollective, TracedGemm, TracedKernel, TracedRun, Unused, pairs_of
 from .workloads import HEAD, MESH, TraceOrigin, byte_pieces, head_of, is_trace, model_of, system_text, text_pieces

@@ -24,7 +24,8 @@ from ....simcore.kernels.grouped_gemm import grouped_gemm_work
 from ....simcore.lower.collective import library_collective_time
 from ..tables.gemm import gemm_ticks
 from .chakra import read_chakra
-from .kineto import ChromeTrace, TraceError, read_run
+from .chrome import ChromeTrace, TraceError
+from .kineto import read_run
 from .run import PairShape, TracedPair, TracedRun, Unused, find_pairs, reported
 
 _WORDS = {"all_gather": "ag_gemm", "reduce_scatter": "gemm_rs", "all_reduce": "gemm_ar", "all_to_all": "gemm_a2a"}

@@ -11,11 +11,10 @@ from typing import TypeVar
 import numpy as np
 
 from ....compiler.ir import JsonObject, Progress
-from ..tables import attention, collectives, copies, custom_all_reduce, exchanges, experts, gemm, sm_sweep, steps
+from ..tables import attention, collectives, custom_all_reduce, exchanges, experts, gemm, sm_sweep, steps
 from ..tables import fused as fused_rows
 from ..tables.attention import attention_comparisons
-from ..tables.collectives import collective_comparisons, shipped_points, tables_of
-from ..tables.copies import copy_comparisons, shipped_copies
+from ..tables.collectives import collective_comparisons, copy_comparisons, shipped_copies, shipped_points, tables_of
 from ..tables.csv_rows import MAX_RATIO, MeasuredError, MissingTable, TableComparison
 from ..tables.custom_all_reduce import custom_comparisons
 from ..tables.exchanges import exchange_comparisons
@@ -25,6 +24,7 @@ from ..tables.implementations import (
     ImplementationComparison,
     implementation_comparisons,
     implementation_rows,
+    shipped_comparisons,
 )
 from ..tables.promises import PromiseComparison, promise_comparisons, promise_rows
 from ..tables.samples import (
@@ -35,7 +35,6 @@ from ..tables.samples import (
     simulated_copies,
     simulated_sample,
 )
-from ..tables.shipped import shipped_comparisons
 from ..tables.sm_sweep import sm_sweep_comparisons
 from ..tables.steps import StepComparison, step_comparisons, step_rows
 from . import implementation_report, promise_report, step_report
@@ -249,8 +248,8 @@ READ = (
     experts.PATTERNS,
     experts.FUSED_PATTERNS,
     exchanges.PATTERNS,
-    copies.SM_PATTERNS,
-    copies.DMA_PATTERNS,
+    collectives.SM_PATTERNS,
+    collectives.DMA_PATTERNS,
     fused_rows.PATTERNS,
     sm_sweep.PATTERNS,
     steps.PATTERNS,

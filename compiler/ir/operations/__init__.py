@@ -3,7 +3,7 @@
 A new one is a file, a line here, and a work model in the simulator unless it runs as one that is there.
 """
 
-from . import all_to_all, attention, batched_gemm, collectives, gemm, grouped_gemm, routing, row_wise, timed
+from . import attention, batched_gemm, collectives, gemm, grouped_gemm, routing, row_wise
 from .base import (
     CallArgument,
     CallArgumentKind,
@@ -25,11 +25,11 @@ OPERATIONS: tuple[KernelOperation | CollectiveOperation, ...] = (
     attention.OPERATION,
     attention.BACK,
     *row_wise.OPERATIONS,
-    timed.OPERATION,
+    row_wise.OPERATION,
     collectives.ALL_GATHER,
     collectives.REDUCE_SCATTER,
     collectives.ALL_REDUCE,
-    all_to_all.OPERATION,
+    collectives.OPERATION,
     collectives.BROADCAST,
     collectives.SEND_RECV,
     routing.DISPATCH,

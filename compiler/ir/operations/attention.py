@@ -34,10 +34,13 @@ from .base import (
     KernelOperation,
     OperationCall,
     OperationError,
+    check_local,
+    check_peak,
+    check_scales,
+    check_types,
     mismatch,
     not_simulated,
 )
-from .checks import check_local, check_peak, check_scales, check_types
 from .kernel_shape import Adds, Cutting, KernelShape
 
 TRTLLM, OVER = "trtllm", "over"

@@ -10,8 +10,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..tensors import DType, Shard, Tensor
-from .base import CallArgument, CallArgumentKind, CallResult, KernelOperation, OperationCall, mismatch
-from .checks import check_inner_blocks, check_local, check_peak, check_scales, product_types
+from .base import (
+    CallArgument,
+    CallArgumentKind,
+    CallResult,
+    KernelOperation,
+    OperationCall,
+    check_inner_blocks,
+    check_local,
+    check_peak,
+    check_scales,
+    mismatch,
+    product_types,
+)
 from .kernel_shape import ProductShape
 
 

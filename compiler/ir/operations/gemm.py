@@ -14,10 +14,14 @@ from .base import (
     KernelOperation,
     Operand,
     OperationCall,
+    check_inner,
+    check_inner_blocks,
+    check_peak,
+    lone_tensors,
     mismatch,
     not_simulated,
+    product_types,
 )
-from .checks import check_inner, check_inner_blocks, check_peak, lone_tensors, product_types
 from .kernel_shape import Adds, Cutting, KernelShape, ProductShape, matrix_cutting
 
 

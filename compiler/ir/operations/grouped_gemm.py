@@ -21,10 +21,14 @@ from .base import (
     KernelOperation,
     OperationCall,
     OperationError,
+    check_inner,
+    check_inner_blocks,
+    check_local,
+    check_peak,
     mismatch,
     not_simulated,
+    product_types,
 )
-from .checks import check_inner, check_inner_blocks, check_local, check_peak, product_types
 from .kernel_shape import Cutting, ProductShape, matrix_cutting
 
 

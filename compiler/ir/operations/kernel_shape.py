@@ -7,8 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from ..tensors import DType, Pattern, Tensor
-from ..words import Word
+from ..tensors import DType, Pattern, Tensor, Word
 
 # Tiles read 64 elements of the inner dimension at a time; a chunk of columns keeps to that.
 COLUMN_STEP = 64

@@ -33,10 +33,12 @@ from .base import (
     OperationCall,
     OperationError,
     Routing,
+    check_blocks,
+    check_rows,
+    lone_tensors,
     mismatch,
     not_simulated,
 )
-from .checks import check_blocks, check_rows, lone_tensors
 from .routing_laws import UNIFORM, RoutingLaw, evenly, placed, ranks_reached
 from .row_wise import RowWiseShape
 

@@ -1,17 +1,16 @@
 """Topologies. In: arguments. Out: the graph of links and routes. A new one is a file, a line here, a row in a test."""
 
-from . import edges, one_level, torus, two_levels
-from .base import WIRES, ArgumentKind, Fabric, Topology, TopologyArgument, Wire, network_of
+from . import edges, levels, torus
+from .base import WIRES, ArgumentKind, Fabric, Topology, TopologyArgument, Wire, network_of, part_of
 from .network import Edge, Network, NoRoute
-from .part import part_of
 
 TOPOLOGIES: tuple[Topology, ...] = (
-    one_level.FULL_MESH,
-    one_level.RING,
-    one_level.CROSSBAR,
+    levels.FULL_MESH,
+    levels.RING,
+    levels.CROSSBAR,
     torus.TOPOLOGY,
-    two_levels.FAT_TREE,
-    two_levels.RAILS,
+    levels.FAT_TREE,
+    levels.RAILS,
     edges.TOPOLOGY,
 )
 

@@ -2,8 +2,22 @@
 
 from .base import Knob, Rule, ScheduleRequest, with_values, words_of
 from .engine import ENGINE
-from .execution import KERNEL, LAUNCH, PER, PROTOCOL, TILE, TRANSFER, WAIT
-from .pieces import COLUMNS, LANES, PARTS, SLICES, SUMS, TREES, WAVES
+from .execution import (
+    COLUMNS,
+    KERNEL,
+    LANES,
+    LAUNCH,
+    PARTS,
+    PER,
+    PROTOCOL,
+    SLICES,
+    SUMS,
+    TILE,
+    TRANSFER,
+    TREES,
+    WAIT,
+    WAVES,
+)
 from .structure import ALGORITHM, CHUNKS, DEPTH, ORDER, STREAMS, TEMPLATE
 
 KNOBS: tuple[Knob, ...] = (

@@ -40,8 +40,7 @@ from ...text.vocabulary import (
     Property,
 )
 from ..values.device_numbers import Default, FigureReader, NumberWithOrigin
-from ..values.evaluate import Place
-from ..values.sentences import Words, head_of, known_head, reject_note
+from ..values.evaluate import Place, Words, head_of, known_head, reject_note
 
 EXAMPLES: Mapping[str, str] = {
     "gemm": "calibrated bf16 m 1..32768, n 32..65536, k 32..65536",

@@ -30,11 +30,9 @@ from ...text.names import Entry, Kind, Scope
 from ...text.units import NUMBER
 from ...text.vocabulary import MAX_RANKS, SYSTEM_WORDS, Property
 from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import Words, head_word, known_head, single, truth
+from ..values.evaluate import ExpressionEvaluator, Place, Words, head_word, known_head, single, truth
 from .device import DeviceResolver
-from .traffic import TrafficReader, check_rates
-from .variability import VariabilityReader, read_replay
+from .variability import TrafficReader, VariabilityReader, check_rates, read_replay
 
 _MAX_WIRES = 1 << 16
 # Fields of a fabric; other arguments belong to the layout of the topology.

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from ...codes import Code
 from ...text import syntax as ast
 from ...text.units import NUMBER
-from ..values.evaluate import Reading
-from ..values.sentences import reject_note, side_by_side, single
+from ..values.evaluate import Reading, reject_note, side_by_side, single
 from .expectation import (
     ON_OVERLAP,
     Bindings,

@@ -10,9 +10,8 @@ from ...text.names import Kind, dotted
 from ...text.units import NUMBER, Quantity, exact_text
 from ...text.units import Dimension as Units
 from ..values.device_numbers import check_dimension
-from ..values.evaluate import Reading
+from ..values.evaluate import Reading, Words, single
 from ..values.params import Values, read_values
-from ..values.sentences import Words, single
 from .expectation import (
     ON_ALGORITHM,
     Comparison,

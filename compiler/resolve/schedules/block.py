@@ -27,8 +27,7 @@ from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.units import NUMBER
 from ...text.vocabulary import MAX_BATCHES, MAX_EXTENT, MAX_GROUPS, MAX_PREFETCH, MAX_STREAMS, SCHEDULE_WORDS, Property
 from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import Words, head_of, known_head
+from ..values.evaluate import ExpressionEvaluator, Place, Words, head_of, known_head
 from .plan import WrittenReader
 from .schedule import ChoiceReader
 

@@ -18,9 +18,8 @@ from ...text.names import Kind
 from ...text.units import BYTES
 from ...text.vocabulary import MAX_BATCHES, MAX_GROUPS, OBJECTIVES, Property
 from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.evaluate import ExpressionEvaluator, Place, Words, known_head
 from ..values.params import read_values, whole_numbers
-from ..values.sentences import Words, known_head
 from .implementation import ImplementationReader, reject_implementation
 from .schedule import ChoiceReader
 

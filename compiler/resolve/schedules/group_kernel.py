@@ -7,8 +7,7 @@ from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Entry
 from ...text.vocabulary import KERNEL_LOOPS, KERNEL_NUMBERS, KERNEL_WORDS, LOOP_NUMBERS
 from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import Words, known_head
+from ..values.evaluate import ExpressionEvaluator, Place, Words, known_head
 
 _EXAMPLE = "get { load 16; waitcnt 0; store }"
 _THEN = tuple(each.value for each in WithLoaded)

@@ -34,8 +34,7 @@ from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.units import NUMBER
 from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS, PLAN_ACTIONS, PLAN_CLAUSES, Property
 from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import Words
+from ..values.evaluate import ExpressionEvaluator, Place, Words
 
 _INDEX = Property("an index", NUMBER, Fraction(0), Fraction(MAX_EXTENT), whole=True)
 

@@ -42,8 +42,7 @@ from ...text.names import Kind
 from ...text.units import NUMBER
 from ...text.vocabulary import MAX_EXTENT, SCHEDULE_WORDS, SYNONYMS, Property
 from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import head_word, single
+from ..values.evaluate import ExpressionEvaluator, Place, head_word, single
 
 
 class ChoiceReader:

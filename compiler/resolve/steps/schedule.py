@@ -22,9 +22,8 @@ from ...text.names import Kind
 from ...text.units import BYTES, NUMBER, exact_text
 from ...text.vocabulary import MAX_LAYERS, STEP_EXPLORE_WORDS, STEP_SCHEDULE_WORDS, Property
 from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.evaluate import ExpressionEvaluator, Place, Words, known_head, single
 from ..values.params import read_values
-from ..values.sentences import Words, known_head, single
 
 MAX_ZERO = 3
 _MEMORY = Property("memory", BYTES, Fraction(1), Fraction(1 << 50), whole=True)

@@ -13,9 +13,8 @@ from ...text.names import Entry
 from ...text.units import NUMBER
 from ...text.vocabulary import MAX_EXTENT, STEP_WORDS, Property
 from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import Words, head_of, known_head, single
-from ..workloads.calls import is_tensor
+from ..values.evaluate import ExpressionEvaluator, Place, Words, head_of, known_head, single
+from ..workloads.call_arguments import is_tensor
 
 STEP, THEN = "step", "then"
 _EXAMPLE = "step layer, back"

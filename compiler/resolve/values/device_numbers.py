@@ -10,8 +10,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean
 from ...text.units import BYTES, FREQUENCY, NUMBER, RATE, TIME, Dimension, Quantity, exact_text, round_half_up
 from ...text.vocabulary import Property
-from .evaluate import ExpressionEvaluator, Place
-from .sentences import single
+from .evaluate import ExpressionEvaluator, Place, single
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from ...text.names import Entry, Kind, Scope
 from ...text.vocabulary import BACKWARD_WORDS
 from ..devices.device import DeviceResolver
 from ..devices.system import SystemResolver
-from ..values.evaluate import ExpressionEvaluator
-from ..values.sentences import Words, head_of
+from ..values.evaluate import ExpressionEvaluator, Words, head_of
 from .backward_pass import BackwardPass, Derived, Forward, NoGradientError
 from .backward_rules import COMBINE, DISPATCH, RULES, SyntaxWriter, why_not
 from .batches import cut_tensors

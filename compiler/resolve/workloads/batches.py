@@ -19,8 +19,7 @@ from ...text.diagnostics import Report, Span
 from ...text.units import NUMBER
 from ...text.vocabulary import MAX_BATCHES, MAX_EXTENT, Property
 from ..values.device_numbers import FigureReader
-from ..values.evaluate import Place
-from ..values.sentences import Words
+from ..values.evaluate import Place, Words
 from .calls import ATTENTION, EXPERTS, GEMM, CallOperand, WorkloadCall, call_of
 
 _EXAMPLE = "batch x by 4096"

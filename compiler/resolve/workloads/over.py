@@ -17,10 +17,10 @@ from ...text.diagnostics import Report, Span, Stopped
 from ...text.names import Entry, Scope, dotted
 from ..devices.system import SystemResolver
 from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import Words, head_word, single
+from ..values.evaluate import ExpressionEvaluator, Place, Words, head_word, single
 from .backward_rules import SyntaxWriter
-from .calls import ATTENTION, is_tensor
+from .call_arguments import is_tensor
+from .calls import ATTENTION
 from .workload import layers_said
 
 Axes = tuple[str, ...]

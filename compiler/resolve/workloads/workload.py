@@ -20,10 +20,10 @@ from ...text.units import NUMBER
 from ...text.vocabulary import BACKWARD_WORDS, MAX_LAYERS, WORKLOAD_WORDS, Property
 from ..devices.system import SystemResolver
 from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.sentences import Words, head_of, single
+from ..values.evaluate import ExpressionEvaluator, Place, Words, head_of, single
 from .batches import BatchSaid, batches_of, read_batch
-from .calls import ArgumentReader, CallOperand, TensorReader, WorkloadCall, call_of, chain_of, is_tensor
+from .call_arguments import ArgumentReader, TensorReader, is_tensor
+from .calls import CallOperand, WorkloadCall, call_of, chain_of
 from .ops import ops_of
 
 MAX_CALLS = 256

@@ -2,7 +2,7 @@
 
 import pytest
 
-from magus.advisor.answer.imbalance import imbalance_lines, imbalance_of
+from magus.advisor.answer.extrapolation import imbalance_lines, imbalance_of
 from magus.advisor.solver.memory import check_workload_memory
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, GroupedGemmShape, Scenario

@@ -5,10 +5,11 @@ from math import inf
 
 import pytest
 
-from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin
-from magus.advisor.candidates.forms import (
+from magus.advisor.candidates.candidate import (
     LEAST_ROWS,
     LEAST_SIDE,
+    Candidate,
+    ScheduleOrigin,
     forms_of,
     in_other_tiles,
     may_deadlock,

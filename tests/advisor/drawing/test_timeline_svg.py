@@ -7,8 +7,8 @@ import pytest
 
 from magus.compiler.ir import TICKS_PER_US, Pattern
 from magus.simcore import run_of
+from magus.simcore.figures.load_buckets import exposed_spans
 from magus.simcore.figures.result import Interval, IntervalKind
-from magus.simcore.figures.spans import exposed_spans
 from magus.tui.drawing.svg import TimeScale
 from magus.tui.drawing.timeline_svg import timeline_svg
 from tests.helpers.hostile_text import HTML

@@ -7,8 +7,8 @@ import pytest
 
 from magus.compiler.ir import Pattern
 from magus.simcore import Result, run_of
+from magus.simcore.figures.load_buckets import exposed_spans, total_ticks, union_of
 from magus.simcore.figures.result import IntervalKind
-from magus.simcore.figures.spans import exposed_spans, total_ticks, union_of
 from magus.tui.drawing.chrome_trace import chrome_trace
 from tests.helpers.scenarios.simulated import persistent_run, runs
 from tests.helpers.some import some

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from magus.advisor.learned.pairs import Found
+from magus.advisor.learned.pipeline import Found
 from magus.advisor.learned.proposal_model import ProposalModel
 from magus.advisor.learned.situation import Situation
 from magus.advisor.learned.structure import BatchShape, Structure, catalogue

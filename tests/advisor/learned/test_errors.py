@@ -6,7 +6,7 @@ import pytest
 
 from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.implementations.predict import KERNEL_ERROR, MOST_ERROR, kernel_promise
-from magus.advisor.learned.pairs import COVERED, EstimateErrors, Found
+from magus.advisor.learned.pipeline import COVERED, EstimateErrors, Found
 from magus.compiler import compile_text
 from magus.compiler.ir import Scenario
 from magus.compiler.resolve.expect.expectation import Verdict

@@ -6,14 +6,13 @@ import pytest
 
 from magus.advisor.learned.boosted_trees import ModelError
 from magus.advisor.learned.model_file import load
-from magus.advisor.learned.pairs import Found
-from magus.advisor.policy import static_rule
+from magus.advisor.learned.pipeline import Found
+from magus.advisor.policy import build
+from magus.advisor.training import evaluate as four
 from magus.advisor.training import evaluate as module
-from magus.advisor.training import ficco as four
 from magus.advisor.training import ways as baselines
-from magus.advisor.training.evaluate import evaluate, evaluation_text
+from magus.advisor.training.evaluate import HeldOut, evaluate, evaluation_text
 from magus.advisor.training.families import draw
-from magus.advisor.training.ficco import HeldOut
 from magus.advisor.training.record import Record
 from magus.advisor.training.table import ANYWHERE, Labels, LabelTable
 from magus.advisor.training.train import fingerprint, found_by, make_table, winners_of, with_catalogue
@@ -55,7 +54,7 @@ def test_a_table_needs_records_of_one_seed() -> None:
 
 def test_every_way_is_scored_on_what_is_held_out(table: LabelTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(baselines, "NUM_STATIC", 2)
-    monkeypatch.setattr(static_rule, "NUM_QUANTILES", 3)
+    monkeypatch.setattr(build, "NUM_QUANTILES", 3)
     splits = (HeldOut("scenario"), HeldOut("size", "decode"))
     monkeypatch.setattr(module, "SPLITS", splits)
     monkeypatch.setattr(four, "SPLITS", splits)

@@ -8,8 +8,7 @@ import pytest
 
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.learned.boosted_trees import ModelError
-from magus.advisor.learned.pairs import names_of_features, pair_features
-from magus.advisor.learned.pipeline import pipeline_times
+from magus.advisor.learned.pipeline import names_of_features, pair_features, pipeline_times
 from magus.advisor.learned.proposal_model import LEAST, ProposalModel, polished, proposed_candidates
 from magus.advisor.learned.situation import Situation
 from magus.advisor.learned.structure import BatchShape, Structure, fitted

@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 
 from magus.advisor.measured.tables.csv_rows import MeasuredError, TableComparison
-from magus.advisor.measured.tables.shipped import BESIDE_OPERATION, beside_comparisons, shipped_comparisons
+from magus.advisor.measured.tables.implementations import BESIDE_OPERATION, beside_comparisons, shipped_comparisons
 
 HEADER = "gpu,m,n,k,dtype,beside,copy_sms,copied_gb_s,alone_us,beside_us,half"
 ROW = "H100,8192,8192,8192,bf16,ce,0,350,1570,1770,held out"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.advisor.measured.traces.chakra import MAX_RECORD, fields, is_chakra, read_chakra, records
-from magus.advisor.measured.traces.kineto import TraceError
+from magus.advisor.measured.traces.chrome import TraceError
 from magus.advisor.measured.traces.run import find_pairs
 from magus.compiler import compile_text
 from magus.compiler.ir import Pattern

@@ -20,12 +20,14 @@ from magus.advisor.measured.calibrate.fitting import put_all
 from magus.advisor.measured.calibrate.parts import RING, RING_SWITCH, collective_parts, collective_times_us, fit_rows
 from magus.advisor.measured.tables.collectives import (
     MeasuredPoint,
+    PhaseShare,
     collective_comparisons,
     collective_points,
+    copy_comparisons,
     gpu_named,
+    phase_shares,
     shipped_points,
 )
-from magus.advisor.measured.tables.copies import PhaseShare, copy_comparisons, phase_shares
 from magus.advisor.measured.tables.csv_rows import MeasuredError, MissingTable, TableComparison
 from magus.compiler.ir import Gpu
 from magus.simcore.kernels.copy import CopyPhase

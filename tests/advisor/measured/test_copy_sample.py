@@ -2,7 +2,7 @@
 
 import pytest
 
-from magus.advisor.measured.tables.copies import SmCopies
+from magus.advisor.measured.tables.collectives import SmCopies
 from magus.advisor.measured.tables.samples import sampled_copies, simulated_copies
 
 

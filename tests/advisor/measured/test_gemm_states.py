@@ -16,7 +16,7 @@ import pytest
 from magus.advisor import measured
 from magus.advisor.measured.tables.collectives import gpu_named
 from magus.advisor.measured.tables.csv_rows import TableComparison, read_rows
-from magus.advisor.measured.tables.shipped import (
+from magus.advisor.measured.tables.implementations import (
     STATES,
     STATES_OPERATION,
     TILES_OPERATION,

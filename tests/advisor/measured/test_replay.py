@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.advisor.measured.traces import replay
+from magus.advisor.measured.traces.chrome import ChromeTrace
 from magus.advisor.measured.traces.graph import SLACK_US, RunOp, graph_of
-from magus.advisor.measured.traces.kineto import ChromeTrace, read_run
+from magus.advisor.measured.traces.kineto import read_run
 from magus.advisor.measured.traces.replay import ReplayedStep, parts_of, read_step
 from magus.advisor.measured.traces.run import TracedCollective, TracedGemm, TracedKernel, TracedRun
 from magus.compiler import CompileError, compile_text

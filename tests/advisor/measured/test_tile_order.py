@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 
 from magus.advisor.measured.tables.csv_rows import TableComparison
-from magus.advisor.measured.tables.shipped import ORDER_OPERATION, order_comparisons, shipped_comparisons
+from magus.advisor.measured.tables.implementations import ORDER_OPERATION, order_comparisons, shipped_comparisons
 
 HEADER = "gpu,m,n,k,dtype,tile_m,tile_n,order,read_bytes,time_us"
 ROW = "H100,4096,8192,8192,bf16,128,256,8,738216960,1027.7"

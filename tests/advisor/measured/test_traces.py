@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.measured.traces import kineto as chrome
-from magus.advisor.measured.traces.kineto import ChromeTrace, TraceError, read_run
+from magus.advisor.measured.traces import chrome
+from magus.advisor.measured.traces.chrome import ChromeTrace, TraceError
+from magus.advisor.measured.traces.kineto import read_run
 from magus.advisor.measured.traces.run import PairShape, TracedRun, find_pairs
 from magus.advisor.measured.traces.workloads import HEAD, is_trace, read_trace
 from magus.compiler import CompileError, compile_text

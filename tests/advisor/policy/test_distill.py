@@ -11,6 +11,7 @@ import pytest
 from magus.advisor import Request, RequestError
 from magus.advisor.candidates.predicted import predicted_candidates
 from magus.advisor.learned.learner import TreeNode, small_tree
+from magus.advisor.policy.build import FiccoRule
 from magus.advisor.policy.distill import (
     FEATURES,
     DistilledRule,
@@ -22,7 +23,6 @@ from magus.advisor.policy.distill import (
     rule_python,
     summary,
 )
-from magus.advisor.policy.static_rule import FiccoRule
 from magus.compiler.planfile.file import ignore_warnings
 from magus.compiler.planning.build import reject_choice
 from magus.compiler.request.scenario import scenario_of

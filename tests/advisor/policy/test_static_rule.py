@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from magus.advisor.policy.static_rule import (
+from magus.advisor.policy.build import (
     FOUR,
     HETERO_FUSED,
     HETERO_UNFUSED,

@@ -13,8 +13,7 @@ from magus.advisor.questions.many import ask_many
 from magus.advisor.work.on_dask import BackendError
 from magus.advisor.work.processes import ProcessDied
 from magus.compiler.ir import Cancelled
-from magus.simcore.memo.memo import memoizing
-from magus.simcore.memo.store import Store
+from magus.simcore.memo.memo import Store, memoizing
 from magus.tui.exit_codes import Exit
 from tests.helpers.commands import magus
 

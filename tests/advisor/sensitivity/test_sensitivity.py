@@ -19,7 +19,7 @@ from magus.advisor.work.workers import Workers, open_workers
 from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, Explore, LaunchCost, OpCase, OpChoice, Scenario
 from magus.simcore import simulate_op
 from magus.tui.text.render import advice_text
-from magus.tui.text.sensitivity import sensitivity_lines
+from magus.tui.text.sweep import sensitivity_lines
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, lone_gather, lone_gemm, ticks
 from tests.helpers.some import some
 

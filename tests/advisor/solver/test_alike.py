@@ -2,8 +2,7 @@
 
 import pytest
 
-from magus.advisor.solver.alike import images_of_ranks
-from magus.advisor.solver.trees import TreeFlow, graph_of
+from magus.advisor.solver.trees import TreeFlow, graph_of, images_of_ranks
 from tests.advisor.solver.test_forest import FABRICS, fabric_of
 
 KINDS = {"bridged triangles": [4, 2], "a broken link": [2, 3], "two switches": [6], "torus": [8], "two boxes": [8]}

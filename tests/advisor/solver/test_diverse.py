@@ -8,7 +8,7 @@ import pytest
 from magus.advisor.solver import Space, enumerate_space
 from magus.advisor.solver import enumerate as vectorised
 from magus.advisor.solver.domains import Choices, Codes, Knobs
-from magus.advisor.solver.result import LISTED, SAMPLE, WEIGHTS, diverse
+from magus.advisor.solver.memory import LISTED, SAMPLE, WEIGHTS, diverse
 from magus.compiler.ir import Explore
 from magus.compiler.resolve.schedules.explore import opened
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring

@@ -3,7 +3,7 @@
 import pytest
 from ortools.linear_solver import pywraplp
 
-from magus.advisor.solver.exchange import exchange_us
+from magus.advisor.solver.cuts import exchange_us
 from magus.advisor.solver.forest import FEW_RANKS
 from magus.compiler import compile_text
 from magus.compiler.ir import Fabric, network_of

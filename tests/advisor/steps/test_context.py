@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.layers.beside import BesideTicks, LayerBeside, SharedTraffic, crosses_nodes
-from magus.advisor.steps.context import buffer_bytes, exchange_ticks, exchanged_bytes
-from magus.advisor.steps.flags import flags_of
 from magus.advisor.steps.layer_times import TRAFFIC_PACKET, LayerTimes, PassOf
 from magus.advisor.steps.outcome import outcome_of
+from magus.advisor.steps.plans import flags_of
 from magus.advisor.steps.search import schedules_of
+from magus.advisor.steps.times import buffer_bytes, exchange_ticks, exchanged_bytes
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import AttentionShape, DType, Made, Pattern, Workload

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from magus.advisor.steps.memory import memory_of, most_held
-from magus.advisor.steps.outcome import chunks_of
+from magus.advisor.steps.outcome import chunks_of, memory_of, most_held
 from magus.advisor.steps.times import held_by, weights_of
 from magus.compiler.ir.step import KEEP_LEAST, Pipeline, PipelineKind, StepSchedule
 from magus.simcore.steps.orders import orders_of

@@ -13,7 +13,7 @@ from magus.advisor.implementations.predict import Promise
 from magus.advisor.policy.table import PolicyTable, SweepPoint
 from magus.advisor.targets import Refused
 from magus.advisor.targets.megatron import LAYERS, MEGATRON
-from magus.advisor.targets.vllm import VLLM
+from magus.advisor.targets.settings import VLLM
 from magus.compiler import compile_text
 from magus.compiler.resolve.schedules.from_text import SERIAL as SERIAL_CHOICE
 from tests.helpers.layer_advice import advice_by_hand

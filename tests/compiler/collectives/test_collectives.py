@@ -8,7 +8,7 @@ import pytest
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, CollectiveProblem, Setting
 from magus.compiler.ir import Direction, EngineKind, IndexRange, Pattern, Region, Step, TileGroup, Transfer
-from magus.compiler.templates.waves import Hops
+from magus.compiler.templates.pipelined import Hops
 from tests.helpers.marks import first
 from tests.helpers.plans.symbolic_executor import Deadlock, Ranks, Wrong
 from tests.helpers.some import some

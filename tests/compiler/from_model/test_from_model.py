@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from magus.advisor.measured.tables.gemm import lone_scenario
 from magus.compiler import CompileError, compile_text
 from magus.compiler.from_model.config import ModelConfig, read_config
-from magus.compiler.from_model.frameworks import framework_named
+from magus.compiler.from_model.frameworks import Parallelism, framework_named, parallelism_for
 from magus.compiler.from_model.layer import layer_text
-from magus.compiler.from_model.parallelism import Parallelism, parallelism_for
 from magus.compiler.ir import (
     AttentionBackShape,
     AttentionShape,

@@ -14,8 +14,8 @@ from magus.advisor.solver.memory import held_bytes
 from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
 from magus.compiler.from_model.config import ModelConfig, config_of
+from magus.compiler.from_model.frameworks import Parallelism
 from magus.compiler.from_model.layer import layer_text
-from magus.compiler.from_model.parallelism import Parallelism
 from magus.compiler.ir import DType, GemmShape, GroupedGemmShape
 from magus.compiler.request.request import RequestError
 from magus.compiler.text.diagnostics import Report, Source, Span

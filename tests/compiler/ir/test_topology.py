@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import TOPOLOGIES, Fabric, Network, NoRoute, network_of
-from magus.compiler.ir.topologies import part
-from magus.compiler.ir.topologies.part import part_of
+from magus.compiler.ir.topologies import base
+from magus.compiler.ir.topologies.base import part_of
 from tests.helpers.marks import examples
 from tests.helpers.scenarios.fabrics import EVERY, UNEVEN, crossbar, fat_tree, graph, nic, rails, torus
 from tests.helpers.scenarios.scenarios import full_mesh, nvlink, ring, switch, xgmi
@@ -46,7 +46,7 @@ def test_routes_are_connected_and_shortest(name: str) -> None:
 
 
 def test_every_topology_has_a_row_in_the_tests() -> None:
-    assert {fabric.topology for _, fabric in EVERY.values()} == {*TOPOLOGIES, part.TOPOLOGY}
+    assert {fabric.topology for _, fabric in EVERY.values()} == {*TOPOLOGIES, base.TOPOLOGY}
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from magus.compiler.services.colours import Colour, colours, textmate_grammar
+from magus.compiler.services.document import Colour, colours, textmate_grammar
 from magus.examples import path
 from tests.helpers.editing import BEGINNING
 from tests.helpers.paths import DOCS

@@ -26,7 +26,7 @@ from magus.compiler.resolve.schedules.implementation import PATTERN_WORDS
 from magus.compiler.services.expected import property_of
 from magus.compiler.templates import BY_NAME
 from magus.compiler.text import vocabulary as words
-from magus.compiler.text.parsing.syntax_errors import HEADS
+from magus.compiler.text.parsing.parse import HEADS
 from magus.compiler.text.parsing.tokens import DECLARATIONS, HEAD_WORDS
 from magus.grammar import load_words
 

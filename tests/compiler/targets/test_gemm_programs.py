@@ -7,8 +7,7 @@ import pytest
 from magus.compiler.ir import Pattern
 from magus.compiler.planning.build import ScheduleError, build_op_plan
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
-from magus.compiler.targets.refusals import PATTERNS
-from magus.compiler.targets.triton import triton_text
+from magus.compiler.targets.triton import PATTERNS, triton_text
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.drawn import SYSTEMS, draw_choices, scenario_of
 from tests.helpers.some import some

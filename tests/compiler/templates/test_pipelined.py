@@ -25,7 +25,7 @@ from magus.compiler.planning.build import build_op_plan, expression_of, reject_c
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.templates import BY_NAME
 from magus.compiler.templates.base import TemplateInput
-from magus.compiler.templates.waves import Hops
+from magus.compiler.templates.pipelined import Hops
 from magus.compiler.text.diagnostics import CompileError
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import first

@@ -24,7 +24,7 @@ from magus.compiler.ir import (
     Transfer,
     topologies,
 )
-from magus.compiler.ir.topologies.two_levels import FatTree
+from magus.compiler.ir.topologies.levels import FatTree
 from magus.compiler.planning.build import ScheduleError, build_op_plan, expression_of, reject_choice, template_named
 from magus.compiler.planning.staging import slices_inner, staging_bytes
 from magus.compiler.templates import ALL_TEMPLATES, BASELINE, TEMPLATES, Cut, Template
@@ -219,7 +219,7 @@ def test_a_template_is_refused_where_its_algorithm_cannot_work() -> None:
 def test_nodes_and_switches_of_the_fabric_are_used(node: int) -> None:
     """Ranks on one leaf or rail group are a node; a switch that copies and sums does so for nvls."""
     scenario = scenarios_of(Pattern.ALL_REDUCE)[2]
-    nodes = replace(xgmi_switch(), topology=topologies.two_levels.FAT_TREE, layout=FatTree(node, 4))
+    nodes = replace(xgmi_switch(), topology=topologies.levels.FAT_TREE, layout=FatTree(node, 4))
     for fabric, choice in (
         (nodes, OpChoice("hierarchical", 16, DMA7)),
         (xgmi_switch(), OpChoice("nvls", 16, EngineChoice(EngineKind.SM, 8))),

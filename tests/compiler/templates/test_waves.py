@@ -1,7 +1,7 @@
 """Hops before and behind the steps of small plans, worked out by hand."""
 
 from magus.compiler.ir import Direction, IndexRange, Reach, Reduction, Region, Step, Transfer
-from magus.compiler.templates.waves import Hops
+from magus.compiler.templates.pipelined import Hops
 
 WHOLE = Region(0, IndexRange(0, 1), IndexRange(0, 1))
 

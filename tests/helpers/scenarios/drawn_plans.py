@@ -21,8 +21,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.planning.staging import template_input
-from magus.compiler.templates.bespoke import PATTERNS, block_rows
-from magus.compiler.templates.cuts import shortened_cuts
+from magus.compiler.templates.bespoke import PATTERNS, block_rows, shortened_cuts
 from magus.compiler.verify.check import check_plan
 from tests.helpers.scenarios.drawn import ENGINES, KERNELS, scenario_of
 

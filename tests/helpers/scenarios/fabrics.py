@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 from magus.compiler.ir import Fabric, Link, Switch, Wire, topologies
 from magus.compiler.ir.topologies.edges import EdgeGraph
+from magus.compiler.ir.topologies.levels import FatTree, Rails
 from magus.compiler.ir.topologies.torus import Torus
-from magus.compiler.ir.topologies.two_levels import FatTree, Rails
 from tests.helpers.scenarios.scenarios import G, full_mesh, nvlink, ring, switch, ticks, xgmi
 
 
@@ -26,12 +26,12 @@ def torus(*shape: int) -> Fabric:
 
 def fat_tree(leaf: int, spines: int) -> Fabric:
     """A fat tree of crossbars."""
-    return Fabric(topologies.two_levels.FAT_TREE, nvlink(), crossbar(), layout=FatTree(leaf, spines))
+    return Fabric(topologies.levels.FAT_TREE, nvlink(), crossbar(), layout=FatTree(leaf, spines))
 
 
 def rails(node: int) -> Fabric:
     """Nodes with a crossbar each, joined rail by rail."""
-    return Fabric(topologies.two_levels.RAILS, nvlink(), crossbar(), layout=Rails(node, nic()))
+    return Fabric(topologies.levels.RAILS, nvlink(), crossbar(), layout=Rails(node, nic()))
 
 
 def graph(

@@ -131,17 +131,17 @@ def nvlink() -> Link:
 
 def full_mesh(link: Link | None = None) -> Fabric:
     """A link between every two GPUs."""
-    return Fabric(topologies.one_level.FULL_MESH, link or xgmi())
+    return Fabric(topologies.levels.FULL_MESH, link or xgmi())
 
 
 def ring(link: Link | None = None, *, both_ways: bool = True) -> Fabric:
     """Links to the two neighbours, or to the right one alone."""
-    return Fabric(topologies.one_level.RING, link or xgmi(), both_ways=both_ways)
+    return Fabric(topologies.levels.RING, link or xgmi(), both_ways=both_ways)
 
 
 def switch(link: Link | None = None) -> Fabric:
     """All GPUs behind one crossbar."""
-    return Fabric(topologies.one_level.CROSSBAR, link or nvlink(), Switch("nvswitch", 8, 450 * G, 250 * TICKS_PER_NS))
+    return Fabric(topologies.levels.CROSSBAR, link or nvlink(), Switch("nvswitch", 8, 450 * G, 250 * TICKS_PER_NS))
 
 
 def ag_gemm(m: int, n: int, k: int, *, ranks: int = 8, gpu: Gpu | None = None, fabric: Fabric | None = None) -> OpCase:

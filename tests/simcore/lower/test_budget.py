@@ -16,7 +16,7 @@ from magus.compiler.ir import (
     checkpoint,
     heeding,
 )
-from magus.compiler.ir.topologies.two_levels import FatTree
+from magus.compiler.ir.topologies.levels import FatTree
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore import RunOptions, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate_op
 from magus.simcore.lower.budget import MAX_UNLIKE, check_budget, check_routes, check_unlike, cost_of

@@ -20,7 +20,7 @@ from magus.compiler.ir import (
 from magus.simcore.cores.engine import run
 from magus.simcore.figures.load_buckets import traffic_of
 from magus.simcore.kernels.gemm import ticks_for
-from magus.simcore.lower.switch import MAX_SLICES, SLICE_BYTES
+from magus.simcore.lower.collective import MAX_SLICES, SLICE_BYTES
 from magus.simcore.program.program import OpKind, RunOutcome
 from tests.helpers.oracle.lowering import (
     UNIT,

@@ -30,8 +30,7 @@ from magus.examples import path as example
 from magus.simcore import RunOptions, RunOutcome, WhatIf, plan_of, simulate, simulate_op, simulate_seeds
 from magus.simcore.memo import memo as memo_module
 from magus.simcore.memo.codec import _tuple_reader
-from magus.simcore.memo.memo import current_store, memo_of, memoized, memoizing
-from magus.simcore.memo.store import Store
+from magus.simcore.memo.memo import Store, current_store, memo_of, memoized, memoizing
 from tests.helpers.marks import thinned
 from tests.helpers.scenarios.compiled import cases_in
 from tests.helpers.scenarios.fabrics import torus

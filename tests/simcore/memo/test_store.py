@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.text import writing
-from magus.simcore.memo import store as store_module
-from magus.simcore.memo.store import NUM_FOLDERS, Store, user_store
+from magus.simcore.memo import memo as store_module
+from magus.simcore.memo.memo import NUM_FOLDERS, Store, user_store
 from tests.helpers.entries import key, noise
 
 
@@ -186,7 +186,7 @@ def test_a_file_in_place_of_a_folder_is_no_error(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from magus.simcore.memo.store import Store
+from magus.simcore.memo.memo import Store
 from tests.helpers.entries import key, noise
 store = Store(Path(sys.argv[1]), 256 * 20_000)
 print("begun", flush=True)
@@ -255,7 +255,7 @@ def test_the_folder_is_the_one_named_else_the_users(tmp_path: Path, monkeypatch:
 
 
 def test_who_computes_an_entry_is_alone_until_its_process_ends(tmp_path: Path) -> None:
-    inside = "import sys, time; from magus.simcore.memo.store import Store; from pathlib import Path\n"
+    inside = "import sys, time; from magus.simcore.memo.memo import Store; from pathlib import Path\n"
     inside += f"with Store(Path({str(tmp_path)!r})).alone({key('a')!r}): print('in', flush=True); time.sleep(600)"
     first = subprocess.Popen([sys.executable, "-c", inside], stdout=subprocess.PIPE, text=True)
     assert first.stdout is not None and first.stdout.readline() == "in\n"

@@ -9,7 +9,7 @@ from textual.widgets import Input, OptionList
 
 from magus.tui.app.app import MagusApp
 from magus.tui.app.panes.how import HowPane
-from magus.tui.app.widgets.handover import HandoverScreen
+from magus.tui.app.widgets.dialogs import HandoverScreen
 from tests.helpers.tui import real
 from tests.helpers.tui.driving import LARGE, SMALL, screen_text, settled
 from tests.helpers.tui.real import PIECES, RealStages

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from magus.tui.app.app import MagusApp
-from magus.tui.app.charts.stages import StagesModel
+from magus.tui.app.charts.rows import StagesModel
 from magus.tui.app.panes.steps import LayoutTable, StagesView
-from magus.tui.app.session.step_job import StepJob
+from magus.tui.app.session.job import StepJob
 from magus.tui.app.session.step_view import StepSort, rows_of
 from tests.helpers.tui.driving import press, screen_text, settled, until
 from tests.helpers.tui.steps import StepStages, written

@@ -8,7 +8,7 @@ import pytest
 
 from magus.compiler.ir import Scenario
 from magus.tui.app.app import MagusApp
-from magus.tui.app.charts.systems import ANSWER, BASELINE, BOUND, LOOKING, WAITING, systems_lines
+from magus.tui.app.charts.sweep_plot import ANSWER, BASELINE, BOUND, LOOKING, WAITING, systems_lines
 from magus.tui.app.panes import PANES
 from magus.tui.app.session.job import CANCELLED, Job
 from tests.helpers.tui import fakes

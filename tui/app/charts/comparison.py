@@ -7,8 +7,8 @@ from itertools import groupby
 from ....compiler.ir import TICKS_PER_US, Reduction, Region, Scenario, Step, TileGroup, Transfer
 from ....compiler.planning.plan import own_name
 from ....compiler.text.units import us_text
+from ....simcore.figures.load_buckets import union_of
 from ....simcore.figures.result import Interval, IntervalKind
-from ....simcore.figures.spans import union_of
 from ....simcore.shown_run import ShownRun
 from .differences import Compared, Difference, differences_of
 from .viewport import TimelineRow, Viewport, lanes_of_run, op_lane

@@ -18,8 +18,7 @@ from ....compiler.ir import (
 from ....compiler.text.units import bytes_text, ticks_text
 from ....simcore.figures.result import Result
 from ....simcore.kernels.dispatch import compute_shape, stream_work, work_of
-from ....simcore.op_spans import OpSummary, op_times
-from ....simcore.shown_run import ShownRun
+from ....simcore.shown_run import OpSummary, ShownRun, op_times
 
 UNKNOWN = "-"
 

@@ -8,11 +8,9 @@ from ....compiler.planning.plan import own_name
 from ....compiler.text.units import bytes_text, ticks_text
 from ....simcore.figures.result import Interval, IntervalKind, Result
 from ....simcore.lower.state import moved_bytes
-from ....simcore.op_spans import op_times
-from ....simcore.shown_run import ShownRun
+from ....simcore.shown_run import ShownRun, op_times
 from .follow import Chunks, Stop
-from .rows import RowsModel, TimelineCursor
-from .strips import Strip, strips_of
+from .rows import RowsModel, Strip, TimelineCursor, strips_of
 from .viewport import (
     NONE,
     Emphasis,

@@ -12,10 +12,9 @@ import numpy.typing as npt
 from ....compiler.ir import TICKS_PER_US
 from ....compiler.planning.plan import own_name
 from ....compiler.text.units import round_step
+from ....simcore.figures.load_buckets import Span, exposed_spans
 from ....simcore.figures.result import Interval, IntervalKind, Timeline
-from ....simcore.figures.spans import Span, exposed_spans
-from ....simcore.op_spans import OpRow, op_rows
-from ....simcore.shown_run import ShownRun
+from ....simcore.shown_run import OpRow, ShownRun, op_rows
 
 # Largest zoom: this many ticks (0.1 us) over the whole width, or the whole run if it is shorter.
 MIN_SPAN_TICKS = TICKS_PER_US // 10

@@ -18,18 +18,18 @@ from ....advisor.candidates.candidate import Candidate
 from ....compiler.ir import OpPlan, ShouldStop
 from ....compiler.text.diagnostics import columns_of, printable
 from ....simcore.shown_run import ShownRun
+from ..app import AllWanted
 from ..background import in_thread
 from ..charts.comparison import Band, ComparisonModel
 from ..charts.differences import Compared
-from ..charts.systems import ALL_KEY, StyledLine, systems_lines
+from ..charts.sweep_plot import ALL_KEY, StyledLine, systems_lines
 from ..charts.viewport import PAN_STEP, ZOOM_STEP, Tick, Viewport, axis_lines, axis_of
-from ..messages import AllWanted
 from ..session.job import CANCELLED, MOST_MARKED, Job, JobProblem
 from ..session.session import Session
 from ..session.view import shortened
 from ..widgets.gantt import COMPONENTS, GanttPainter, RowLook
 from . import COMPARE
-from .base import JobPane
+from .candidates import JobPane
 
 AXIS_ROWS = 2
 LABEL_COLUMNS = 18

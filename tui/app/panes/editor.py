@@ -14,12 +14,12 @@ from textual.message import Message
 from ....compiler.services.document import read_document
 from ....compiler.text.diagnostics import printable
 from ..session.files import EditedFile, OnDisk, can_edit, recovery_folder
-from ..session.step_job import AnyJob
+from ..session.job import AnyJob
 from ..widgets.code_area import CodeArea
 from ..widgets.code_editor import CodeEditor
 from ..widgets.dialogs import Answer, AskScreen
 from . import EDITOR
-from .base import JobPane
+from .candidates import JobPane
 
 TITLE = EDITOR.title
 KEEP_S = 1.0

@@ -21,12 +21,12 @@ from ....compiler.text.diagnostics import printable
 from ....compiler.text.units import us_text
 from ....simcore.program.program import FloatArray
 from ..charts.heat import RAMP, HeatModel, level_of, shrunk
-from ..charts.strips import bars_text
+from ..charts.rows import bars_text
 from ..charts.sweep_plot import DOTS_X, DOTS_Y, Canvas, line_dots
 from ..session.job import Job
 from ..session.view import fabric_text
 from . import FABRIC
-from .base import JobPane
+from .candidates import JobPane
 from .timeline import RUNNING, TimelineView
 
 # Of the dots of a link every so many are drawn, by level: a busy link is a solid line, the busiest ones a thick one.

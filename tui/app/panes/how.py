@@ -23,9 +23,9 @@ from ...text.next_steps import shipped_lines
 from ...text.ops import scenario_words, schedule_text
 from ..background import in_thread
 from ..session.job import Job
-from ..widgets.handover import HandoverScreen, HandoverWanted
+from ..widgets.dialogs import HandoverScreen, HandoverWanted
 from . import HOW
-from .base import JobPane
+from .candidates import JobPane
 
 TITLE = HOW.title
 NO_JSON = "The plan of several ops is long: magus plan --format json writes it. m copies the block of the schedule"

@@ -9,19 +9,18 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from ....advisor.steps.flags import flags_of
+from ....advisor.steps.plans import flags_of
 from ....compiler.text.diagnostics import printable
 from ...text.door import bullet, hanging, wrapped, wrapped_to
 from ...text.ops import scenario_words
 from ...text.step import counted_text, figures_of, nothing_lines
-from ..charts.stages import StagesModel
-from ..session.step_job import StepJob
+from ..charts.rows import StagesModel
+from ..session.job import StepJob
 from ..session.step_view import LayoutRow, StepSort, memory_lines, picked_row, rows_of
 from ..session.view import shortened
 from ..widgets.rows_view import RowsView
 from . import CANDIDATES, HOW, TIMELINE, WHY
-from .base import JobPane
-from .ranked import Column, PickTable, RankedPane
+from .candidates import Column, JobPane, PickTable, RankedPane
 
 
 class LayoutTable(PickTable[LayoutRow]):

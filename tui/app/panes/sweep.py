@@ -18,13 +18,13 @@ from ....advisor.candidates.advice import Advice
 from ....compiler.changed import compile_changed_file
 from ....compiler.ir import Cancelled, Scenario, ShouldStop
 from ....compiler.text.diagnostics import CompileError, printable
+from ..app import SweepProgressed
 from ..background import in_thread
 from ..charts.sweep_plot import MAX_CURVES, SweepPlot
-from ..messages import SweepProgressed
 from ..session.job import Job, ValueRow
 from ..session.sweep import CHUNKS, Point, SweepFigure, SweepPlan, over_chunks, run, words_of
 from . import SWEEP
-from .base import JobPane
+from .candidates import JobPane
 
 
 class SweepView(Widget, can_focus=True):

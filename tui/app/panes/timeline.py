@@ -13,7 +13,7 @@ from ..charts.viewport import Emphasis
 from ..session.job import Job
 from ..widgets.rows_view import RowsView
 from . import TIMELINE
-from .base import JobPane
+from .candidates import JobPane
 
 NOTHING_TO_FOLLOW = "Nothing to follow: no step waits for this one, and it waits for no transfer."
 

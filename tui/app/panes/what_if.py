@@ -18,13 +18,12 @@ from ....compiler.changed import Changes, changed_file, compile_changed_file
 from ....compiler.text.diagnostics import CompileError, printable
 from ....compiler.text.load import real_path
 from ....compiler.text.writing import write_whole
+from ..app import ChangesMade
 from ..background import in_thread
-from ..messages import ChangesMade
-from ..session.job import ValueRow, with_value
+from ..session.job import AnyJob, ValueRow, with_value
 from ..session.listed_files import exists, typed_path
-from ..session.step_job import AnyJob
 from . import WHAT_IF
-from .base import JobPane
+from .candidates import JobPane
 
 # Heading and width of each column; the last one takes the rest.
 COLUMNS = (("", 2), ("value of", 28), ("now", 15), ("in the file", 15), ("origin", 9), ("", 0))

@@ -13,13 +13,12 @@ from ....advisor.answer.explain import headline_of
 from ....advisor.candidates.advice import Advice
 from ....compiler.text.diagnostics import Diagnostic, printable
 from ....compiler.text.units import ticks_text
-from ....simcore.op_spans import op_times
-from ....simcore.shown_run import ShownRun
-from ..charts.strips import Bar, bars_of, drawn_bars
+from ....simcore.shown_run import ShownRun, op_times
+from ..charts.rows import Bar, bars_of, drawn_bars
 from ..session.job import Job
 from ..session.view import confidence_of, shortened, us
 from . import WHY
-from .base import JobPane
+from .candidates import JobPane
 from .timeline import RUNNING
 
 LABEL_COLUMNS = 15

@@ -6,16 +6,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from ....advisor.answer.answer import new_runs_of
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes
 from ....compiler.ir import Scenario, Settings, System
+from ....compiler.ir.step import StepScenario
 from ....compiler.resolve.values.device_numbers import StatedNumber
 from ....compiler.resolve.values.params import Param
-from ....compiler.text.diagnostics import Diagnostic
+from ....compiler.text.diagnostics import Diagnostic, Source
 from ....compiler.text.units import NUMBER, Quantity, read_text
 from ....simcore.figures.result import Result
 from ....simcore.shown_run import ShownRun
@@ -311,3 +312,32 @@ class Job(FileJob[Scenario, Advice]):
         """The candidate with this expression."""
         candidates = self.found.candidates if self.found is not None else ()
         return next((candidate for candidate in candidates if candidate.expression == expression), None)
+
+
+# One training step on screen: its answer, and the schedule that the panes show. No Textual.
+
+if TYPE_CHECKING:
+    from ....advisor.steps.answer import StepAdvice
+
+
+@dataclass(slots=True)
+class StepJob(FileJob[StepScenario, "StepAdvice"]):
+    """The state of one step; ``source`` is its text with the numbers of devices that were changed on screen.
+
+    ``picked`` names the row of the schedule on screen, None the recommended one.
+    """
+
+    source: Source = field(default_factory=lambda: Source("", ""))
+
+    @property
+    def name(self) -> str:
+        """The name of the step."""
+        return self.scenario.name
+
+    def take(self, answer: "StepAdvice") -> None:
+        """Take an answer; what the user has picked stays picked."""
+        self.answer = answer
+
+
+AnyJob = Job | StepJob
+"""What a file asks."""

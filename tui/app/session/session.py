@@ -18,8 +18,7 @@ from ....compiler.text.diagnostics import CompileError, Diagnostic, Source, rend
 from ....simcore.program.program import RunOutcome
 from ....simcore.shown_run import ShownRun, run_of
 from .backend import Backend
-from .job import CANCELLED, A, FileJob, Job, JobProblem, ProblemKind, S, ValuesOfFile, changed_words
-from .step_job import AnyJob, StepJob
+from .job import CANCELLED, A, AnyJob, FileJob, Job, JobProblem, ProblemKind, S, StepJob, ValuesOfFile, changed_words
 
 if TYPE_CHECKING:
     from ....advisor.steps.answer import StepAdvice

@@ -12,8 +12,8 @@ from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
-from ....compiler.services.colours import Colour, colours
 from ....compiler.services.completion import Completion, Completions
+from ....compiler.services.document import Colour, colours
 from ....compiler.text.diagnostics import Diagnostic, Severity, Source, Span, printable
 
 _TAKES = ("enter", "tab")

@@ -9,10 +9,13 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Button, Input, Static
+from textual.widgets import Button, Input, OptionList, Static
+from textual.widgets.option_list import Option as Item
 
 from ....compiler.text.diagnostics import printable
+from ...text.handover import HANDOVERS, Handover
 from ..session.listed_files import exists, typed_path
 
 
@@ -93,3 +96,98 @@ class NameScreen(ModalScreen[Path | None]):
             self.query_one("#say", Static).update(printable(f"{path} exists. Enter once more replaces it."))
         else:
             self.dismiss(path)
+
+
+# The dialog that writes a file: what to write, its name, and options of a runtime. It never replaces one unasked.
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverWanted:
+    """What to write, where to, and the values of its options."""
+
+    handover: Handover
+    path: Path
+    options: dict[str, str]
+
+
+class HandoverScreen(ModalScreen[HandoverWanted | None]):
+    """Pick a format, name the file; Escape closes it and writes nothing."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Close")]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handover = HANDOVERS[0]
+        self._to_replace: Path | None = None
+
+    def compose(self) -> ComposeResult:
+        """A list, two inputs and a line that says what is wrong."""
+        with Vertical(id="handover") as box:
+            box.border_title = "Write a file"
+            box.border_subtitle = "Enter picks, Esc closes"
+            yield OptionList(*(Item(_line(each), id=each.name) for each in HANDOVERS), id="formats", markup=False)
+            yield Static("File", classes="label")
+            yield Input(placeholder="its name", id="file", compact=True)
+            yield Input(id="options", compact=True)
+            yield Static("", id="say", markup=False)
+
+    def on_mount(self) -> None:
+        """Begin with the list."""
+        self._pick(HANDOVERS[0])
+        self.query_one("#formats").focus()
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        """Offer a name for the file of the format under the cursor."""
+        self._pick(next(each for each in HANDOVERS if each.name == event.option.id))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Go on to the name."""
+        self.query_one("#file").focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Another name is another file: ask again before it is replaced."""
+        self._to_replace = None
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Close with what is wanted, if that can be."""
+        name = self.query_one("#file", Input).value.strip()
+        if not name:
+            self._say("Name the file.")
+            return
+        path = typed_path(name)
+        options = self._options()
+        if options is None:
+            self._say("Options are written NAME=VALUE, with spaces between them.")
+        elif exists(path) and self._to_replace != path:
+            self._to_replace = path
+            self._say(f"{path} exists. Enter once more replaces it.")
+        else:
+            self.dismiss(HandoverWanted(self._handover, path, options))
+
+    def action_cancel(self) -> None:
+        """Close without writing."""
+        self.dismiss(None)
+
+    def _pick(self, handover: Handover) -> None:
+        self._handover, self._to_replace = handover, None
+        self.query_one("#file", Input).value = handover.file
+        options = self.query_one("#options", Input)
+        options.value, options.display = "", bool(handover.options)
+        options.placeholder = "options: " + " ".join(
+            f"{each.name}={'|'.join(each.values) or '...'}" for each in handover.options
+        )
+        of = "It is about the recommended schedule, at this one size." if handover.of_advice else ""
+        self._say(of)
+
+    def _options(self) -> dict[str, str] | None:
+        """The values that were given, None if one has no name."""
+        words = self.query_one("#options", Input).value.split()
+        pairs = [word.partition("=") for word in words]
+        return {name: value for name, _, value in pairs} if all(sign for _, sign, _ in pairs) else None
+
+    def _say(self, text: str) -> None:
+        self.query_one("#say", Static).update(printable(text))
+
+
+def _line(handover: Handover) -> Content:
+    return Content(f"{handover.name:<9} {handover.about}")

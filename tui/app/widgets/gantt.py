@@ -11,7 +11,8 @@ from rich.style import Style
 from textual.widget import Widget
 
 from ....simcore.figures.result import IntervalKind
-from ..charts.cells import CellSpan, halves_of, name_in, spans_of
+from ..charts.rows import CellSpan, halves_of, name_in
+from ..charts.rows import cells_of as spans_of
 from ..charts.viewport import KINDS, NONE, BoolArray, Int64Array, Standout, TimelineRow, Viewport
 
 FULL, LEFT_HALF, RIGHT_HALF, THIN, MARK = "█", "▌", "▐", "─", "┊"

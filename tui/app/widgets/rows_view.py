@@ -15,8 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ....compiler.text.diagnostics import columns_of, printable
-from ..charts.rows import RowsModel
-from ..charts.strips import bars_text
+from ..charts.rows import RowsModel, bars_text
 from ..charts.viewport import NONE, Tick, TimelineRow, axis_lines, axis_of
 from .gantt import COMPONENTS, GanttPainter, RowLook
 

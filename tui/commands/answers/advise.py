@@ -23,7 +23,7 @@ from ...text.progress import progress_line
 from ...text.render import advice_text, brief_text
 from ..inputs import ScenarioInput, source_of
 from ..interrupts import interruptible
-from ..out.pictures import NO_PICTURES, Pictures
+from ..out import NO_PICTURES, Pictures
 from ..running import exit_code_if_strict, run_command
 from ..simulate_options import seeds_of
 from .sweep import axis_over

@@ -17,7 +17,7 @@ from ...text.ask import AskedModels, ask_text, layouts_text, many_text
 from ...text.door import put_text
 from ...text.progress import progress_line
 from ...text.render import advice_text
-from ..console import say_rejection, say_request_error
+from ..inputs import say_rejection, say_request_error
 from ..interrupts import interruptible
 from ..running import run_command
 

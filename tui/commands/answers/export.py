@@ -5,18 +5,49 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....advisor import Request, RequestError
+from ....advisor import Request, RequestError, enumerate_space, lower_bound
+from ....advisor.answer.export import schedules_document, space_document
+from ....advisor.bounds.lower_bound import workload_bound
 from ....advisor.policy.distill import distilled, rule_document, rule_python, summary
 from ....advisor.targets import SCENARIO_TARGETS, TARGETS, Refused, Target
 from ....compiler.codes import Code
 from ....compiler.ir import Rejection, Scenario, Settings
 from ....compiler.request.request import KERNEL_PATTERNS, one_of
 from ...exit_codes import Exit
-from ...text.door import put_text, say
+from ...text.door import print_json, put, put_text, say
 from ...text.progress import progress_line
-from ..console import save, say_rejection, say_request_error
+from ...text.sweep import space_text
+from ..inputs import ScenarioInput, save, say_rejection, say_request_error
+from ..interrupts import interruptible
 from ..running import run_command
 from .sweep import SweepRequest, say_failed, subjects_of, sweep_of
+
+# ``magus schedules``: the feasible space in its canonical order, or the ops and their schedules; and the bound.
+
+
+def list_schedules(source: ScenarioInput, *, limit: int | None, as_json: bool) -> Exit:
+    """Print at most ``limit`` feasible schedules and the bound on all of them; of several ops those of the file."""
+
+    def action() -> Exit:
+        question = source.scenario()
+        case, space, cut_short = question.only_case, None, False
+        if case is None:
+            bound = workload_bound(question.system, question.workload)
+            document = schedules_document(question, bound)
+        else:
+            with interruptible() as stopped:
+                space = enumerate_space(case, limit=limit, should_stop=stopped)
+                cut_short = stopped()
+            bound = lower_bound(case)
+            document = space_document(case, space, bound)
+        if as_json:
+            print_json(document)
+        else:
+            put(space_text(question, space, bound))
+        return Exit.INTERRUPTED if cut_short else Exit.DONE
+
+    return run_command(action)
+
 
 _ALL: tuple[Target[Any], ...] = (*TARGETS, *SCENARIO_TARGETS)
 NAMES = tuple(target.name for target in _ALL)

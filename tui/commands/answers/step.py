@@ -10,10 +10,9 @@ from ....advisor.answer.stages import either, lateness
 from ....advisor.steps.ahead import on_cluster
 from ....advisor.steps.answer import StepAdvice, check_schedules
 from ....advisor.steps.answer import advise_step as answer_of
-from ....advisor.steps.layer_times import LayerTimes
+from ....advisor.steps.layer_times import LayerTimes, marks_of
 from ....advisor.steps.outcome import StepOutcome, outcome_of
 from ....advisor.steps.search import SHOWN, nearest_fitting
-from ....advisor.steps.stacks import marks_of
 from ....advisor.work.pools import Submit, open_processes
 from ....compiler import compile_text
 from ....compiler.codes import Code
@@ -26,10 +25,9 @@ from ...exit_codes import Exit
 from ...text.door import print_json, put, put_text, say
 from ...text.progress import progress_line
 from ...text.step import aligned, how_text, outcome_text, searched_text, swept_table
-from ..console import show
-from ..inputs import ScenarioInput, source_of
+from ..inputs import ScenarioInput, show, source_of
 from ..interrupts import interruptible
-from ..out.pictures import NO_PICTURES, Pictures
+from ..out import NO_PICTURES, Pictures
 from ..running import exit_code_if_strict
 from ..simulate_options import SimulateOptions
 from .sweep import SweepForm, SweepRequest, csv_text

@@ -23,10 +23,9 @@ from ...exit_codes import Exit
 from ...text.door import print_json, put, put_text, say
 from ...text.progress import progress_line
 from ...text.sweep import sweep_text
-from ..console import say_rejection, show
-from ..inputs import ScenarioInput, is_stdin, source_of
+from ..inputs import ScenarioInput, is_stdin, say_rejection, show, source_of
 from ..interrupts import interruptible
-from ..out.pictures import Pictures
+from ..out import Pictures
 from ..running import run_command
 
 

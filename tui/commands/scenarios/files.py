@@ -13,8 +13,7 @@ from ....compiler.text.diagnostics import as_json as json_object
 from ....compiler.text.writing import write_whole
 from ...exit_codes import Exit
 from ...text.door import print_json, put_text, say
-from ..console import report_errors, show
-from ..inputs import compiled, is_stdin, name_of, source_of
+from ..inputs import compiled, is_stdin, name_of, report_errors, show, source_of
 
 
 def check_files(files: Sequence[Path], settings: Settings, *, as_json: bool) -> Exit:

@@ -9,17 +9,15 @@ from ....advisor.measured.nccl_logs import is_log, is_other_table, read_log, ref
 from ....advisor.measured.traces.workloads import HEAD, byte_pieces, is_trace, text_pieces
 from ....compiler.codes import Code
 from ....compiler.from_model.config import ModelConfig, read_config
+from ....compiler.from_model.frameworks import Parallelism, parallelism_for
 from ....compiler.from_model.layer import layer_text, number_text
-from ....compiler.from_model.parallelism import Parallelism, parallelism_for
-from ....compiler.machine.read import MAX_BYTES, read_machine
-from ....compiler.machine.write_mgs import machine_text, system_name
+from ....compiler.machine.read import MAX_BYTES, machine_text, read_machine, system_name
 from ....compiler.request.request import RequestError
 from ....compiler.text.diagnostics import CompileError, Report, Source
 from ....compiler.text.fmt import format_text
 from ...exit_codes import Exit
 from ...text.door import put_text, say
-from ..console import report_errors, save, say_request_error, show
-from ..inputs import is_stdin, name_of, source_of
+from ..inputs import is_stdin, name_of, report_errors, save, say_request_error, show, source_of
 
 TABLE = "nccl_collectives_*.csv"
 

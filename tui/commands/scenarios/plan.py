@@ -24,8 +24,7 @@ from ....simcore.simulate_layers import FEWEST_LAYERS
 from ...exit_codes import Exit
 from ...text.door import put_text, say
 from ...text.handover import free_name, is_too_long, plan_block
-from ..console import deliver, save, show
-from ..inputs import ScenarioInput, source_of
+from ..inputs import ScenarioInput, deliver, save, show, source_of
 from ..running import run_command
 
 

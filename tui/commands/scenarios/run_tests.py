@@ -15,8 +15,7 @@ from ....compiler.pipeline import Compiled
 from ....compiler.text.diagnostics import Diagnostic, Severity
 from ...exit_codes import Exit
 from ...text.door import hanging, print_json, put, say
-from ..console import show
-from ..inputs import name_of, source_of
+from ..inputs import name_of, show, source_of
 from ..running import run_command
 
 SCHEMA = "magus-test/1"

@@ -45,9 +45,8 @@ from ...exit_codes import Exit
 from ...text.door import print_json, put
 from ...text.progress import progress_line
 from ...text.result import result_text
-from ...text.sensitivity import seeds_document, seeds_text
-from ..console import save, show
-from ..inputs import ScenarioInput
+from ...text.sweep import seeds_document, seeds_text
+from ..inputs import ScenarioInput, save, show
 from ..running import exit_code_if_strict, run_command
 from ..simulate_options import SimulateOptions, explain_outcome, stoppable
 

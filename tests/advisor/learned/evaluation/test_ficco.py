@@ -2,15 +2,15 @@
 
 import pytest
 
-from magus.advisor.policy import static_rule
-from magus.advisor.policy.static_rule import EXACT
-from magus.advisor.training import ficco as module
-from magus.advisor.training.ficco import ALL_SPLITS, ANY, ESTIMATE, MESH, RULE, STATIC, HeldOut, four_scores
+from magus.advisor.policy import build
+from magus.advisor.policy.build import EXACT
+from magus.advisor.training import evaluate as module
+from magus.advisor.training.evaluate import ALL_SPLITS, ANY, ESTIMATE, MESH, RULE, STATIC, HeldOut, four_scores
 from magus.advisor.training.table import LabelTable
 
 
 def test_all_splits_are_judged_together(table: LabelTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(static_rule, "NUM_QUANTILES", 3)
+    monkeypatch.setattr(build, "NUM_QUANTILES", 3)
     monkeypatch.setattr(module, "SPLITS", (HeldOut("scenario"), HeldOut("size", "prefill"), HeldOut("gpu", "none")))
 
     scores = four_scores(table, limit=1, seed=0, workers=1)

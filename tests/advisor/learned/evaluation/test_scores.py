@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.learned.pairs import Found
+from magus.advisor.learned.pipeline import Found
 from magus.advisor.training.evaluate import (
+    ALL_SPLITS,
     Evaluation,
+    FourScore,
     SplitScore,
     evaluation_document,
     evaluation_text,
@@ -14,7 +16,6 @@ from magus.advisor.training.evaluate import (
     mean_of,
     split_scores,
 )
-from magus.advisor.training.ficco import ALL_SPLITS, FourScore
 from magus.advisor.training.table import LabelTable
 from magus.advisor.training.ways import MODEL, WAYS, Answers, TimedAnswer
 

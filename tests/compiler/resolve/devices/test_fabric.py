@@ -15,8 +15,8 @@ from magus.compiler.ir import (
     Variability,
 )
 from magus.compiler.ir.topologies.edges import EdgeGraph
+from magus.compiler.ir.topologies.levels import FatTree, Rails
 from magus.compiler.ir.topologies.torus import Torus
-from magus.compiler.ir.topologies.two_levels import FatTree, Rails
 
 WORKLOAD = "workload g on s { a = tensor bf16[8, 8]; y = gemm(a, a) }"
 

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.simcore.figures.result import Interval, IntervalKind, Timeline
-from magus.tui.app.charts.cells import CellSpan, halves_of, name_in, spans_of
+from magus.tui.app.charts.rows import CellSpan, halves_of, name_in
+from magus.tui.app.charts.rows import cells_of as spans_of
 from magus.tui.app.charts.viewport import NONE, TimelineRow, Viewport, lanes_of
 
 

@@ -6,7 +6,7 @@ from magus.compiler.ir import Transfer
 from magus.simcore import run_of
 from magus.simcore.figures.result import IntervalKind
 from magus.tui.app.charts.model import RanksShown, TimelineModel
-from magus.tui.app.charts.strips import bars_text
+from magus.tui.app.charts.rows import bars_text
 from magus.tui.app.charts.viewport import Emphasis
 from tests.helpers.tui import real
 

@@ -9,9 +9,8 @@ from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, OpChoice, Rej
 from magus.compiler.planning.build import ScheduleError, build_op_plan
 from magus.examples import path
 from magus.tui.app.session.backend import default_backend
-from magus.tui.app.session.job import CANCELLED, Job, JobProblem, ProblemKind
+from magus.tui.app.session.job import CANCELLED, Job, JobProblem, ProblemKind, StepJob
 from magus.tui.app.session.session import Session
-from magus.tui.app.session.step_job import StepJob
 from tests.helpers.scenarios.scenarios import ag_gemm
 from tests.helpers.steps import TEXT as STEP
 from tests.helpers.tui import fakes

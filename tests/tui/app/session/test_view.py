@@ -9,7 +9,7 @@ from magus.compiler.ir import OpCase
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore import run_of
 from magus.simcore.figures.result import Waterfall
-from magus.tui.app.charts.strips import bars_of, drawn_bars
+from magus.tui.app.charts.rows import bars_of, drawn_bars
 from magus.tui.app.session.view import SortKey, fitted_code, rows_of, selected_text, shortened, verdict_of
 from magus.tui.text.render import verdict_sentence
 from tests.helpers.scenarios import scenarios
@@ -20,7 +20,7 @@ def test_logic_needs_no_textual() -> None:
     heavy = ("textual", "ortools", "sklearn", "typer")
     modules = ", ".join(
         f"magus.tui.app.{name}"
-        for name in ("session.session", "background", "session.view", "charts.strips", "charts.model")
+        for name in ("session.session", "background", "session.view", "charts.rows", "charts.model")
     )
     code = f"import sys, {modules}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ import pytest
 
 from magus.advisor.training.build import Attempt, Task, build_corpus
 from magus.advisor.training.families import draw
-from magus.tui.commands.models import corpus
+from magus.tui.commands import models
 from magus.tui.exit_codes import Exit
 from tests.helpers.commands import document, magus
 from tests.helpers.corpus import FAILS, failing_record, quick_record
@@ -19,7 +19,7 @@ from tests.tui.test_hostile_text import NAME
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(corpus, "build_corpus", partial(build_corpus, make=quick_record))
+    monkeypatch.setattr(models, "build_corpus", partial(build_corpus, make=quick_record))
     return tmp_path / "store.db"
 
 
@@ -51,10 +51,10 @@ def test_a_store_is_filled_and_gone_on_with(store: Path) -> None:
 
 
 def test_the_summary_is_text(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus, "engine_version", lambda: "other")
+    monkeypatch.setattr(models, "engine_version", lambda: "other")
     fill(store, "--scenarios", "2")
     monkeypatch.undo()
-    monkeypatch.setattr(corpus, "build_corpus", partial(build_corpus, make=failing_record))
+    monkeypatch.setattr(models, "build_corpus", partial(build_corpus, make=failing_record))
     monkeypatch.setenv("COLUMNS", "200")
 
     done = magus("corpus", store, "--scenarios", "4", "--seed", "1", "--workers", "1")
@@ -72,7 +72,7 @@ def test_ctrl_c_prints_what_is_stored(store: Path, monkeypatch: pytest.MonkeyPat
         yield task(indices[0])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(corpus.CorpusRequest, "backend", lambda _: interrupted)
+    monkeypatch.setattr(models.CorpusRequest, "backend", lambda _: interrupted)
 
     done = magus("corpus", store, "--scenarios", "4", "--json")
 

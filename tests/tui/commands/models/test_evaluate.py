@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.training.evaluate import Evaluation, IntervalScore, SplitScore
-from magus.advisor.training.ficco import ALL_SPLITS, FourScore
+from magus.advisor.training.evaluate import ALL_SPLITS, Evaluation, FourScore, IntervalScore, SplitScore
 from magus.advisor.training.ways import MODEL
-from magus.tui.commands.models import corpus as evaluate
+from magus.tui.commands import models as evaluate
 from magus.tui.exit_codes import Exit
 from tests.helpers.commands import document, magus
 

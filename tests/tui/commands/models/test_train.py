@@ -11,7 +11,7 @@ from click.testing import Result
 from magus.advisor.learned.model_file import FILE, load
 from magus.advisor.training.build import build_corpus
 from magus.advisor.training.table import ANYWHERE, Labels, load_table, save_table
-from magus.tui.commands.models import corpus
+from magus.tui.commands import models
 from magus.tui.exit_codes import Exit
 from tests.helpers.commands import document, magus
 from tests.helpers.corpus import serial_record
@@ -33,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("made")
     store, table, model = folder / "store.db", folder / "table.npz", folder / "model"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus, "build_corpus", partial(build_corpus, make=serial_record))
+        patch.setattr(models, "build_corpus", partial(build_corpus, make=serial_record))
         document("corpus", store, "--scenarios", "3", "--workers", "1")
     return Made(store, table, model, magus("train", table, "--store", store, "--out", model, "--workers", "1"))
 

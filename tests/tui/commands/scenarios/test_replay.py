@@ -8,7 +8,7 @@ import pytest
 
 from magus.advisor.measured.traces.replay import read_step
 from magus.compiler.text.diagnostics import Report
-from magus.tui.text.replay import replay_document, replay_text
+from magus.tui.text.step import replay_document, replay_text
 from tests.helpers.commands import document, magus
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.traces import document as trace_of

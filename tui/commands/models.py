@@ -1,17 +1,23 @@
-"""``magus corpus``, ``train`` and ``evaluate``: searches in a store, the model made of them, its scores."""
+"""``magus validate`` and ``calibrate``: models compared with measured times, and constants fitted to them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ....advisor.learned.boosted_trees import ModelError
-from ....advisor.training.build import Backend, BuildReport, build_corpus, on_dask, on_this_machine, records_of
-from ....advisor.training.evaluate import evaluate, evaluation_document, evaluation_text
-from ....advisor.training.record import Record, engine_version
-from ....advisor.training.store import CorpusError, open_store
-from ....advisor.training.table import LabelTable, load_table, save_table
-from ....advisor.training.train import (
+from ...advisor.learned.boosted_trees import ModelError
+from ...advisor.measured.calibrate.implementation_run import ImplementationCalibration, calibrate_implementation
+from ...advisor.measured.calibrate.run import Calibration, FitRequest, calibrate
+from ...advisor.measured.calibrate.text import calibrated_text, calibration_document, calibration_text
+from ...advisor.measured.tables.csv_rows import MeasuredError
+from ...advisor.measured.validate.report import validate, validation_document
+from ...advisor.measured.validate.text import validation_page, validation_text
+from ...advisor.training.build import Backend, BuildReport, build_corpus, on_dask, on_this_machine, records_of
+from ...advisor.training.evaluate import evaluate, evaluation_document, evaluation_text
+from ...advisor.training.record import Record, engine_version
+from ...advisor.training.store import CorpusError, open_store
+from ...advisor.training.table import LabelTable, load_table, save_table
+from ...advisor.training.train import (
     SHIPPED,
     check_folder,
     make_again,
@@ -20,14 +26,77 @@ from ....advisor.training.train import (
     proposal_text,
     train_on,
 )
-from ....advisor.work.workers import failure_sentences
-from ....compiler.ir import Progress
-from ....compiler.text.writing import check_writable
-from ...exit_codes import Exit
-from ...text.door import bullet, hanging, print_json, put, say
-from ...text.progress import duration_text, progress_line
-from ..console import say_rejection
-from ..running import run_command
+from ...advisor.work.workers import failure_sentences
+from ...compiler.ir import Progress
+from ...compiler.text.writing import check_writable
+from ..exit_codes import Exit
+from ..text.door import bullet, hanging, print_json, put, say
+from ..text.progress import duration_text, progress_line
+from .inputs import save, say_rejection
+from .running import run_command
+
+Fit = Callable[[Progress], Calibration | ImplementationCalibration]
+
+
+def calibrate_folder(data: Path, request: FitRequest, *, write: Path | None, as_json: bool) -> Exit:
+    """Print the constants of a GPU with their errors on held-out rows, and the profile; write it to ``write``."""
+    return _fit_and_write(lambda progress: calibrate(data, request, progress), write, as_json)
+
+
+def calibrate_rows(data: Path, implementation: str, *, write: Path | None, as_json: bool) -> Exit:
+    """Print the constants of an implementation with their errors, and the text that has them; write it to ``write``."""
+    return _fit_and_write(lambda progress: calibrate_implementation(data, implementation, progress), write, as_json)
+
+
+def _fit_and_write(fit: Fit, write: Path | None, as_json: bool) -> Exit:
+    def action() -> Exit:
+        if write is not None and not write.parent.is_dir():
+            say(f"magus calibrate: {write}: there is no folder {write.parent}")
+            return Exit.INPUT
+        if write is not None:
+            check_writable(write)
+        try:
+            with progress_line() as progress:
+                calibration = fit(progress)
+        except MeasuredError as error:
+            say(f"magus calibrate: {error}")
+            return Exit.INPUT
+        text = calibrated_text(calibration)
+        written = Exit.DONE if write is None else save(write, text, f"written to {write}")
+        if as_json:
+            print_json(calibration_document(calibration))
+        else:
+            put(calibration_text(calibration))
+            if write is None:
+                put("\n" + text.removesuffix("\n"))
+        return written
+
+    return run_command(action)
+
+
+def validate_folder(data: Path, *, sample: int, seed: int, write: Path | None, as_json: bool) -> Exit:
+    """Print errors beside targets, noise and baselines; a missed target is a finding, not a failure."""
+
+    def action() -> Exit:
+        if write is not None:
+            check_writable(write)
+        try:
+            with progress_line() as progress:
+                validation = validate(data, sample=sample, seed=seed, progress=progress)
+        except MeasuredError as error:
+            say(f"magus validate: {error}")
+            return Exit.INPUT
+        written = Exit.DONE if write is None else save(write, validation_page(validation), f"written to {write}")
+        if as_json:
+            print_json(validation_document(validation))
+        else:
+            put(validation_text(validation))
+        return written
+
+    return run_command(action)
+
+
+# ``magus corpus``, ``train`` and ``evaluate``: searches in a store, the model made of them, its scores.
 
 
 @dataclass(frozen=True, slots=True)
