@@ -141,7 +141,6 @@ def simulate_shortlist(
     cannot be the answer: see ``_worth_a_run``. Of collectives alone those are told: see ``_alone``.
     """
     requested = {declared(scenario, named).expression for named in scenario.schedules}
-    told = set(requested)
     alone = scenario.is_algorithm_choice
     wanted = {
         candidate.expression for candidate in (candidates if alone else baselines(candidates)) if candidate.is_serial
@@ -154,13 +153,13 @@ def simulate_shortlist(
     chosen_few = favourites if alone else _close(scenario, others, favourites)
     wanted |= {candidate.expression for candidate in chosen_few}
     explored = {candidate.expression for candidate in best_of_explored(scenario, new)}
-    if alone or scenario.explore != Explore():
+    if scenario.explore != Explore():
         requested |= explored
     # The baseline first: an interrupted answer needs it.
     chosen = [candidate for candidate in candidates if candidate.expression in requested | wanted | explored]
     chosen.sort(key=lambda candidate: not candidate.is_serial)
     if alone:
-        return _alone(pool, scenario, candidates, chosen, told if scenario.explore == Explore() else requested, report)
+        return _alone(pool, scenario, candidates, chosen, requested, report)
     return merged(candidates, _worth_a_run(pool, scenario, chosen, requested, report))
 
 

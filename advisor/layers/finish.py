@@ -155,7 +155,9 @@ class Finish:
         most = best if self.quick else best * NEAR
         shown = () if self.quick else (EACH_ITS_BEST,)
         wanted = None if self.quick else best_alone
-        near = [one for one in found if one.ticks <= most or one.is_serial or one.what in shown or _is(one, wanted)]
+        near = [
+            one for one in found if one.ticks <= most or one.is_serial or one.what in shown or _carries_out(one, wanted)
+        ]
         near.sort(key=lambda one: (one.joint != SERIAL, one.side_by_side, one.ticks))
         unit, results = self._unit(), dict[str, Result]()
         for done, one in enumerate(near):
@@ -205,8 +207,8 @@ class Finish:
         return unit
 
 
-def _is(candidate: Candidate, choice: OpChoice | None) -> bool:
-    """Whether it carries an op out as ``choice`` says."""
+def _carries_out(candidate: Candidate, choice: OpChoice | None) -> bool:
+    """Whether a candidate carries an op out as ``choice`` says."""
     return choice is not None and any(mode.body == choice for mode in candidate.joint.modes)
 
 

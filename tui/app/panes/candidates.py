@@ -31,8 +31,8 @@ class JobPane(Container, Generic[J]):
 
     ``show`` is called when the pane comes to the front, and while it is visible whenever something of the job changes:
     its answer, the picked candidate, or a Result. It takes everything from the job, so that it may be called at any
-    time. Keys of a pane are ``BINDINGS`` of its class or of what it holds; blocking work is a ``@work`` method of its
-    own that awaits ``in_thread``.
+    time. Keys of a pane are ``BINDINGS`` of its class or of a widget in it. What blocks is a method of its own, marked
+    ``@work``, that awaits ``in_thread``.
     """
 
     @dataclass
