@@ -189,19 +189,37 @@ def stated_parameters(name: str) -> float:
     return float(_shipped()["models"][name]["billions"]) * 1e9
 
 
+# What publishers add to the name of a shape: kinds of training, dates and versions.
+_ENDING = re.compile(r"-(?:instruct|chat|base|it|hf|thinking|original|v0\.\d|\d{4})$")
+
+
+def _shape_name(name: str) -> str:
+    """The name of a shape in what publishers call a model: ``meta-llama/Llama-3.3-70B-Instruct`` is llama-3.1-70b."""
+    table = _shipped()
+    bare = name.lower().rpartition("/")[2].removeprefix("meta-")
+    while bare not in table["models"] and bare not in table["same"] and _ENDING.search(bare):
+        bare = _ENDING.sub("", bare)
+    return str(table["same"].get(bare, bare))
+
+
 def shipped_model(name: str) -> ModelConfig:
     """Return the sizes of a model that ships.
+
+    Parameters
+    ----------
+    name : str
+        As in ``model_names()``, or as its publisher has it: ``Qwen/Qwen3-235B-A22B-Instruct-2507``.
 
     Raises
     ------
     RequestError
         If there is none of that name.
     """
-    table = _shipped()
-    shape = table["models"].get(name.lower())
+    table, known = _shipped(), _shape_name(name)
+    shape = table["models"].get(known)
     if shape is None:
-        near = get_close_matches(name.lower(), model_names(), 3, 0.4)
+        near = get_close_matches(known, model_names(), 3, 0.4)
         hint = f"nearest are {', '.join(near)}" if near else "for instance llama-3.1-70b, qwen3-235b, deepseek-v3"
         raise RequestError(Code.MGS203, "model", f"'{name[:60]}' is no model that ships", f"{hint}; or a config.json")
     config = {key: value for key, value in shape.items() if key != "billions"}
-    return replace(model_of(table["defaults"] | config), name=name.lower())
+    return replace(model_of(table["defaults"] | config), name=known)

@@ -1,11 +1,14 @@
 """Models and frameworks that ship: shapes whose parameters are those that are published, and what is not known."""
 
+import tomllib
+
 import pytest
 
 from magus.compiler.codes import Code
 from magus.compiler.from_model.frameworks import FactsError, Framework, Need, framework_named, frameworks, read_facts
 from magus.compiler.from_model.request import model_names, shipped_model, stated_parameters
 from magus.compiler.request.request import RequestError
+from tests.helpers.paths import ROOT
 
 
 @pytest.mark.parametrize("name", model_names())
@@ -18,6 +21,35 @@ def test_a_shape_has_the_parameters_that_its_card_states(name: str) -> None:
 
 def test_forty_models_ship() -> None:
     assert len(model_names()) >= 40 and len(set(model_names())) == len(model_names())
+
+
+@pytest.mark.parametrize(
+    ("published", "name"),
+    [
+        ("meta-llama/Llama-3.3-70B-Instruct", "llama-3.1-70b"),
+        ("Meta-Llama-3-8B", "llama-3.1-8b"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "qwen3-235b"),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"),
+        ("google/gemma-3-27b-it", "gemma-3-27b"),
+        ("deepseek-ai/DeepSeek-V3-0324", "deepseek-v3"),
+        ("moonshotai/Kimi-K2-Thinking", "kimi-k2"),
+    ],
+)
+def test_a_model_has_the_name_of_its_publisher_too(published: str, name: str) -> None:
+    assert shipped_model(published) == shipped_model(name)
+
+
+def test_other_names_are_of_models_that_ship() -> None:
+    tables = tomllib.loads((ROOT / "compiler" / "from_model" / "models.toml").read_text())
+
+    assert tables["same"] and set(tables["same"].values()) <= set(model_names())
+    assert not set(tables["same"]) & set(model_names())
+
+
+@pytest.mark.parametrize("name", ["", "/", "-instruct", "a" * 999 + "-it" * 99, "../llama"])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(RequestError, match="no model that ships"):
+        shipped_model(name)
 
 
 def test_an_unknown_model_is_told_its_neighbours() -> None:
