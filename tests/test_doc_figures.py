@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.examples import MOE, PAPERS
+from magus.examples import PAPERS
 from tests.helpers.figures import (
     DOCS,
     FIGURE_FILES,
@@ -21,12 +21,11 @@ from tests.helpers.figures import (
 )
 
 pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
-SLOW = ("papers/astra_sim", "papers/eidola", "papers/ficco", "papers/syncopate", "papers/work_groups", *MOE)
+QUICK = ("papers/mscclpp",)
 
 
-@pytest.mark.quick(2)
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in PRINTED]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PRINTED]
 )
 def test_a_page_shows_what_is_printed(name: str) -> None:
     assert shown_in_page(name) == printed(name)
@@ -43,7 +42,7 @@ def test_the_figures_in_the_prose_of_papers_are_printed() -> None:
     assert [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]*\d)", shown)] == []
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FIGURE_FILES, ids=lambda file: file.stem)
 def test_the_figures_of_a_page_are_what_simulations_give(file: Path) -> None:
     text = (DOCS / f"{file.stem}.md").read_text()

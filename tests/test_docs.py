@@ -58,7 +58,7 @@ def words_of(command: str) -> list[str]:
     return [*words, "--workers", "1"] if words[0] in ("advise", "test") else words
 
 
-@pytest.mark.quick(8)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "command",
     [pytest.param(each, marks=pytest.mark.slow) if each in (*LONG, *SHORTER) else each for each in COMMANDS]
@@ -82,9 +82,7 @@ def test_the_make_targets_of_the_readme_exist() -> None:
     targets = [command.split()[1] for command in shell_commands(README) if command.startswith("make")]
 
     assert targets == ["demo", "check"]
-    targets.append("docs")
-    for target in targets:
-        subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(["make", "--dry-run", *targets, "docs"], cwd=ROOT, check=True, capture_output=True)
 
 
 def test_every_command_of_the_readme_is_of_a_known_kind() -> None:
@@ -110,6 +108,7 @@ def test_the_scenarios_of_the_documents_compile(name: str) -> None:
         compile_text(text, path=str(ROOT / "docs" / name))
 
 
+@pytest.mark.slow
 def test_the_commands_on_plans_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
@@ -155,6 +154,7 @@ def test_the_examples_for_runtimes_run(capsys: pytest.CaptureFixture[str]) -> No
     )
 
 
+@pytest.mark.slow
 def test_the_example_for_models_runs(capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs" / "ask.md").read_text()
     (code,) = [body for language, body in BLOCK.findall(text) if language == "python"]
@@ -176,6 +176,7 @@ def test_the_questions_about_models_are_answered() -> None:
     assert [each.exit_code for each in answers] == [0] * 10
 
 
+@pytest.mark.slow
 def test_the_step_of_the_document_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "docs" / "steps.md").read_text()
     command, shown = re.findall(r"^<!-- output of: ([^\n]*) -->\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0]

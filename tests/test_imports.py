@@ -19,7 +19,7 @@ def imported_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.quick(6)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("statement", "allowed"),
     [
@@ -41,6 +41,7 @@ def test_an_import_brings_only_what_it_needs(statement: str, allowed: set[str]) 
     assert imported_by(statement) <= allowed
 
 
+@pytest.mark.slow
 def test_advice_imports_no_learner_and_no_pandas() -> None:
     statement = (
         "from magus.advisor import Advisor, AdviceOptions\n"
@@ -51,6 +52,7 @@ def test_advice_imports_no_learner_and_no_pandas() -> None:
     assert imported_by(statement) & {"sklearn", "pandas", "textual", "ortools"} == {"ortools"}
 
 
+@pytest.mark.slow
 def test_or_tools_finds_pandas_when_it_is_requested_for_series() -> None:
     statement = (
         "from magus.advisor.solver.ortools import cp_model\n"
@@ -65,6 +67,7 @@ def test_or_tools_finds_pandas_when_it_is_requested_for_series() -> None:
     assert "pandas" in imported_by(statement)
 
 
+@pytest.mark.slow
 def test_a_pandas_that_is_there_is_taken() -> None:
     statement = "import pandas; from magus.advisor.solver.ortools import cp_model; assert cp_model.pd is pandas"
 

@@ -42,6 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_all_modules_of_the_product_grammar_library_model_and_examples(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {module for top in CODE for module in (ROOT / top).rglob("*.py") if module.parent not in PROGRAMS}
