@@ -58,6 +58,7 @@ def test_what_is_confirmed_is_reported_before_the_threshold_is_looked_for(monkey
     assert (last.recommended, last.verdict) == (final.recommended, final.verdict)
 
 
+@pytest.mark.slow
 def test_watching_changes_no_answer(reported: tuple[list[Advice], Advice]) -> None:
     again = Advisor.load().recommend(Scenario.of_one(SCENARIO), OPTIONS)
 

@@ -64,6 +64,7 @@ def test_shares_keep_all_rows(rows: int, weights: list[int]) -> None:
     assert min(found) >= 0
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("system", [0, 1, 2])
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_proposal_is_a_legal_plan(pattern: Pattern, system: int) -> None:

@@ -70,6 +70,7 @@ def test_what_workers_begin_ahead_changes_nothing(monkeypatch: pytest.MonkeyPatc
     assert left_out[0] == 0 < left_out[1], "the incumbent changed while others were begun"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", first([each for each in PATTERNS if each is not Pattern.AG_GEMM], 1))
 def test_it_is_never_worse_than_its_best_template(pattern: Pattern) -> None:
     bound_ticks = lower_bound(small(pattern, 256)).ticks
@@ -80,6 +81,7 @@ def test_it_is_never_worse_than_its_best_template(pattern: Pattern) -> None:
     assert bound_ticks <= outcome.best.ticks
 
 
+@pytest.mark.slow
 def test_times_are_the_simulators(outcome: SearchResult) -> None:
     scenario = small(Pattern.AG_GEMM)
 
@@ -108,6 +110,7 @@ def test_neighbours_in_a_row_that_are_no_faster_end_the_search() -> None:
     assert {plan.choice for plan in refined[3]} <= {plan.choice for plan in refined[None]}
 
 
+@pytest.mark.slow
 def test_the_same_seed_finds_the_same(outcome: SearchResult) -> None:
     assert optimize(small(Pattern.AG_GEMM), SMALL, OPTIONS) == outcome
 

@@ -152,6 +152,7 @@ def test_no_product_is_faster_by_more_than_twice_the_mean_error(table: str) -> N
     assert 10 > fastest > 1 - 2 * float(gpu.gemm.error)
 
 
+@pytest.mark.slow
 def test_no_attention_is_faster() -> None:
     """Softmax hides behind the products in kernels that are written for it."""
     compared, fastest = 0, 10.0

@@ -39,6 +39,7 @@ def test_faster_links_never_raise_it(scenario: OpCase, factor: int) -> None:
     assert lower_bound(faster).ticks <= lower_bound(scenario).ticks
 
 
+@pytest.mark.slow
 @few
 @given(scenarios, factors)
 def test_faster_engines_and_memory_never_raise_it(scenario: OpCase, factor: int) -> None:

@@ -115,6 +115,7 @@ def gap_of_the_best(pattern: Pattern, system: str, ranks: int) -> float:
     return best_of_all(scenario, 2) / lower_bound(scenario, (EngineKind.DMA,)).ticks - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", first([Pattern.AG_GEMM, Pattern.GEMM_RS], 1), ids=lambda pattern: pattern.value)
 def test_the_best_of_all_orders_is_near_the_bound(pattern: Pattern) -> None:
     assert 0 <= gap_of_the_best(pattern, SYSTEMS[0], 2) < 1

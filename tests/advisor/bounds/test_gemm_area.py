@@ -67,7 +67,7 @@ def test_no_kernel_takes_less_for_its_share(gpu: Gpu, persistent: bool) -> None:
             assert persistent or taken >= least.up_to(np.array([float(size)]))[0], part
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", GPUS.values(), ids=GPUS)
 def test_no_kernel_that_may_share_the_sms_takes_less(gpu: Gpu) -> None:
     """Whether it does or not, and where it finds all SMs free."""
@@ -86,7 +86,7 @@ def test_no_kernel_that_may_share_the_sms_takes_less(gpu: Gpu) -> None:
             assert taken >= least.up_to(np.array([float(size)]))[0], part
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", GPUS.values(), ids=GPUS)
 def test_slices_that_are_finished_in_time_take_no_less(gpu: Gpu) -> None:
     rng = random.Random(9)
@@ -127,6 +127,7 @@ def test_no_shape_of_a_small_problem_takes_less() -> None:
     assert 1 <= min(ratios) < 1.05
 
 
+@pytest.mark.slow
 def test_is_near_the_best_shape_of_a_large_problem() -> None:
     """Shapes of whole tiles of 256 rows or columns, and of half and of all of the inner dimension."""
     gpu, whole = mi300x(), GemmShape(3328, 2560, 6912, DT)

@@ -77,6 +77,7 @@ FORMS = (
 )
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("form", FORMS, ids=["sent", "gathered", "whole", "columns"])
 @settings(max_examples=4, deadline=None, derandomize=True)
 @given(st.sampled_from([4, 8]), st.sampled_from([64, 512, 2048]), st.sampled_from([8, 16, 32]), st.integers(1, 4))

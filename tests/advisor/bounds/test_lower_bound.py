@@ -107,6 +107,7 @@ def test_no_template_beats_the_bound(seed: int) -> None:
         assert ticks >= bounds[choice.engine.kind] >= lower_bound(scenario).ticks > 0, choice
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("unit_bytes", [128, 256, 1024])
 @pytest.mark.parametrize("make", [ag_gemm, gemm_rs])
 def test_holds_at_fine_granularity(make: Callable[..., OpCase], unit_bytes: int) -> None:
@@ -181,6 +182,7 @@ def test_no_explicit_plan_beats_the_bound(ranks: int, machine: int, fabric: int)
             assert makespan(scenario, schedule, 8192) >= lower_bound(scenario, (engine.kind,)).ticks
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("ranks", [3, 8])
 def test_plans_whose_reads_hit_do_not_beat_the_bound(ranks: int) -> None:
     """Memory is scarce here: what forwards and sums what just arrived is faster than on a GPU where nothing hits."""
@@ -221,6 +223,7 @@ def test_is_close_to_good_schedules_of_large_problems(scenario: OpCase, choice: 
     assert 1 <= ticks / lower_bound(scenario).ticks < 1 + most
 
 
+@pytest.mark.slow
 def test_names_the_binding_resource() -> None:
     assert lower_bound(ag_gemm(16384, 65536, 16384)).binding == "work"
     assert lower_bound(ag_gemm(16384, 1024, 16384)).binding == "links"

@@ -51,6 +51,7 @@ def test_they_are_faster_than_every_named_algorithm(collective: str) -> None:
     assert advice.bound is not None and advice.recommended.ticks >= advice.bound.ticks
 
 
+@pytest.mark.slow
 def test_an_answer_tells_algorithms_that_the_busiest_link_rules_out() -> None:
     triangles = "edges(xgmi=[[0, 1], [0, 2], [1, 2], [3, 4], [3, 5], [4, 5], [2, 3]])"
     advice = Advisor().recommend(scenario_of("all_gather", 12288, fabric=triangles), AdviceOptions(bespoke=0))
@@ -235,7 +236,8 @@ def test_links_of_one_way_are_taken_that_way() -> None:
     assert not list(forests(scenario_of("all_reduce", rows=1024, fabric=fabric, ranks=4).case))
 
 
-@pytest.mark.parametrize("fabric", ["full_mesh(xgmi)", f"edges(xgmi={CLIQUES})"])
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("fabric", [f"edges(xgmi={CLIQUES})", "full_mesh(xgmi)"])
 def test_a_broadcast_leaves_its_root_once(fabric: str) -> None:
     """Also where all ranks see the same network: each passes on the rows that the root sends to it."""
     case = scenario_of("broadcast", rows=96, fabric=fabric).case

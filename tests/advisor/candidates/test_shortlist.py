@@ -90,6 +90,7 @@ def test_templates_that_are_predicted_behind_a_simulated_proposal_are_not_simula
     assert len(found) == 6 and simulated == {one.expression for one in wanted}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("resolution", "left_out"), [("3 %", 6), ("25 %", 0)])
 def test_six_at_most_are_left_out_and_no_tie(resolution: str, left_out: int) -> None:
     scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[1], 4, 1024, 1024, 1024)

@@ -85,6 +85,7 @@ def differs(way: OpChoice, name: str) -> bool:
     return getattr(way.tactics, name) is not getattr(ExecutionOptions(), name)
 
 
+@pytest.mark.slow
 def test_the_fastest_are_varied_and_nothing_is_tried_twice() -> None:
     known = candidates(GEMM, [*CHOICES, SERIAL, BY_SM])
     found = variants(GEMM, known)
@@ -111,6 +112,7 @@ def test_serial_and_overlapping_schedules_have_the_same_options() -> None:
     assert ExecutionOptions(Direction.PUT, CopyProtocol.LL, Kernels.PERSISTENT, Wait.POLL) in options(BY_SM)
 
 
+@pytest.mark.slow
 def test_a_faster_baseline_is_tried_where_its_estimate_promises_it() -> None:
     quick = candidates(SMALL, [OpChoice("hetero_fused_1d", 4, SM), BY_SM])
     found = variants(SMALL, quick)
@@ -235,6 +237,7 @@ def test_kernels_are_told_their_tile_where_the_file_leaves_all_open() -> None:
     assert not list(told_tiles(exploring(GEMM, Explore.of(engine=(DMA,)))))
 
 
+@pytest.mark.slow
 def test_half_a_tile_sends_sooner_and_is_the_answer() -> None:
     """Sums of 2048 x 8192 behind a short inner dimension: tiles of 256 x 256 all end at once."""
     scenario = compile_text(DOWN).scenario().case

@@ -45,6 +45,7 @@ def test_another_estimate_changes_what_searches_find(monkeypatch: pytest.MonkeyP
     assert after != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", first(["WITH_OPTIONS", "CASES"], 1))
 def test_every_case_counts(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     before = fingerprint()

@@ -56,6 +56,7 @@ async def test_serial_is_an_answer() -> None:
         assert "SERIAL: overlap does not pay here" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_the_picked_candidate_is_simulated_once_and_shown() -> None:
     fake = stages()
     app = app_of(fake)
@@ -125,6 +126,7 @@ async def test_a_click_on_a_key_presses_it() -> None:
         assert isinstance(app.screen, HelpScreen)
 
 
+@pytest.mark.slow
 async def test_workloads_take_turns_and_keep_their_answers() -> None:
     app = app_of(stages())
     async with app.run_test(size=LARGE) as pilot:
@@ -153,6 +155,7 @@ async def test_a_workload_left_while_it_is_worked_on_starts_again() -> None:
         assert "OVERLAP pays" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_reading_again_starts_anew_and_keeps_the_workload() -> None:
     fake = stages()
     app = app_of(fake, workload="down")
@@ -358,6 +361,7 @@ async def test_a_file_that_is_mended_is_used() -> None:
         assert "OVERLAP pays" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_resizing_rearranges_the_panes() -> None:
     app = app_of(stages())
     async with app.run_test(size=SMALL) as pilot:

@@ -174,6 +174,7 @@ async def test_a_name_leads_to_its_declaration(tmp_path: Path) -> None:
         assert "mi300x.mgs:" in it.said
 
 
+@pytest.mark.slow
 async def test_saving_asks_the_advisor_again(tmp_path: Path) -> None:
     async with edited(tmp_path) as it:
         before = it.app.session.job
@@ -343,6 +344,7 @@ async def test_a_file_that_cannot_be_saved_says_so(tmp_path: Path) -> None:
         assert "not saved: " in it.said and it.pane.holds_changes
 
 
+@pytest.mark.slow
 async def test_the_editor_opens_where_the_file_has_an_error(tmp_path: Path) -> None:
     file = tmp_path / "a.mgs"
     file.write_text("let a = 1 s + 1 B\n", encoding="utf-8")

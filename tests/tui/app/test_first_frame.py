@@ -119,6 +119,7 @@ async def test_a_file_chosen_before_the_workbench_is_there_is_opened(held: Event
         assert "OVERLAP pays" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_a_list_of_files_stays_while_the_workbench_comes(held: Event) -> None:
     app = app_of(None)
     async with app.run_test(size=SMALL) as pilot:

@@ -22,6 +22,7 @@ def app_of(stages: GraphStages | None = None) -> MagusApp:
     return MagusApp(FILE, backend=(stages or GraphStages()).backend())
 
 
+@pytest.mark.slow
 async def test_the_answer_and_its_schedules_are_shown_with_ops_by_name() -> None:
     app = app_of()
     async with app.run_test(size=LARGE) as pilot:

@@ -119,6 +119,7 @@ async def test_a_problem_made_of_hostile_text(failure: Callable[[], Exception]) 
             assert code[carets.index("^") : carets.rindex("^") + 1] == "nosuch"
 
 
+@pytest.mark.slow
 async def test_a_hostile_file_that_is_not_there() -> None:
     app = MagusApp(Path(EVERYTHING))
     async with app.run_test(size=LARGE) as pilot:

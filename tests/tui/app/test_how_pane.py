@@ -38,6 +38,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MagusApp:
     return MagusApp(Path("mlp.mgs"), backend=RealStages(real.gather()).backend())
 
 
+@pytest.mark.slow
 async def test_the_recipe_of_the_picked_schedule_is_reported(app: MagusApp) -> None:
     async with app.run_test(size=SIZE) as pilot:
         await to_how(pilot)

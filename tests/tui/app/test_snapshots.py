@@ -95,7 +95,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 CASES: tuple[tuple[Callable[[], MagusApp], Screens, int], ...] = (
-    (made_by_hand, HAND, 2),
+    (made_by_hand, HAND, 1),
     (serial, (("serial", ()),), 1),
     (simulated, SIMULATED[:4], 2),
     (simulated, SIMULATED[3:], 1),
@@ -116,7 +116,7 @@ def sized() -> Iterator[object]:
         yield pytest.param(make, screens, SIZES[count:], id=f"{screens[0][0]}-large", marks=pytest.mark.slow)
 
 
-@pytest.mark.quick(5)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("make", "screens", "sizes"), list(sized()))
 async def test_screens_look_as_they_did(
     make: Callable[[], MagusApp], screens: Screens, sizes: tuple[tuple[int, int], ...]

@@ -111,6 +111,7 @@ async def test_a_size_that_is_changed_is_answered_anew_and_one_that_cannot_be_is
         assert job_of(app).what_if.changes.params == (("TP", "4"),), "what does not compile changes nothing"
 
 
+@pytest.mark.slow
 async def test_layers_are_reached_and_left(app_of: Callable[..., MagusApp]) -> None:
     app = app_of()
     async with app.run_test(size=SMALL) as pilot:

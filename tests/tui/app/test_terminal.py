@@ -100,6 +100,7 @@ def is_given_back(seen: bytes) -> bool:
     return seen.rfind(LEAVES) > seen.rfind(ENTERS) > -1 and seen.rfind(MOUSE_OFF) >= seen.rfind(MOUSE_ON)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")
 @pytest.mark.parametrize("number", thinned(END_SIGNALS, len(END_SIGNALS)))
 def test_a_signal_ends_the_screen_as_q_does(file: Path, number: int) -> None:

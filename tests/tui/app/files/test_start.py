@@ -216,8 +216,8 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "LOOK_S", 0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_looks")
-@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -288,6 +288,7 @@ def test_no_change_is_missed_while_a_file_is_read(tmp_path: Path) -> None:
     assert watched.changed() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_looks")
 async def test_changes_that_are_not_saved_are_not_read_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = app_of(folder / "one.mgs")

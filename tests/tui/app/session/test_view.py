@@ -16,6 +16,7 @@ from tests.helpers.scenarios import scenarios
 from tests.helpers.tui import fakes
 
 
+@pytest.mark.slow
 def test_logic_needs_no_textual() -> None:
     heavy = ("textual", "ortools", "sklearn", "typer")
     modules = ", ".join(

@@ -241,6 +241,7 @@ async def test_a_value_with_which_nothing_is_feasible_is_changed_again(file: Pat
         assert "OVERLAP pays" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_a_param_of_an_included_file_is_changed_and_not_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
