@@ -37,6 +37,7 @@ def test_even_rows_cost_nothing() -> None:
     assert not any(list(imbalance_lines(scenario(law))) for law in ("uniform", "stride"))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("law", ["power_law(1.2, seed=1)", "sampled(1.9, seed=1)"])
 def test_what_other_places_and_copies_buy_is_what_they_take_if_they_are_written(law: str) -> None:
     found = imbalance_of(scenario(law))

@@ -67,7 +67,7 @@ def test_usual_tactics_are_among_those_that_are_named() -> None:
     assert usual_options(Explore.of(protocol=(CopyProtocol.LL,))).protocol is CopyProtocol.LL
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("explore", [Explore.of(kernel=(Kernels.PERSISTENT,)), Explore.of(streams=(1,))])
 def test_a_search_keeps_to_it(explore: Explore) -> None:
     scenario = exploring(scenario_of(Pattern.GEMM_RS, SYSTEMS[1], 4, 1024, 2048, 4096), explore)

@@ -140,7 +140,7 @@ def test_one_gemm_that_overlaps_is_searched(pattern: Pattern) -> None:
     assert not is_searched(exploring(scenario, Explore.of(schedules=("serial",))))
 
 
-@pytest.mark.quick(1)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("workload", "searched"),
     [

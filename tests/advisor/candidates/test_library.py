@@ -90,6 +90,7 @@ def test_it_is_always_among_the_candidates_with_its_closed_form() -> None:
     assert serial_baseline(scenario).expression == LIBRARY
 
 
+@pytest.mark.slow
 def test_without_it_the_fastest_serial_schedule_is_the_baseline() -> None:
     scenario = ag_gemm(1024, 512, 512)
     candidates = predicted_candidates(scenario, ())

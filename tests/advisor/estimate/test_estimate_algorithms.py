@@ -63,7 +63,7 @@ def ratio(scenario: OpCase, choice: OpChoice) -> float:
     )
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", thinned(ALGORITHM_BY_NAME, 2))
 @pytest.mark.parametrize(
     "systems", [FEW, pytest.param(tuple(each for each in SYSTEMS if each not in FEW), marks=pytest.mark.slow)]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor import Advisor
+from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.expect.simulations import serial_baseline
 from magus.advisor.solver import NoFeasibleSchedule, enumerate_space
 from magus.compiler import compile_text
@@ -51,7 +51,8 @@ workload up on quad {
 def test_it_is_the_baseline_of_the_advice(text: str) -> None:
     scenario = compile_text(text).scenario().case
 
-    assert serial_baseline(scenario).expression == Advisor.load().recommend(Scenario.of_one(scenario)).serial.expression
+    advice = Advisor.load().recommend(Scenario.of_one(scenario), AdviceOptions(bespoke=0))
+    assert serial_baseline(scenario).expression == advice.serial.expression
 
 
 def without_library(text: str) -> OpCase:

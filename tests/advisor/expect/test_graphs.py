@@ -28,6 +28,7 @@ def verdicts(statements: str) -> list[tuple[bool, str]]:
     return [(result.passed, result.found) for result in runner.run()]
 
 
+@pytest.mark.slow
 def test_makespans_are_those_of_all_layers() -> None:
     found = verdicts("bound.makespan <= pairs.makespan; pairs.makespan > 40 * 40 us; speedup(pairs, serial) > 0.5")
 

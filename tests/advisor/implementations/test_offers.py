@@ -131,6 +131,7 @@ def test_kernels_that_are_asked_for_or_gain_take_no_promise_away() -> None:
     assert not Offers("torch_nccl", 100.0, (replace(slow, requested=True),)).none_gains
 
 
+@pytest.mark.slow
 def test_more_gpus_than_were_measured_offer_nothing_unasked() -> None:
     asking = TEXT.replace("8 x {gpu}", "{ranks} x {gpu}")
 
@@ -436,6 +437,7 @@ def test_a_kernel_is_called_as_the_library_is_and_its_product_costs_what_was_mea
     assert kernel_us(100.0, 1, num_calls=3, alike_us=40.0) == pytest.approx(40 + 60 * SMALL_COST + 3 * CALL_US)
 
 
+@pytest.mark.slow
 def test_without_the_time_of_a_library_no_overlap_is_promised() -> None:
     known = gather()
     gpu = replace(known.gpu, collectives=None)
@@ -488,6 +490,7 @@ def test_what_a_kernel_promises(speedup: float, us: float, resolution: float, ve
     assert kernel_promise(speedup, us, resolution).verdict is verdict
 
 
+@pytest.mark.slow
 def test_without_simulations_nothing_is_offered() -> None:
     advice = Advisor.load().recommend(Scenario.of_one(gather()), AdviceOptions(top=1, bespoke=0, verify=False))
 
