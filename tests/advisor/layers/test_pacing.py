@@ -56,6 +56,7 @@ def test_slower_copies_cost_kernels_less_down_to_nothing() -> None:
     assert costs == sorted(costs, reverse=True) and costs[0] > 100 and costs[2] == 0
 
 
+@pytest.mark.slow
 def test_a_layer_is_faster_with_them() -> None:
     scenario, space, whole = problem()
     runs = JointRuns(scenario.system, scenario.workload)
@@ -65,13 +66,13 @@ def test_a_layer_is_faster_with_them() -> None:
 
     assert paced != whole and estimated_ticks(space, paced) < estimated_ticks(space, whole)
     assert before is not None and min(each for each in times if each is not None) < before * 0.99
-    (sentence,) = slowly(space.op_options, paced)
-    assert "copied slowly" in sentence and not list(slowly(space.op_options, whole))
 
 
-def test_what_is_paced_is_pasted() -> None:
+def test_what_is_paced_is_pasted_and_said() -> None:
     _, space, whole = problem()
     paced = at_its_paces(space, whole)
+    (sentence,) = slowly(space.op_options, paced)
+    assert "copied slowly" in sentence and not list(slowly(space.op_options, whole))
     text = BACKWARD.replace("explore back { engine dma(3) }", "").replace("2048", "4096")
 
     (found,) = compile_text(HEAD + text + schedule_block(paced, "back")).workloads

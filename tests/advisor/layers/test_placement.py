@@ -50,6 +50,7 @@ def test_op_options_are_apart_and_what_nothing_beats() -> None:
     assert len(space.op_options["d_wd"]) == 1
 
 
+@pytest.mark.slow
 def test_placements_can_be_carried_out_and_are_the_same_again() -> None:
     scenario, space, placed = problem()
 

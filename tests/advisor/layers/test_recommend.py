@@ -191,6 +191,7 @@ def test_batches_are_tried() -> None:
     assert advice.named("half_batches") is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [pytest.param(FEW, id="backward"), IN_BATCHES])
 def test_the_block_that_is_printed_is_what_was_simulated(text: str) -> None:
     advice = advice_on(text)
@@ -296,6 +297,7 @@ def test_times_of_layers_that_show_no_period_are_marked() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_kernels_side_by_side_in_the_file_end_no_search() -> None:
     beside = scenario_of(CHAIN + "schedule two for mlp { stream 1 u }")
     search = JointSearch(beside, JointRuns(beside.system, beside.workload), climbs=False)

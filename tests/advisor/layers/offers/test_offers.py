@@ -108,6 +108,7 @@ def library_alone_us(case: OpCase, library: Implementation) -> float:
     return library_us(case) if library.method(case.shape.pattern) is None else us_of(predict_us(case, library))
 
 
+@pytest.mark.slow
 def test_a_pair_has_the_same_offers_with_a_kernel_behind_it() -> None:
     pair = compile_text(pair_text("")).scenario("up")
     layer = compile_text(pair_text("n = norm(y)")).workloads[0]

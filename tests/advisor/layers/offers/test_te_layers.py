@@ -104,6 +104,7 @@ def test_what_is_declared_is_gathered_beside_the_product() -> None:
     assert not without.choice.starts_with and without.flags[-1] == "--disable-tp-comm-bulk-dgrad"
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("workload", ["layer", "back"])
 def test_the_flags_hold_for_all_layers(workload: str) -> None:
     scenario = graph_of(workload)
@@ -136,7 +137,7 @@ def test_the_search_gets_ever_faster_and_ends_no_slower_than_any_table_of_the_fl
     assert times[-1] <= min(ticks for ticks in others if ticks is not None)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rows", "fewer"), [("layer", 8192, True), ("back", 8192, True), ("back", 1024, False)]
 )
@@ -157,7 +158,7 @@ def test_tables_whose_products_lose_alone_are_left_out_and_none_is_the_best(name
     assert again is not None and least == again <= min(times) * 1.001 and (tried < runs.num_runs or not fewer)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["layer", "back"])
 def test_fewer_layers_in_a_quick_search_have_the_time_of_more(name: str) -> None:
     scenario = graph_of(name)
