@@ -1,8 +1,7 @@
 """Implementations in the report of ``magus validate``: rows, errors of the held-out half, and a document."""
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -76,19 +75,15 @@ def cells_of(row: ImplementationComparison) -> tuple[str, ...]:
 
 
 def summary_lines(rows: Sequence[ImplementationComparison]) -> Iterator[str]:
-    """Yield the figures of the held-out half, and the median errors of both halves by implementation."""
+    """Yield the figures of the held-out half, and the errors of threads that nothing was fitted to."""
     held = sum(row.row.held_out for row in rows)
     if held:
         yield f"held out, {held} of {len(rows)} rows: {'; '.join(map(str, targets_of(rows)))}"
     unseen = [row for row in rows if row.row.whole_thread]
     if unseen:
         labels = ", ".join(f"{row.row.name} {row.error:+.1f}%" for row in unseen)
-        yield f"threads of which no row was fitted to: median error {_median(unseen):.1f}% ({labels})"
-    for half, wanted in (("held out", True), ("fit", False)):
-        groups = _by_name([row for row in rows if row.row.held_out is wanted])
-        errors = (f"{name} {_median(group):.1f}% ({len(group)})" for name, group in groups.items())
-        if groups:
-            yield f"median error, {half}: {', '.join(errors)}"
+        middle = median(abs(row.error) for row in unseen)
+        yield f"threads of which no row was fitted to: median error {middle:.1f}% ({labels})"
 
 
 def weak_spots(rows: Sequence[ImplementationComparison]) -> Iterator[str]:
@@ -122,14 +117,3 @@ def _row_document(row: ImplementationComparison) -> JsonObject:
         "serial_us": {"measured": row.row.serial_us, "predicted": row.serial_us},
         "fused_us": {"measured": row.row.fused_us, "predicted": row.fused_us},
     }
-
-
-def _by_name(rows: Sequence[ImplementationComparison]) -> Mapping[str, list[ImplementationComparison]]:
-    groups: dict[str, list[ImplementationComparison]] = defaultdict(list)
-    for row in rows:
-        groups[row.row.name].append(row)
-    return groups
-
-
-def _median(rows: Sequence[ImplementationComparison]) -> float:
-    return median(abs(row.error) for row in rows)

@@ -37,7 +37,7 @@ from ..tables.samples import (
 )
 from ..tables.sm_sweep import sm_sweep_comparisons
 from ..tables.steps import StepComparison, step_comparisons, step_rows
-from . import implementation_report, promise_report, step_report
+from . import implementation_report, promise_report, scoreboard, step_report
 from .targets import BASELINES, EVERY, FLOORS, NOTES, TARGETS, Reference, early_switches
 
 SCHEMA = "magus-validate/1"
@@ -194,6 +194,7 @@ def validation_document(validation: Validation) -> JsonObject:
             }
             for agreement in validation.agreements
         ],
+        "scoreboard": scoreboard.board_document(validation.promises, validation.implementations),
         "promises": promise_report.promises_document(validation.promises),
         "implementations": implementation_report.implementations_document(validation.implementations),
         "steps": step_report.steps_document(validation.steps),

@@ -21,7 +21,7 @@ from magus.advisor.measured.tables.implementations import (
     implementation_comparisons,
     implementation_rows,
 )
-from magus.advisor.measured.validate import implementation_report
+from magus.advisor.measured.validate import implementation_report, scoreboard
 from magus.advisor.measured.validate.report import Validation, validate, validation_document, weak_spots
 from magus.advisor.measured.validate.text import validation_page, validation_text
 from magus.compiler import compile_text
@@ -171,6 +171,21 @@ def test_report_text_page_and_document_have_every_row() -> None:
     assert "| flux | H100 AG+GEMM 512 x 256 x 512 | 0.80 | 1.20 | +50.0 | -50.0 | held out |" in page
     assert [row["held_out"] for row in document["implementations"]["rows"]] == [False, True]
     assert not document["targets_met"] and any("right sign 0.0%" in each for each in weak_spots(validation))
+
+
+def test_the_scoreboard_has_a_line_for_each_use_and_size() -> None:
+    lost, fitted, missed = compared(0.9, 1.2), compared(1.0, 1.02, held_out=False), compared(1.2, 0.9)
+    long = compared(1.2, 1.23)
+    long = replace(long, row=replace(long.row, whole_thread=True, fused_us=1000.0, serial_us=1200.0))
+
+    lines = list(scoreboard.board([], [lost, fitted, missed, long]))
+
+    assert lines[:3] == [
+        ("all implementations", "thread never fitted, from 250 us", ("1", "2.5", "2.5", "100", "100", "0", "0")),
+        ("all implementations", "held out, small", ("2", "29.2", "33.3", "0", "0", "1", "1")),
+        ("all implementations", "fit, small", ("1", "2.0", "2.0", "0", "100", "0", "0")),
+    ]
+    assert [line[1:] for line in lines[3:]] == [line[1:] for line in lines[:3]] and lines[3][0] == "flux"
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from magus.advisor.measured.tables.fused import FusedPart
 from magus.advisor.measured.tables.promises import PromiseComparison, PromiseRow, promise_comparisons, promise_rows
-from magus.advisor.measured.validate import promise_report
+from magus.advisor.measured.validate import promise_report, scoreboard
 from magus.advisor.measured.validate.report import Validation, validate, validation_document
 from magus.advisor.measured.validate.text import validation_page, validation_text
 from magus.compiler.ir import DType, Pattern
@@ -131,7 +131,11 @@ def test_promises_are_the_first_part_of_the_report(tmp_path: Path) -> None:
     text, page, document = validation_text(found), validation_page(found), validation_document(found)
 
     assert max(len(line) for line in text.splitlines()) <= 80
-    assert text.startswith(promise_report.TITLE) and "  4 x H100 AG+GEMM 512 x 256 x 512" in text
+    assert (
+        text.startswith(f"  {scoreboard.TITLE}")
+        and promise_report.TITLE in text
+        and "  4 x H100 AG+GEMM 512 x 256 x 512" in text
+    )
     assert "| here | 4 x H100 AG+GEMM 512 x 256 x 512 | 1.50 |" in page
     promises = document["promises"]
     assert isinstance(promises, dict)
