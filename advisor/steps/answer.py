@@ -11,9 +11,11 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import CompileError, Diagnostic, Source, Span
 from ...compiler.text.names import declared_at
 from ..work.pools import Submit
-from .layer_times import LayerTimes, marks_of
+from .layer_times import LayerTimes
 from .outcome import StepOutcome, chunks_of
+from .plans import flags_of
 from .search import SHOWN, Searched, recommended, search
+from .times import marks_of
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class StepAdvice:
             "impossible": searched.impossible,
             "too_large": searched.too_large,
             "layers_simulated": searched.layers_simulated,
-            "recommended": None if chosen is None else chosen.document(),
+            "framework": searched.framework or None,
+            "recommended": None if chosen is None else {**chosen.document(), "flags": dict(flags_of(chosen))},
             "outcomes": [each.document() for each in searched.outcomes],
             "declared": [each.document() for each in searched.declared],
             "interrupted": searched.interrupted,
@@ -98,6 +101,7 @@ def advise_step(
     shown: int = SHOWN,
     submit: Submit | None = None,
     answered: Callable[[StepAdvice], None] | None = None,
+    framework: str = "",
 ) -> StepAdvice:
     """Return which layout of a training step to use.
 
@@ -121,6 +125,8 @@ def advise_step(
         Has layers simulated side by side, as ``open_processes`` and ``on_cluster`` do; the answer is the same.
     answered
         Is called with what would be the answer if the search ended now.
+    framework
+        What is recommended is what it has, by its name in ``FRAMEWORKS``; empty for any.
 
     Raises
     ------
@@ -151,5 +157,5 @@ def advise_step(
     if written:
         check_schedules(Source(path, text), scenario, scenario.schedules)
     asked = scenario, compiled, known, progress, should_stop
-    searched = search(*asked, as_written=written, shown=shown, submit=submit, answered=so_far)
+    searched = search(*asked, as_written=written, shown=shown, submit=submit, answered=so_far, framework=framework)
     return StepAdvice(scenario, searched)

@@ -26,7 +26,6 @@ from ...compiler.ir import (
     System,
     Workload,
 )
-from ...compiler.ir.step import StepScenario, StepSchedule
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.parts import collective_alone
@@ -79,16 +78,6 @@ def stack_ticks(scenario: Scenario, stack: Stack, row_bytes: int, *, backward: b
     gpu, kernels = scenario.system.gpu, (op.shape.kernel for op in scenario.workload.ops)
     attention = sum(_attention_ticks(gpu, stack, each) for each in kernels if isinstance(each, AttentionShape))
     return memory_ticks(gpu, rows * row_bytes) + attention
-
-
-def marks_of(scenario: StepScenario, schedule: StepSchedule) -> tuple[str, ...]:
-    """What to know before trusting the figures of a step: how far steps with its stack are from measured ones."""
-    gpu, stack = scenario.system.gpu.name, schedule.costs
-    if stack is None or schedule.stack is None:
-        return ("no stack is said: what a framework adds to the kernels of a layer is not counted",)
-    if stack.error is None:
-        return (f"steps with {schedule.stack.name} on {gpu} were not compared with measured ones",)
-    return (f"steps with {schedule.stack.name} are {float(stack.error):.1%} off on average: {stack.compared}",)
 
 
 def _attention_ticks(gpu: Gpu, stack: Stack, shape: AttentionShape) -> int:

@@ -87,7 +87,9 @@ def send_plan(stages: System, forward: Scenario) -> tuple[OpCase, OpPlan]:
 
 # A layout in the words of frameworks: what to switch on.
 #
-# Megatron-LM ``arguments.py``; torchtitan ``job_config.py``; DeepSpeed ``config-json``; MaxText ``base.yml``.
+# Megatron-LM ``arguments.py``; torchtitan ``job_config.py`` and ``pipeline_parallel.py``; DeepSpeed ``config-json``;
+# MaxText ``base.yml``. Other schedules do not stand in: zero-bubble and dual pipelines of torchtitan have two chunks on
+# each stage, along a V; pipelines of MaxText compute all microbatches forward before any backward.
 
 FRAMEWORKS = ("Megatron-LM", "torchtitan", "DeepSpeed", "MaxText")
 
@@ -102,11 +104,8 @@ _TITAN |= {"ep": "expert_parallel_degree"}
 _TITAN_SCHEDULES = {
     PipelineKind.ONE_F_ONE_B: "1F1B",
     PipelineKind.INTERLEAVED: "Interleaved1F1B",
-    PipelineKind.ZERO_BUBBLE: "ZBVZeroBubble",
-    PipelineKind.DUAL: "DualPipeV",
 }
-_MAXTEXT = {"tp": "ici_tensor_parallelism", "pp": "dcn_pipeline_parallelism", "cp": "context_parallel_size"}
-_MAXTEXT |= {"ep": "ici_expert_parallelism"}
+_MAXTEXT = {"tp": "ici_tensor_parallelism", "cp": "context_parallel_size", "ep": "ici_expert_parallelism"}
 
 
 def flags_of(outcome: StepOutcome) -> tuple[tuple[str, str], ...]:
@@ -114,6 +113,11 @@ def flags_of(outcome: StepOutcome) -> tuple[tuple[str, str], ...]:
     writers = zip(FRAMEWORKS, (_megatron, _titan, _deepspeed, _maxtext), strict=True)
     found = ((name, " ".join(write(outcome))) for name, write in writers)
     return tuple((name, text) for name, text in found if text)
+
+
+def can_run(outcome: StepOutcome, framework: str) -> bool:
+    """Whether a framework of ``FRAMEWORKS`` has a layout with its schedule; without a name any will do."""
+    return not framework or framework in dict(flags_of(outcome))
 
 
 def _megatron(outcome: StepOutcome) -> Iterator[str]:
@@ -127,7 +131,10 @@ def _megatron(outcome: StepOutcome) -> Iterator[str]:
         yield "--sequence-parallel"
     if outcome.scenario.in_context:
         yield f"--cp-comm-type {'p2p' if schedule.context is ContextKind.RING else 'all_gather'}"
-    if schedule.pipeline.chunks > 1:
+    if len(set(outcome.run.chunks)) > 1:
+        layers = "|".join(f"t*{count}" for count in outcome.run.chunks)
+        yield f"--pipeline-model-parallel-layout 'E{layers}L'"
+    elif schedule.pipeline.chunks > 1:
         yield f"--num-layers-per-virtual-pipeline-stage {max(outcome.run.chunks)}"
     yield f"--micro-batch-size {_plain(outcome.microbatch)} --global-batch-size {outcome.scenario.step.sequences}"
     if outcome.shares_weights:
@@ -143,7 +150,8 @@ def _megatron(outcome: StepOutcome) -> Iterator[str]:
 
 def _titan(outcome: StepOutcome) -> Iterator[str]:
     schedule, sizes = outcome.schedule, outcome.sizes
-    if not outcome.shares_weights:
+    pipelined = outcome.scenario.num_stages > 1
+    if not outcome.shares_weights or (pipelined and schedule.pipeline.kind not in _TITAN_SCHEDULES):
         return
     for axis, key in _TITAN.items():
         if sizes.get(axis, 1) > 1:
@@ -151,8 +159,11 @@ def _titan(outcome: StepOutcome) -> Iterator[str]:
     if outcome.scenario.in_context:
         rotated = "alltoall" if schedule.context is ContextKind.RING else "allgather"
         yield f"--parallelism.context_parallel_rotate_method={rotated}"
-    if outcome.scenario.num_stages > 1:
+    if pipelined:
         yield f"--parallelism.pipeline_parallel_schedule={_TITAN_SCHEDULES[schedule.pipeline.kind]}"
+        yield f"--parallelism.pipeline_parallel_layers_per_stage={max(outcome.run.chunks)}"
+        yield from (f"--parallelism.pipeline_parallel_{end}_stage_less_layers=0" for end in ("first", "last"))
+        yield f"--parallelism.pipeline_parallel_microbatch_size={_plain(outcome.microbatch)}"
     yield f"--training.local_batch_size={_plain(outcome.microbatch * outcome.scenario.step.microbatches)}"
     yield f"--activation_checkpoint.mode={'full' if schedule.keep == KEEP_LEAST else 'none'}"
 
@@ -166,7 +177,7 @@ def _deepspeed(outcome: StepOutcome) -> Iterator[str]:
 
 
 def _maxtext(outcome: StepOutcome) -> Iterator[str]:
-    if not outcome.shares_weights:
+    if outcome.scenario.num_stages > 1 or not outcome.shares_weights:
         return
     sizes = outcome.sizes
     for axis, key in _MAXTEXT.items():

@@ -23,6 +23,7 @@ from ..work.pools import Submit
 from .ahead import is_known, simulate_ahead
 from .layer_times import LayerTimes
 from .outcome import StepOutcome, chunks_of, memory_limit, memory_of, outcome_of
+from .plans import can_run
 from .times import have_copies
 
 Compile = Callable[[Settings], StepScenario]
@@ -48,7 +49,7 @@ class Searched:
     Attributes
     ----------
     outcomes
-        Those that fit and were simulated, the fastest first.
+        Those that fit and were simulated, the fastest first; behind those of a framework come those that it has not.
     declared
         The schedules of the file as it stands, in their order.
     num_layouts
@@ -61,6 +62,8 @@ class Searched:
         Whether some were left out, because the caller was asked to stop.
     contended
         So many of the first ``outcomes`` were simulated with traffic beside their layers; the others are no faster.
+    framework
+        The one that is to carry them out, by its name in ``FRAMEWORKS``; empty for any.
     """
 
     outcomes: tuple[StepOutcome, ...]
@@ -73,6 +76,12 @@ class Searched:
     layers_simulated: int = 0
     contended: int = 0
     reason: str = ""
+    framework: str = ""
+
+    @property
+    def usable(self) -> tuple[StepOutcome, ...]:
+        """The outcomes that the framework has, the fastest first."""
+        return tuple(each for each in self.outcomes if can_run(each, self.framework))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +130,7 @@ def search(
     shown: int = SHOWN,
     submit: Submit | None = None,
     answered: Callable[[Searched], None] | None = None,
+    framework: str = "",
 ) -> Searched:
     """Compare all layouts that the file explores, each with all schedules of the space.
 
@@ -141,6 +151,8 @@ def search(
         Has layers simulated side by side; None: one after the other, as they are needed.
     answered
         Is called with what would be found if the search ended now.
+    framework
+        The one whose layouts are found first, by its name in ``FRAMEWORKS``; empty for any.
 
     Raises
     ------
@@ -155,7 +167,8 @@ def search(
 
     def found(outcomes: Sequence[StepOutcome], contended: int, *, interrupted: bool) -> Searched:
         counts = space.count, space.impossible, space.too_large, space.nearest
-        return Searched(tuple(outcomes), declared, *counts, interrupted, times.num_simulated, contended, space.reason)
+        done = interrupted, times.num_simulated, contended, space.reason
+        return Searched(tuple(outcomes), declared, *counts, *done, framework=framework)
 
     def so_far(outcomes: Sequence[StepOutcome], contended: int) -> None:
         if answered is not None:
@@ -167,9 +180,11 @@ def search(
     outcomes, interrupted = _simulated(space.fitting, apart, report, stop, so_far)
     if interrupted or space.interrupted:
         return found(outcomes, 0, interrupted=True)
-    ahead([(each.scenario, each.schedule) for each in outcomes[:shown]], times)
-    outcomes, contended, interrupted = _contended(outcomes, shown, times, report, stop, so_far)
-    return found(outcomes, contended, interrupted=interrupted)
+    usable = [each for each in outcomes if can_run(each, framework)]
+    others = [each for each in outcomes if not can_run(each, framework)]
+    ahead([(each.scenario, each.schedule) for each in usable[:shown]], times)
+    usable, contended, interrupted = _contended(usable, shown, times, report, stop, so_far)
+    return found([*usable, *others], contended, interrupted=interrupted)
 
 
 def _ahead(
@@ -340,9 +355,13 @@ def _order(outcome: StepOutcome) -> tuple[int, int, int]:
 
 
 def recommended(searched: Searched) -> StepOutcome | None:
-    """Return the layout to use: of those that tie with the fastest one that every framework has, if there is one."""
-    if not searched.outcomes:
+    """Return the layout to use: of those that tie with the fastest one that every framework has, if there is one.
+
+    Of a framework it is one of those that it has.
+    """
+    usable = searched.usable
+    if not usable:
         return None
-    best = searched.outcomes[0].run.makespan_ticks
-    ties = [each for each in searched.outcomes if each.run.makespan_ticks <= best * (1 + TIE)]
+    best = usable[0].run.makespan_ticks
+    ties = [each for each in usable if each.run.makespan_ticks <= best * (1 + TIE)]
     return next((each for each in ties if each.schedule.pipeline.kind in EVERYWHERE), ties[0])

@@ -239,6 +239,26 @@ def head_shape(step: Step) -> GemmShape | None:
     return GemmShape(-(-tokens.rows // rows), -(-step.vocabulary // cols), tokens.cols, tokens.dtype)
 
 
+def marks_of(scenario: StepScenario, schedule: StepSchedule) -> tuple[str, ...]:
+    """What to know before trusting the figures of a step: how far steps with its stack are from measured ones."""
+    gpu, stack = scenario.system.gpu.name, schedule.costs
+    if stack is None or schedule.stack is None:
+        said = "no stack is said: what a framework adds to the kernels of a layer is not counted"
+    elif stack.error is None:
+        said = f"steps with {schedule.stack.name} on {gpu} were not compared with measured ones"
+    else:
+        said = f"steps with {schedule.stack.name} are {float(stack.error):.1%} off on average: {stack.compared}"
+    return said, *_padded(scenario.step)
+
+
+def _padded(step: Step) -> Iterator[str]:
+    """That columns of the last product do not divide; frameworks pad them, or have one rank have fewer."""
+    shape, ranks = head_shape(step), step.blocks[-1].parts[-1].forward.num_ranks
+    if shape is not None and shape.n < step.vocabulary != shape.n * ranks:
+        each = f"{shape.n} on each of {ranks} ranks; Megatron-LM pads to a multiple of 128 there"
+        yield f"the {step.vocabulary} columns of head are computed as {shape.n * ranks}, {each}"
+
+
 def ticks_of(scenario: StepScenario, schedule: StepSchedule, times: LayerTimes, updated: Sequence[int]) -> StepTicks:
     """Return the ticks of the parts of a step.
 

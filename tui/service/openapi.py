@@ -119,6 +119,7 @@ def step_schema() -> JsonObject:
     properties = {
         "step": _WORD,
         **counts,
+        "framework": _OR_NULL,
         "recommended": {"type": ["object", "null"]},
         "outcomes": outcomes,
         "declared": outcomes,

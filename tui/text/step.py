@@ -199,18 +199,16 @@ def _memory_lines(outcome: StepOutcome) -> Iterator[str]:
     )
 
 
-def searched_text(
-    scenario: StepScenario, searched: Searched, marks: Sequence[str] = (), framework: str = "", shown: int = SHOWN
-) -> str:
+def searched_text(scenario: StepScenario, searched: Searched, marks: Sequence[str] = (), shown: int = SHOWN) -> str:
     """Return the answer about a step: which layout, what it costs, what is exposed, how to switch it on.
 
-    With a ``framework`` its settings alone are shown. ``shown`` is how many layouts the table has beside those of the
-    file.
+    If a framework is to carry it out, its settings alone are shown. ``shown`` is how many layouts the table has beside
+    those of the file.
     """
-    return "\n".join(_searched(scenario, searched, marks, framework, shown)) + "\n"
+    return "\n".join(_searched(scenario, searched, marks, shown)) + "\n"
 
 
-def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], only: str, shown: int) -> Iterator[str]:
+def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], shown: int) -> Iterator[str]:
     yield from wrapped(question_of(scenario))
     yield from wrapped(
         f"{counted_text(searched)}; {len(searched.outcomes)} simulated from {searched.layers_simulated} layers"
@@ -228,27 +226,21 @@ def _searched(scenario: StepScenario, searched: Searched, marks: Sequence[str], 
     yield ""
     yield from hanging(_exposed(chosen), 9, "Exposed: ")
     yield from _memory_lines(chosen)
-    known = dict(flags_of(chosen))
-    for framework, flags in known.items():
-        if not only or framework == only:
+    for framework, flags in flags_of(chosen):
+        if searched.framework in ("", framework):
             yield from hanging(flags, 4, f"{framework}: ")
-    if only and only not in known:
-        yield from _instead(searched, chosen, only)
+    yield from _beyond(searched, chosen)
     for mark in marks:
         yield from bullet("!", mark)
 
 
-def _instead(searched: Searched, chosen: StepOutcome, framework: str) -> Iterator[str]:
-    """The fastest layout that a framework has, where it has not the chosen one."""
-    known = ((each, dict(flags_of(each)).get(framework)) for each in searched.outcomes)
-    found = next((pair for pair in known if pair[1]), None)
-    if found is None:
-        yield from wrapped(f"{framework} has none of these schedules.")
-        return
-    other, flags = found
-    slower = f"{seconds_text(other.run.makespan_ticks)} ({other.seconds / chosen.seconds - 1:+.1%})"
-    yield from wrapped(f"{framework} has not this schedule; its fastest takes {slower}: {other.layout}, {other.words}.")
-    yield from hanging(str(flags), 4, f"{framework}: ")
+def _beyond(searched: Searched, chosen: StepOutcome) -> Iterator[str]:
+    """What the framework has not that is faster, by more than a tie."""
+    best = min(searched.outcomes, key=lambda each: each.run.makespan_ticks)
+    gain = chosen.seconds / best.seconds - 1
+    if gain > TIE:
+        what = f"{best.layout}, {best.words}: {seconds_text(best.run.makespan_ticks)}"
+        yield from wrapped(f"{searched.framework} has not {what}, at most {gain:.1%} faster.")
 
 
 def counted_text(searched: Searched) -> str:
@@ -342,6 +334,11 @@ def nothing_lines(searched: Searched) -> Iterator[str]:
     """Yield why no layout is recommended, and the one that needs least memory."""
     if searched.interrupted:
         yield from wrapped("Stopped before any layout was simulated.")
+        return
+    if searched.outcomes:
+        each = searched.outcomes[0]
+        what = f"{each.layout}, {each.words}: {seconds_text(each.run.makespan_ticks)}"
+        yield from wrapped(f"{searched.framework} has no layout of those that fit. The fastest of all is {what}.")
         return
     if searched.nearest is None:
         why = f" For instance, {searched.reason}." if searched.reason else ""

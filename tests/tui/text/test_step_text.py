@@ -1,22 +1,55 @@
 """The answer about a step in text: what a framework has, where it has not the fastest schedule."""
 
+from dataclasses import replace
+from typing import Any
+
+from magus.advisor.steps.answer import StepAdvice
 from magus.advisor.steps.layer_times import LayerTimes
 from magus.advisor.steps.outcome import outcome_of
+from magus.advisor.steps.plans import flags_of
 from magus.advisor.steps.search import Searched
+from magus.advisor.steps.times import marks_of
 from magus.compiler.ir.step import Pipeline, PipelineKind, StepSchedule
 from magus.tui.text.step import searched_text
 from tests.helpers.steps import small_step
 
 
 def test_a_framework_is_told_the_fastest_that_it_has() -> None:
-    """Megatron-LM has no zero-bubble pipeline: it is told of the other one, with its flags; DeepSpeed has neither."""
+    """Megatron-LM has no zero-bubble pipeline: the other one is recommended to it, as text and as JSON.
+
+    DeepSpeed has neither.
+    """
     step, times = small_step(), LayerTimes()
     kinds = PipelineKind.ZERO_BUBBLE, PipelineKind.ONE_F_ONE_B
     fast, plain = (outcome_of(step, StepSchedule(kind.value, Pipeline(kind)), times) for kind in kinds)
     assert fast.seconds < plain.seconds / 1.02, "they are no tie"
-    found = Searched((fast, plain), (), 2, 0, 0)
-    text = searched_text(step, found, framework="Megatron-LM")
-    slower = f"({plain.seconds / fast.seconds - 1:+.1%})"
-    assert "Megatron-LM has not this schedule" in text and slower in text.replace("\n", " ")
+
+    def answer(framework: str) -> tuple[str, Any]:
+        found = Searched((fast, plain), (), 2, 0, 0, framework=framework)
+        return searched_text(step, found).replace("\n", " "), StepAdvice(step, found).document()
+
+    text, document = answer("Megatron-LM")
+    assert "Megatron-LM has not tp2" in text and f"at most {plain.seconds / fast.seconds - 1:.1%} faster" in text
     assert "--pipeline-model-parallel-size 2" in text
-    assert "DeepSpeed has none of these schedules." in searched_text(step, found, framework="DeepSpeed")
+    assert document["recommended"]["pipeline"] == "one_f_one_b" and document["framework"] == "Megatron-LM"
+    assert "--pipeline-model-parallel-size 2" in document["recommended"]["flags"]["Megatron-LM"]
+    text, document = answer("DeepSpeed")
+    assert "DeepSpeed has no layout of those that fit" in text and document["recommended"] is None
+    text, document = answer("")
+    assert "at most" not in text and document["recommended"]["pipeline"] == "zero_bubble"
+
+
+def test_layers_that_are_not_even_are_told_to_megatron() -> None:
+    """Stages of 5 and 3 layers are a layout of their own; even ones are none."""
+    step, times = small_step(), LayerTimes()
+    flags = [dict(flags_of(outcome_of(step, StepSchedule("s", stages=stages), times))) for stages in ((5, 3), ())]
+    layouts = ["--pipeline-model-parallel-layout 'Et*5|t*3L'" in each["Megatron-LM"] for each in flags]
+    assert layouts == [True, False]
+
+
+def test_columns_of_the_head_that_do_not_divide_are_told() -> None:
+    """Of 8191 columns two ranks have 4096 each; of 8192 there is nothing to tell."""
+    step = small_step(TP=2)
+    odd = replace(step, step=replace(step.step, vocabulary=8191))
+    said = [[each for each in marks_of(one, StepSchedule("s")) if "head" in each] for one in (step, odd)]
+    assert not said[0] and "8191 columns of head are computed as 8192, 4096 on each of 2 ranks" in said[1][0]

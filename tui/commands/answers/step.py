@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,10 @@ from ....advisor.answer.stages import either, lateness
 from ....advisor.steps.ahead import on_cluster
 from ....advisor.steps.answer import StepAdvice, check_schedules
 from ....advisor.steps.answer import advise_step as answer_of
-from ....advisor.steps.layer_times import LayerTimes, marks_of
+from ....advisor.steps.layer_times import LayerTimes
 from ....advisor.steps.outcome import StepOutcome, outcome_of
 from ....advisor.steps.search import SHOWN, nearest_fitting
+from ....advisor.steps.times import marks_of
 from ....advisor.work.pools import Submit, open_processes
 from ....compiler import compile_text
 from ....compiler.codes import Code
@@ -71,15 +73,15 @@ class _Form:
 def _advise(text: Source, settings: Settings, name: str | None, form: _Form, within_s: float | None = None) -> Exit:
     with progress_line() as progress, interruptible() as stopped:
         stop = either(stopped, lateness(within_s) or never)
-        asked = text.text, text.path, settings, name
+        asked = partial(answer_of, text.text, text.path, settings, name, framework=form.framework)
         with open_processes(form.workers) if form.workers > 1 else nullcontext() as submit:
-            found = answer_of(*asked, progress=progress, should_stop=stop, shown=form.shown, submit=submit)
+            found = asked(progress=progress, should_stop=stop, shown=form.shown, submit=submit)
     drawn = Exit.DONE if found.recommended is None else form.pictures.save_step(found.recommended)
     if form.as_json:
         print_json(found.document())
     else:
         rows = len(found.searched.outcomes) if form.full else form.shown
-        put(searched_text(found.scenario, found.searched, found.marks, form.framework, rows))
+        put(searched_text(found.scenario, found.searched, found.marks, rows))
     if stopped() or (found.interrupted and found.recommended is None):
         return Exit.INTERRUPTED
     if found.recommended is None:
