@@ -329,10 +329,15 @@ class Workload:
         return cls(name or shape.name, shape.about, (op,), shape.tensors, results)
 
     @property
+    def attention(self) -> tuple[AttentionShape, ...]:
+        """The shapes of attention, forward."""
+        kernels = (op.shape.kernel for op in self.ops)
+        return tuple(each for each in kernels if isinstance(each, AttentionShape))
+
+    @property
     def in_context(self) -> tuple[AttentionShape, ...]:
         """Attention whose sequences lie on several ranks."""
-        kernels = (op.shape.kernel for op in self.ops)
-        return tuple(each for each in kernels if isinstance(each, AttentionShape) and each.context > 1)
+        return tuple(each for each in self.attention if each.context > 1)
 
     @property
     def num_layers(self) -> int:

@@ -44,9 +44,9 @@ def chunks_at(pipeline: Pipeline, rank: int, ranks: int) -> tuple[int, ...]:
 def rejected(pipeline: Pipeline, ranks: int, microbatches: int) -> Rejection | None:
     """Why there is no such pipeline, None if there is."""
     where = f"{microbatches} microbatches on {ranks} stages"
-    match pipeline.kind:
-        case PipelineKind.INTERLEAVED if ranks == 1:
-            return Rejection(Code.MGS571, "one stage has no chunks to interleave", "pipeline one_f_one_b")
+    match kind := pipeline.kind:
+        case PipelineKind.INTERLEAVED | PipelineKind.DUAL if ranks == 1:
+            return Rejection(Code.MGS571, f"{kind.value} is of several stages, and there is one", "one_f_one_b")
         case PipelineKind.INTERLEAVED if microbatches % ranks:
             hint = f"a multiple of {ranks} microbatches, or pipeline one_f_one_b"
             return Rejection(Code.MGS571, f"interleaved takes microbatches in rounds of the stages: {where}", hint)

@@ -115,15 +115,15 @@ def layers_of_chunks(num_layers: int, stages: int, schedule: StepSchedule) -> tu
     parts = stages * schedule.pipeline.chunks
     if schedule.stages:
         given = schedule.stages
+        hint = f"{parts} numbers that add up to {num_layers}, or none for the most even ones"
         if len(given) != parts:
-            return Rejection(Code.MGS570, f"layers of {len(given)} chunks are said, and there are {parts}")
+            return Rejection(Code.MGS570, f"layers of {len(given)} chunks are said, and there are {parts}", hint)
         if sum(given) != num_layers:
-            return Rejection(Code.MGS570, f"the stages have {sum(given)} layers, the model {num_layers}")
+            return Rejection(Code.MGS570, f"the stages have {sum(given)} layers, the model {num_layers}", hint)
         return given
     if parts > num_layers:
-        return Rejection(
-            Code.MGS570, f"{parts} chunks of {num_layers} layers: some have none", "fewer stages or chunks"
-        )
+        message = f"some of {parts} chunks have no layer: the model has {num_layers}"
+        return Rejection(Code.MGS570, message, "fewer stages or chunks")
     return tuple(num_layers * (part + 1) // parts - num_layers * part // parts for part in range(parts))
 
 

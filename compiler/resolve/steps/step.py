@@ -223,8 +223,17 @@ def assembled(
 
 
 def _check_sequences(text: StepText, layers: Sequence[Scenario], report: Report) -> None:
-    """Check that what ranks have of a sequence is a sequence together."""
+    """Check that attention sees whole sequences, no two of them as one, and what ranks have of one together."""
     for layer in layers:
+        for each in layer.workload.attention:
+            rows, span = each.batch * each.q_len * each.context, text.span
+            if rows < text.length:
+                message = f"attention of {layer.name} has {rows:,} positions of a sequence of {text.length:,}"
+                hint = "a microbatch has whole sequences, or ranks share one: attention(..., over=cp)"
+                raise report.fail(Code.MGS570, message, span, hint)
+            if each.q_len * each.context > text.length and each.context == 1:
+                message = f"attention of {layer.name} sees {each.q_len:,} positions as one sequence of {text.length:,}"
+                raise report.fail(Code.MGS570, message, span, f"sequences of their own: batch x by {text.length}")
         for each in layer.workload.in_context:
             if each.context * each.q_len != text.length:
                 positions = f"{each.context} x {each.q_len:,} positions of {each.over}"

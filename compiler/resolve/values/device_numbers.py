@@ -116,7 +116,8 @@ class FigureReader:
             raise self._report.fail(Code.MGS307, message, expression.span)
         if wanted.whole and value.amount.denominator != 1:
             of = {BYTES: " of bytes", FREQUENCY: " of Hz"}.get(wanted.dimension, "")
-            raise self._report.fail(Code.MGS309, f"{wanted.name} is a whole number{of}", expression.span)
+            message = f"{wanted.name} is a whole number{of}, not {_text_and_value(expression, value)}"
+            raise self._report.fail(Code.MGS309, message, expression.span)
         return value
 
     def origin(self, note: ast.Note | None, default: Default) -> Default:
