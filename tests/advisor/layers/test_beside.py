@@ -88,7 +88,7 @@ def test_the_library_moves_what_is_in_one_node() -> None:
     assert plan.engine.by_library
 
 
-@pytest.mark.slow
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("gpus", "algorithm"), [(8, "ring"), (16, "hierarchical")])
 def test_a_layer_moves_its_weights_as_traffic_does(gpus: int, algorithm: str) -> None:
     """Rails of one node have nobody to go to by node."""

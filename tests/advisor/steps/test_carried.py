@@ -46,21 +46,19 @@ def ended(of: StepWork, seed: int = 0) -> tuple[Outcome, str]:
     return run.outcome, next(iter(run.sentences), "")
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     ("schedule", "axes", "layers"),
-    first(
-        [
-            (StepSchedule("", zero=0), AXES, 2),
-            (StepSchedule("", INTERLEAVED, zero=2, keep=KEEP_LEAST), AXES, 4),
-            (StepSchedule("", ZERO_BUBBLE, zero=3, overlapped=BESIDE), AXES, 4),
-            (StepSchedule("", stages=(1, 3)), (4, 1, 2), 4),
-            (StepSchedule("", zero=1), AXES, 2),
-            (StepSchedule("", zero=1, overlapped=BESIDE), AXES, 2),
-            (StepSchedule("", zero=3), (4, 2, 1), 2),
-            (StepSchedule("", zero=1), (1, 4, 2), 2),
-        ],
-        4,
-    ),
+    [
+        (StepSchedule("", zero=0), AXES, 2),
+        (StepSchedule("", zero=1), AXES, 2),
+        (StepSchedule("", INTERLEAVED, zero=2, keep=KEEP_LEAST), AXES, 4),
+        (StepSchedule("", zero=1, overlapped=BESIDE), AXES, 2),
+        (StepSchedule("", ZERO_BUBBLE, zero=3, overlapped=BESIDE), AXES, 4),
+        (StepSchedule("", zero=3), (4, 2, 1), 2),
+        (StepSchedule("", zero=1), (1, 4, 2), 2),
+        (StepSchedule("", stages=(1, 3)), (4, 1, 2), 4),
+    ],
 )
 @pytest.mark.parametrize("seed", first([0, 1], 1))
 def test_weights_are_those_of_the_serial_step(
@@ -87,7 +85,8 @@ workload train on one { step layer; sequences 3 x 64 }
     assert np.array_equal(serial.weights[0]["w"], updated(w, np.asarray(gradient), serial.moments(0, "w")))
 
 
-@pytest.mark.parametrize(("zero", "axes"), first([(0, AXES), (1, AXES), (1, (2, 1, 4))], 1))
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(("zero", "axes"), [(0, AXES), (1, AXES), (1, (2, 1, 4))])
 def test_weights_of_a_dual_pipeline_are_those_of_the_serial_step(zero: int, axes: tuple[int, int, int]) -> None:
     """Each layer is on two stages, which sum its gradients: of microbatches from either end."""
     stages = axes[2]
@@ -206,7 +205,8 @@ def test_a_gradient_that_is_dropped_is_named() -> None:
     assert "; microbatch 1 of pipeline 0 adds nothing to its gradient" in sentence
 
 
-@pytest.mark.parametrize(("stage", "work"), first([(0, PassKind.FORWARD), (1, PassKind.BACKWARD)], 1))
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(("stage", "work"), [(0, PassKind.FORWARD), (1, PassKind.BACKWARD)])
 def test_sends_that_are_swapped_are_found(stage: int, work: PassKind) -> None:
     of = job(StepSchedule("", zero=0))
     if work is PassKind.BACKWARD:  # both have what they need
