@@ -93,7 +93,7 @@ def test_every_template_moves_every_row_once(kind: str, seed: int) -> None:
     assert count >= 4
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_plan_written_out_is_the_same_plan(kind: str) -> None:
     for scenario, schedule in some(schedules(kind, 1)):

@@ -46,7 +46,7 @@ WRONG: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.quick(6)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("count", AROUND_THE_LIMIT)
 @pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
 def test_errors_are_reported_however_many_there_are(text: Callable[[int], str], count: int) -> None:
@@ -58,6 +58,7 @@ def test_errors_are_reported_however_many_there_are(text: Callable[[int], str], 
     assert examine_text(_HEAD + text(count)).diagnostics == caught.value.diagnostics
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("count", AROUND_THE_LIMIT)
 @pytest.mark.parametrize("workload", [_PAIR, _LAYER], ids=["pair", "layer"])
 def test_a_file_with_many_warnings_is_valid(workload: str, count: int) -> None:

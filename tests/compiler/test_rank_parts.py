@@ -81,7 +81,7 @@ def test_each_rank_has_a_part_and_the_parts_are_all(rows: int, cols: int, ranks:
     assert parts.moved.num_bytes == dtype.bytes_of(rows * cols)
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("rows", "cols", "ranks"), [(1, 512, 4), (3, 384, 4), (4, 50, 3), (50, 7, 3)])
 def test_every_template_that_fits_has_a_right_plan(kind: str, rows: int, cols: int, ranks: int) -> None:

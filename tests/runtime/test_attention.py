@@ -131,7 +131,7 @@ def keys_changed(schedule: OpPlan) -> Iterator[tuple[str, OpPlan]]:
             yield f"{step.name} {what}", replace(schedule, steps=changes)
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("name", "ranks", "expression"), [*QUICK, *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW)]
 )

@@ -37,7 +37,7 @@ from tests.runtime.test_wrong_layers import changed, dropped, follows_anyhow, la
 PAIRS = [name for name in TEXTS if "attention" in name]
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", ["chunked", "by_sms", "apart_", "serial"])
 @pytest.mark.parametrize("operands", OPERANDS)
 def test_every_schedule_and_form_of_operands(name: str, operands: str) -> None:

@@ -119,6 +119,7 @@ def test_batches() -> None:
     assert [report.exact for report in reports] == [True, True]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("said", ["groups of 1, 5, 2; separate t, z by dma(3)", "batches 2; groups 4; handoff whole"])
 def test_experts_in_groups(said: str) -> None:
     """What adds the rows that come back takes those of each group, as they are there."""

@@ -164,7 +164,7 @@ def test_plans_of_the_documentation() -> None:
 PAIRS = [name for name in (*NAMES, *TEMPLATES, *PAPERS) if name != "papers/layers"]  # graphs alone
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", thinned(PAIRS, 4))
 def test_schedules_of_the_examples(name: str) -> None:
     for scenario in some(cases_in(compile_file(path(name)))):

@@ -63,7 +63,7 @@ def changes(pattern: Pattern, ranks: int, expression: str) -> Iterator[tuple[str
     yield from ((what, scenario, other) for what, other in changed(schedule, ranks))
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("pattern", "ranks", "expression"), [*QUICK, *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW)]
 )

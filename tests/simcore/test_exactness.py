@@ -38,7 +38,7 @@ def num_wrong(programs: list[Program], oracle: list[OracleRun], core: Core = Cor
     return sum(bool(differences(program, run(program, core=core), expected)) for program, expected in runs)
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("features", FEATURES, ids=str)
 @examples(40, deep=1200)
 @given(seed=st.integers(0, 2**32), num_ranks=st.integers(1, 3))
@@ -221,7 +221,7 @@ def test_window_too_long_is_noticed(
     assert num_wrong(sample, expected) > 10
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("mutant", [with_wider_windows, with_larger_buffers, with_later_credits, with_slower_polls])
 def test_one_unit_or_tick_too_many_is_noticed(
     mutant: Callable[[Program], Program], of_all: tuple[list[Program], list[OracleRun]]

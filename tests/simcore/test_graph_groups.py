@@ -14,6 +14,7 @@ from tests.helpers.scenarios.experts import experts
 BY_DMA = "separate t, z by dma(3)"
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "block", ["groups 4", "groups of 1, 5, 2; handoff whole; " + BY_DMA, "batches 2; groups 2; " + BY_DMA]
 )
@@ -30,6 +31,7 @@ def test_groups_equal_the_oracle(block: str) -> None:
     assert folded.folded and run(folded).makespan_ticks == expected.makespan
 
 
+@pytest.mark.slow
 def test_layers_in_groups_repeat_to_the_tick() -> None:
     scenario = experts("groups 4; " + BY_DMA, layers=12)
     choice, options = scenario.schedules[0], RunOptions(observe=True)

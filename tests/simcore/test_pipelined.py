@@ -99,7 +99,7 @@ def test_across_nodes_blocks_that_cross_once_beat_those_that_cross_for_each_rank
     assert hierarchical < 0.6 * ticks("serial") < 0.6 * ticks("shard_p2p")
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("name", TEXTS)
 def test_kernels_other_than_a_gemm_are_pipelined_too(name: str) -> None:
     """But for attention behind an all_to_all, whose queries need the keys of all rows."""

@@ -21,7 +21,7 @@ LINE = 4096
 BOUND = 100_000_000
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", thinned(TEXTS, 2))
 def test_every_core_equals_the_oracle(name: str) -> None:
     """Every template, small: all ranks at once and one rank for all in turn."""

@@ -230,7 +230,7 @@ def test_parameters_of_the_kernel_stay_behind_those_of_the_tables() -> None:
     assert KERNELS
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_without_some_of_its_lines_is_refused_or_still_python(name: str) -> None:
     lines = (FOLDER / f"{name}.py").read_text().splitlines(keepends=True)

@@ -89,6 +89,7 @@ def test_retimed_programs_equal_the_oracle(features: Feature) -> None:
         assert differences(program, result, Oracle(program).run()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("key_bits", first([20, 24, 28], 1))
 def test_offsets_fit_narrow_keys(monkeypatch: pytest.MonkeyPatch, key_bits: int) -> None:

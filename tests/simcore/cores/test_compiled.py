@@ -202,6 +202,7 @@ def test_what_is_known_when_stopped_is_exact() -> None:
             np.testing.assert_array_equal(known[known != NEVER], expected[known != NEVER])
 
 
+@pytest.mark.slow
 def test_numba_is_loaded_by_the_first_run_that_needs_it() -> None:
     code = """
 import sys

@@ -102,6 +102,7 @@ def test_the_guess_that_ranks_are_alike_op_by_op_is_right_or_found_wrong() -> No
     assert min(right, wrong) > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", first([60, 300], 1))
 def test_random_folds_are_whole_partial_and_refused(count: int) -> None:
     whole, partial, refused, stuck = 0, 0, 0, 0

@@ -201,6 +201,7 @@ def writer(folder: Path, turns: int) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", WRITER, str(folder), str(turns)], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_two_processes_write_at_once(tmp_path: Path) -> None:
     writers = [writer(tmp_path, 10) for _ in range(2)]
 

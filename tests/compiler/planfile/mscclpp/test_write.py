@@ -69,7 +69,7 @@ def written(collective: str, n: int, expression: str) -> tuple[OpCase, OpPlan, d
     return scenario, schedule, json.loads(json.dumps(mscclpp_document(scenario, schedule)))
 
 
-@pytest.mark.quick(5)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(("collective", "n", "expression", "engine"), [*SAME_TIME, *SAME_TICKS, *OTHERS])
 def test_read_back_it_does_the_same_by_the_same_engines(collective: str, n: int, expression: str, engine: str) -> None:
     scenario, _, document = written(collective, n, expression)
