@@ -181,7 +181,7 @@ def copied(state: Lowering, flow: Flow) -> tuple[Flow, ...]:
     passing = 0 if noc is None else flow.units * state.unit_bytes // noc_packet_bytes(state.unit_bytes)
     if noc is None or not passing:
         return state.spread(flow)
-    through = _part(replace(flow, route=_through(state, flow.route, noc)), passing)
+    through = _part(flow._replace(route=_through(state, flow.route, noc)), passing)
     rest = _part(flow, flow.units - passing)
     return tuple(each for part in (through, rest) if part.units for each in state.spread(part))
 
@@ -207,8 +207,7 @@ def _through(state: Lowering, route: tuple[Hop, ...], noc: int) -> tuple[Hop, ..
 def _part(flow: Flow, units: int) -> Flow:
     """``units`` of ``flow`` at its pace, with their part of its window: the first leaves when it is whole."""
     gap = flow.gap_ticks * flow.units // max(1, units)
-    return replace(
-        flow,
+    return flow._replace(
         units=units,
         gap_ticks=gap,
         offset_ticks=max(0, flow.offset_ticks - flow.gap_ticks) + gap,

@@ -167,7 +167,22 @@ def num_packets(gpu: Gpu, state_cols: int, step: Transfer, num_bytes: int) -> in
 def copy_stages(
     state: Lowering, rank: int, step: Transfer, other: Transfer | None, num_bytes: int
 ) -> tuple[Stage, ...]:
-    """Stages of one worker, an engine, an SM or a unit: its part of the bytes, and then the flag where one is sent."""
+    """Stages of one worker, an engine, an SM or a unit: its part of the bytes, and then the flag where one is sent.
+
+    Copies of a rank that are alike have the same, told once: then they are laid out once too.
+    """
+    if other is not None or (rank, step.name) in state.writes:
+        return _stages(state, rank, step, other, num_bytes)
+    rows, cols = step.region.rows.size, step.region.cols.size
+    flag = state.flag_hop(state.machine.memory_for(TrafficClass.COMM), step.signal, 0)
+    put, hits = step.direction is Direction.PUT, state.hits.of_copy(rank, step)
+    key = rank, step.peer, put, step.reduce, rows, cols, num_bytes, hits, flag
+    if key not in state.alike:
+        state.alike[key] = _stages(state, rank, step, None, num_bytes)
+    return state.alike[key]
+
+
+def _stages(state: Lowering, rank: int, step: Transfer, other: Transfer | None, num_bytes: int) -> tuple[Stage, ...]:
     if other is not None:
         steps = (step, other)
         flows = tuple(flow for half in steps for flow in _flows(state, rank, half, num_bytes, PEERS_PER_BROADCAST))
@@ -176,7 +191,7 @@ def copy_stages(
     if flag is None or not state.scenario.system.fabric.in_order or state.unit_bytes > PACKET_BYTES:
         return Stage(0, flows), *flag_stages(state, rank, step)
     last = max(flow.offset_ticks + (flow.units - 1) * flow.gap_ticks for flow in flows)
-    return (Stage(0, (*flows, replace(flag, offset_ticks=last))),)
+    return (Stage(0, (*flows, flag._replace(offset_ticks=last))),)
 
 
 def flag_stages(state: Lowering, rank: int, step: Transfer) -> tuple[Stage, ...]:

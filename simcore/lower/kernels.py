@@ -340,7 +340,7 @@ class _Copy:
             write = ()
         data = Flow((*read, *way, self.sm, *write), loop.turn, traffic=TrafficClass.COMM)
         full, rest = divmod(max(1, lines), loop.turn)
-        last = self._turn(replace(data, units=min(rest, lines))) if rest else ()
+        last = self._turn(data._replace(units=min(rest, lines))) if rest else ()
         return self._turn(data) * full + last
 
     def _turn(self, data: Flow) -> tuple[Stage, ...]:
@@ -353,7 +353,7 @@ class _Copy:
         request = Flow(state.machine.route(self.rank, source), asked, traffic=TrafficClass.FLAGS)
         if not own:
             return Stage(0, (request,)), Stage(0, (data,))
-        first = replace(request, route=state.machine.route(self.rank, source, own), units=data.units)
+        first = request._replace(route=state.machine.route(self.rank, source, own), units=data.units)
         return Stage(0, (first,)), Stage(0, (data, request))
 
 

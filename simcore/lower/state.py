@@ -24,7 +24,7 @@ from ...compiler.ir import (
 from ...compiler.planning.knobs.library import exchange_on
 from ..kernels.work import KernelWork
 from ..program.builder import ProgramBuilder
-from ..program.program import Flow, OpKind, OpSpec
+from ..program.program import Flow, OpKind, OpSpec, Stage
 from .cache_hits import Hits
 from .machine import Hop, Idealization, Machine, Memory, distance_ticks
 
@@ -150,6 +150,7 @@ class Lowering:
     num_issued: dict[int, int] = field(default_factory=dict)  # kernels and copies that the host issued, by rank
     gates: dict[int, list[int]] = field(default_factory=dict)  # by rank
     foreign: Mapping[str, Foreign] = field(default_factory=dict)
+    alike: dict[tuple[object, ...], tuple[Stage, ...]] = field(default_factory=dict)  # stages by what decides them
     sent: dict[tuple[int, str], int] = field(default_factory=dict)  # ends when the bytes of a channel's copy have left
 
     @property

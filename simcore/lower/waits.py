@@ -9,7 +9,7 @@ and a monitor two, however long it is.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise, product
@@ -194,7 +194,7 @@ def _halves(
     for part in (units // 2, units - units // 2) if units > 1 else (units,):
         lead = state.sent_units.get(tile, 0) * per_unit
         state.sent_units[tile] = state.sent_units.get(tile, 0) + part
-        later = tuple(replace(flow, offset_ticks=flow.offset_ticks + lead) for flow in flows_of(part))
+        later = tuple(flow._replace(offset_ticks=flow.offset_ticks + lead) for flow in flows_of(part))
         spec = OpSpec(OpKind.TRANSFER, name, (Stage(0, later),), setup_ticks=setup_ticks)
         halves += state.builder.op(rank, spec)
     return range(halves[0], halves[-1] + 1)

@@ -51,15 +51,8 @@ def plain_parts(value: Any) -> object:
     TypeError
         If it is of another kind than those above.
     """
-    name = stored_name(type(value))
-    if is_dataclass(value):
-        values: tuple[object, ...] = _values_of(cast("Any", type(value)))(value)
-        return name, *values
-    if isinstance(value, Enum):
-        return name, value.name
-    if isinstance(value, Fraction):
-        return name, value.numerator, value.denominator
-    raise TypeError(f"{name} is no plain data")
+    kind = type(value)
+    return stored_name(kind), *_values_of(kind)(value)
 
 
 def encode(value: object, given: Given = (), parts_of: Callable[[object], object] = plain_parts) -> bytes:
@@ -76,14 +69,27 @@ def encode(value: object, given: Given = (), parts_of: Callable[[object], object
         place = places.get(id(part))
         return parts_of(part) if place is None else {GIVEN: place}
 
-    return json.dumps(value, default=without_given, separators=(",", ":")).encode()
+    default = without_given if places else parts_of  # no value is part of itself
+    return json.dumps(value, default=default, separators=(",", ":"), check_circular=False).encode()
 
 
 @cache
 def _values_of(kind: Any) -> Callable[[Any], tuple[object, ...]]:
-    """Return the function from a dataclass of type ``kind`` to the values of its fields."""
-    names = [field.name for field in fields(kind)]
-    return attrgetter(*names) if len(names) > 1 else lambda value: tuple(getattr(value, name) for name in names)
+    """Return the function from a value of type ``kind`` to what makes it, of a dataclass its fields.
+
+    Raises
+    ------
+    TypeError
+        As ``plain_parts``.
+    """
+    if is_dataclass(kind):
+        names = [field.name for field in fields(kind)]
+        return attrgetter(*names) if len(names) > 1 else lambda value: tuple(getattr(value, name) for name in names)
+    if issubclass(kind, Enum):
+        return lambda value: (value.name,)
+    if issubclass(kind, Fraction):
+        return lambda value: (value.numerator, value.denominator)
+    raise TypeError(f"{stored_name(kind)} is no plain data")
 
 
 def decode(data: bytes, kind: type[T], given: Given = ()) -> T:

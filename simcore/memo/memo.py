@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 from types import FunctionType
@@ -22,6 +22,7 @@ from typing import TypeVar
 import numpy as np
 from platformdirs import user_cache_path
 
+from ...compiler.ir import System
 from ...compiler.text.writing import locked, replace_whole
 from ..cores.engine import ENVIRONMENT_VARIABLE, has_numba
 from .codec import Given, MalformedError, decode, encode, plain_parts
@@ -240,7 +241,7 @@ def memo_of(question: tuple[object, ...], packages: tuple[str, ...] = SIMULATOR)
         return None
     try:
         parts = (sources_digest(packages), os.environ.get(ENVIRONMENT_VARIABLE), has_numba(), question)
-        return Memo(_store, content_hash(parts))
+        return Memo(_store, sha256(encode(parts, parts_of=_question_parts)).hexdigest())
     except (UnknownSourcesError, TypeError):
         log.debug("a result cannot be kept", exc_info=True)
         return None
@@ -287,16 +288,34 @@ def _key_parts(value: object, functions: StoredFunctions) -> object:
     TypeError
         If the part, or its class, is not of Magus, so that its sources are not hashed, or is a function in a function.
     """
-    if isinstance(value, frozenset):
-        return [type(value).__name__, *sorted(value)]
-    if isinstance(value, Fraction):
+    kind = type(value)
+    if _is_plain(kind):
         return plain_parts(value)
+    if isinstance(value, frozenset):
+        return [kind.__name__, *sorted(value)]
     if isinstance(value, FunctionType) and value in functions:
         return functions[value]
-    named = value if isinstance(value, FunctionType | type) else type(value)
-    if not named.__module__.startswith(PACKAGE) or "<" in named.__qualname__:
+    named = value if isinstance(value, FunctionType | type) else kind
+    if named is kind or not named.__module__.startswith(PACKAGE) or "<" in named.__qualname__:
         raise TypeError(f"{named.__module__}.{named.__qualname__} has no name in Magus")
-    return [named.__module__, named.__qualname__] if named is value else plain_parts(value)
+    return [named.__module__, named.__qualname__]
+
+
+@cache
+def _is_plain(kind: type) -> bool:
+    """Whether values of ``kind`` are known by what is in them: fractions, and of Magus all but sets and classes."""
+    of_magus = kind.__module__.startswith(PACKAGE) and "<" not in kind.__qualname__
+    return issubclass(kind, Fraction) or (of_magus and not issubclass(kind, frozenset | type))
+
+
+def _question_parts(value: object) -> object:
+    """What stands for a part of a question: of a system, which is large and asked about often, a hash."""
+    return _system_hash(value) if isinstance(value, System) else _key_parts(value, {})
+
+
+@lru_cache(maxsize=8)
+def _system_hash(system: System) -> str:
+    return content_hash((system,))
 
 
 class UnknownSourcesError(RuntimeError):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .assembly import Described, DescribedServer, OpCall, assemble
 from .limits import check_range
@@ -35,7 +35,7 @@ class GroupRanks:
         are alike. So a hop has a number that is so many times ``ranks`` less than it would be.
         """
         return tuple(
-            replace(stage, flows=tuple(replace(flow, route=self._route(flow, rank, ranks)) for flow in stage.flows))
+            stage._replace(flows=tuple(flow._replace(route=self._route(flow, rank, ranks)) for flow in stage.flows))
             for stage in stages
         )
 

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -179,8 +179,7 @@ class OpKind(IntEnum):
     TRAFFIC = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(NamedTuple):
     """``units`` units over ``route``: unit ``i`` enters the first hop at ``offset + i * gap`` after the stage begins.
 
     ``route`` lists (server as ``ProgramBuilder.server`` returned it, rank); the rank is taken modulo the number of
@@ -196,8 +195,7 @@ class Flow:
     window_units: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     """Lasts ``hold_ticks`` and until every unit of every flow is delivered, whichever is later.
 
     One that ``polls`` is repeated until it ends later than the last flag of its op was set.

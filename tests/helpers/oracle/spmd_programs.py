@@ -80,8 +80,8 @@ class Spmd:
                 rng.shuffle(order)
             for number in order:
                 stage, pool, setup, release, count = self.ops[number]
-                flows = [replace(f, route=tuple((s, self.peer(rank, by)) for s, by in f.route)) for f in stage.flows]
-                stages = [replace(stage, flows=tuple(flows))] if stage.flows or stage.hold_ticks else []
+                flows = [f._replace(route=tuple((s, self.peer(rank, by)) for s, by in f.route)) for f in stage.flows]
+                stages = [stage._replace(flows=tuple(flows))] if stage.flows or stage.hold_ticks else []
                 release += perturbation == "release" and rank == odd and number == 0
                 made[number, rank] = builder.op(
                     rank,
