@@ -23,7 +23,7 @@ help:
 	@echo "make check-extras  the tests that need Triton, PyTorch, HolisticTraceAnalysis and InfraGraph; Linux"
 	@echo "make test-all  the tests with the slow ones, and thirty times as many draws"
 	@echo "make nightly   test-all, and every core against the oracle at scale"
-	@echo "make slowest   the fifty slowest of the tests that make check runs"
+	@echo "make slowest   CPU seconds of the tests that make check runs, and of the fifty that take most"
 	@echo "make coverage  branches that the tests take, by room; ROOM=simcore/fold: with its tests alone"
 	@echo "make bench   benchmarks, as text"
 	@echo "make train   learn the proposals anew from their table"
@@ -98,7 +98,7 @@ nightly: test-all
 	$(BIN)/python -m benchmarks.exactness
 
 slowest: $(CODE)
-	$(PYTEST) -m "not slow" --durations 50 --durations-min 0.1
+	$(PYTEST) -m "not slow" -p tests.helpers.cpu_seconds
 
 # What workers and commands run as processes of their own is not seen; what numba compiles is left out.
 # ROOM=simcore or ROOM=simcore/fold runs the tests of that layer or room alone, and measures no other layer.
