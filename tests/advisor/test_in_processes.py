@@ -102,6 +102,7 @@ def test_a_limit_of_time_holds(several: Advisor) -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_a_process_that_dies_was_requested_is_answered_here(
     caplog: pytest.LogCaptureFixture, here: Advisor
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_policy_table_is_the_same(several: Advisor, here: Advisor) -> None:
     assert [done for done, _ in reported] == list(range(1, len(reported) + 1)) and reported[0] == (1, 3)
 
 
+@pytest.mark.slow
 async def test_a_cancelled_task_stops_its_process(several: Advisor) -> None:
     import asyncio
 

@@ -63,6 +63,7 @@ def ends(what: Callable[[], bool]) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_several_answer_at_the_same_time(two: Processes[str, object]) -> None:
     stop = threading.Event()
     with ThreadPoolExecutor(3) as threads:
@@ -101,6 +102,7 @@ def test_one_that_dies_is_begun_anew(one: Processes[str, object]) -> None:
     assert one.ask("pid") != pid
 
 
+@pytest.mark.slow
 def test_one_that_dies_while_it_is_idle_is_begun_anew(one: Processes[str, object]) -> None:
     pid = one.ask("pid")
     assert isinstance(pid, int)
@@ -160,6 +162,7 @@ def _pressed() -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_ctrl_c_under_a_caller_who_knows_of_it_is_a_stop(one: Processes[str, object]) -> None:
     pressed = False
 
@@ -178,6 +181,7 @@ def test_ctrl_c_under_a_caller_who_knows_of_it_is_a_stop(one: Processes[str, obj
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 def test_a_child_of_fork_has_processes_of_its_own(one: Processes[str, object]) -> None:
     pid = one.ask("pid")
     there, here = os.pipe()
@@ -205,6 +209,7 @@ def test_close_ends_all_and_a_later_question_begins_them_again(two: Processes[st
     assert two.ask("hello") == "hello"
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_program_that_closes_nothing(tmp_path: Path) -> None:
     program = tmp_path / "user.py"
     program.write_text(USER.format(root=str(ROOT)))
@@ -212,6 +217,7 @@ def test_nothing_outlives_a_program_that_closes_nothing(tmp_path: Path) -> None:
     assert ends(lambda: is_running(pid))
 
 
+@pytest.mark.slow
 def test_who_goes_on_after_a_stop_is_ended(one: Processes[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("magus.advisor.work.processes.LAST_S", 0.2)
     first = one.ask("pid")

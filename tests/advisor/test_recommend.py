@@ -137,7 +137,7 @@ def test_the_waterfall_of_the_answer_sums_exactly(advice: Advice) -> None:
 
 
 def test_serial_is_said_where_overlap_does_not_pay(advisor: Advisor) -> None:
-    advice = advisor.recommend(Scenario.of_one(ag_gemm(16, 8192, 28672)))
+    advice = advisor.recommend(Scenario.of_one(ag_gemm(16, 8192, 28672)), AdviceOptions(bespoke=0))
 
     assert advice.verdict is Verdict.SERIAL
     assert advice.recommended.is_serial

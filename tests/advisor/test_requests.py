@@ -200,8 +200,8 @@ def test_event_loops_are_not_held_up(advisor: Advisor) -> None:
                 ticks += 1
 
         ticking = asyncio.create_task(tick())
-        one = await advisor.recommend_async(REQUEST, SMALL)
-        many = await advisor.recommend_many_async([REQUEST, replace(REQUEST, m=512)], SMALL, threads=2)
+        one = await advisor.recommend_async(REQUEST, MODEL)
+        many = await advisor.recommend_many_async([REQUEST, replace(REQUEST, m=512)], MODEL, threads=2)
         ticking.cancel()
         return one, many, ticks
 

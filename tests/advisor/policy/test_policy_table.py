@@ -236,6 +236,7 @@ def test_a_rule_names_what_can_be_built_for_other_sizes_too(advisor: Advisor) ->
     assert padded is not None and padded["size"] == 4096 + rule.multiple_of
 
 
+@pytest.mark.slow
 def test_padding_is_no_slower_than_what_takes_the_size_as_it_is(advisor: Advisor) -> None:
     table = advisor.policy_table(LAYER, [4096, 8192], PREDICTED)
     policy, slower = Policy(table.document()), []

@@ -30,6 +30,7 @@ def answer() -> LayoutAnswer:
     return ask(layout_question(*DENSE, prefill=512))
 
 
+@pytest.mark.slow
 def test_each_layout_takes_as_long_as_the_question_about_it_says(answer: LayoutAnswer) -> None:
     assert {each.layout.words for each in answer.compared.outcomes} == {"TP2", "2 x 1 GPU"}
     for each in some(answer.compared.outcomes):

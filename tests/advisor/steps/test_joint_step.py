@@ -20,6 +20,7 @@ def test_a_step_takes_as_long_as_one_program_of_all_ranks(overlapped: tuple[Over
     assert composed == pytest.approx(joint, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_dual_pipeline_takes_as_long_as_one_program_of_all_ranks() -> None:
     """Each layer forward beside one backward: sooner than one behind the other, and as one program says."""
     step, times = step_of(4, 1, 2, layers=2, microbatches=4), LayerTimes()

@@ -106,6 +106,7 @@ def test_traffic_follows_the_links() -> None:
     assert send_ticks(across, LayerTimes()) == 0 < send_ticks(inside, LayerTimes())
 
 
+@pytest.mark.slow
 def test_layers_side_by_side_give_the_same_answer() -> None:
     """Whoever simulates the layers, and in which order they end, the layouts are put together of the same times."""
     step = small_step(EXPLORE)

@@ -82,6 +82,7 @@ def test_what_was_found_before_the_scheduler_was_lost_is_printed(file: Path, mon
     assert RESUME in done.stderr and RESUME in exported.stderr
 
 
+@pytest.mark.slow
 def test_processes_answer_the_same(file: Path, monkeypatch: Any) -> None:
     file.write_text(f"{TEXT}explore up {{ engine dma(1); chunks 2 }}\n")
     words = ("sweep", file, "--workload", "up", "--set", "M=64..256", "--no-verify", "--no-cache")

@@ -25,6 +25,7 @@ def trace(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_measured_simulated_and_possible(trace: Path) -> None:
     shown = magus("replay", trace)
     found = document("replay", trace)
