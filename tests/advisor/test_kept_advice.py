@@ -22,7 +22,7 @@ from magus.tui.text.render import advice_text
 from tests.helpers.marks import first
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring, gemm_rs, lone_gather
 
-OPTIONS = AdviceOptions(top=2, bespoke=20, threshold=True, sensitivity=True)
+OPTIONS = AdviceOptions(top=2, bespoke=20, sensitivity=True)
 SCENARIO = exploring(
     ag_gemm(512, 2048, 2048, ranks=4), Explore.of(chunks=(8,), engine=(EngineChoice(EngineKind.DMA, 3),))
 )
@@ -118,6 +118,14 @@ def test_what_is_kept_is_what_was_computed(
     assert again == computed and again.source is AnswerSource.CACHE
     assert advice_document(again) == advice_document(computed)
     assert advice_text(again, OPTIONS.top) == advice_text(computed, OPTIONS.top)
+
+
+@pytest.mark.slow
+def test_a_threshold_that_is_kept_is_what_was_computed(advisor: Advisor, store: Store) -> None:
+    options = replace(OPTIONS, threshold=True)
+    computed = advisor.recommend(Scenario.of_one(SCENARIO), options)
+
+    assert computed.threshold is not None and kept(advisor, SCENARIO, options) == computed
 
 
 @pytest.mark.slow
