@@ -74,6 +74,7 @@ async def test_what_an_editor_asks(tmp_path: Path) -> None:
         assert formatted.new_text == format_text(BEGINNING + "let Z = 3 s + 2 B\n")
 
 
+@pytest.mark.slow
 async def test_a_text_that_is_in_no_file_has_its_definitions_in_itself() -> None:
     async with connected("untitled:Untitled-1") as client:
         assert await client.open(BEGINNING) == []
@@ -83,6 +84,7 @@ async def test_a_text_that_is_in_no_file_has_its_definitions_in_itself() -> None
         assert await client.diagnostics() == [], "under the name that the client gave"
 
 
+@pytest.mark.slow
 async def test_a_name_is_renamed_where_files_of_the_workspace_include_it(tmp_path: Path) -> None:
     texts = {"rows.mgs": "let K = 4096\n", "a.mgs": 'include "rows.mgs"\nlet L = 2 * K\n', "b.mgs": "let K = 1\n"}
     for name, text in texts.items():
@@ -99,6 +101,7 @@ async def test_a_name_is_renamed_where_files_of_the_workspace_include_it(tmp_pat
             await client.ask("rename", 0, 4, new_name="L")
 
 
+@pytest.mark.slow
 def test_a_question_with_wrong_params_is_answered_with_an_error() -> None:
     requested: tuple[tuple[str, object], ...] = (
         ("initialize", {"capabilities": {}}),
@@ -120,6 +123,7 @@ def test_a_question_with_wrong_params_is_answered_with_an_error() -> None:
     assert "result" in by_id[0] and "result" in by_id[2], "others are answered as ever"
 
 
+@pytest.mark.slow
 async def test_nothing_brings_it_down(tmp_path: Path) -> None:
     uri = (tmp_path / "gone" / "b.mgs").as_uri()
     async with connected(uri) as client:
@@ -137,6 +141,7 @@ async def test_nothing_brings_it_down(tmp_path: Path) -> None:
         assert await client.change(BEGINNING) == []
 
 
+@pytest.mark.slow
 def test_it_ends_with_its_input() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "magus.tui.cli", "lsp"], input=b"Content-Length: 5\r\n\r\nnoise", capture_output=True

@@ -70,6 +70,7 @@ def test_pictures(file: Path, tmp_path: Path) -> None:
     assert ">u_norm</text>" in svg.read_text()
 
 
+@pytest.mark.slow
 def test_advise(file: Path) -> None:
     file.write_text(FEW)
     done = magus("advise", file, "--full")

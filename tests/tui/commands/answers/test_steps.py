@@ -178,6 +178,7 @@ def test_strict_refuses_a_step_on_a_profile_that_is_not_validated(file: Path) ->
         assert magus(command, other, *words).exit_code == 0
 
 
+@pytest.mark.slow
 def test_top_is_how_many_layouts_are_shown(file: Path) -> None:
     few, many = (magus("advise", file, "--top", str(count), *ALONE).stdout.splitlines() for count in (1, 6))
     rows = [
@@ -221,6 +222,7 @@ def test_a_search_that_is_late_answers_with_what_it_found(
     assert ("> tp" in done.stdout) is found
 
 
+@pytest.mark.slow
 def test_times_of_layers_keep_who_may_stop_them(file: Path) -> None:
     from magus.advisor.steps.layer_times import LayerTimes
 

@@ -38,6 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return Made(store, table, model, magus("train", table, "--store", store, "--out", model, "--workers", "1"))
 
 
+@pytest.mark.slow
 def test_a_store_becomes_a_table_and_a_model(made: Made, tmp_path: Path) -> None:
     again = document("train", made.table, "--out", tmp_path, "--workers", "1")
 

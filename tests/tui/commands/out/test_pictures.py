@@ -100,7 +100,8 @@ def test_each_picture_is_a_png_too(file: Path, tmp_path: Path, what: str) -> Non
 
 
 def test_a_sweep_is_a_curve_over_one_param_and_a_map_over_two(file: Path, tmp_path: Path) -> None:
-    file.write_text("param M = 512\nparam N = 256\n" + TEXT.replace("[512, 512]", "[M, 512]").replace("256", "N"))
+    text = TEXT.replace("[512, 512]", "[M, 512]").replace("256", "N")
+    file.write_text(f"param M = 512\nparam N = 256\n{text}explore up {{ engine dma(3); chunks 4, 8 }}\n")
     words = ("sweep", file, "--no-verify", "--bespoke", "0", "--set", "M=512,1024")
     curve, chart = tmp_path / "curve.svg", tmp_path / "map.svg"
 

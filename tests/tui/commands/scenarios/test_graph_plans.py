@@ -31,6 +31,7 @@ def test_a_block_that_is_pasted_is_the_same_schedule(file: Path) -> None:
     assert found["layers"] == expected["layers"]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("schedule", ["late", "serial"])
 def test_a_plan_in_a_file_takes_as_long_as_its_schedule(file: Path, tmp_path: Path, schedule: str) -> None:
     out = tmp_path / "p.json"

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from magus.advisor import Advice, Advisor
 from magus.advisor.measured.traces.replay import read_step
+from magus.compiler.ir import Scenario
 from magus.compiler.text.diagnostics import Report
 from magus.tui.text.step import replay_document, replay_text
 from tests.helpers.commands import document, magus
@@ -40,6 +42,19 @@ def test_measured_simulated_and_possible(trace: Path) -> None:
     times = [found[f"{each}_us"] for each in ("possible", "simulated", "measured")]
     assert all(isinstance(each, float) for each in times)
     assert times[0] < times[1]  # type: ignore[operator]
+
+
+def test_what_is_advised_is_what_it_could_be(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def recommend(advisor: Advisor, scenario: Scenario, *options: object, **watched: object) -> Advice:
+        fast = fakes.candidate("in_turn", 1.0, 1.0, 128)
+        return replace(fakes.advice(scenario.cases[0]), recommended=fast)
+
+    monkeypatch.setattr(Advisor, "recommend", recommend)
+    shown, found = magus("replay", trace), document("replay", trace)
+
+    assert shown.exit_code == 0, shown.output
+    assert "as it could be" in shown.stdout
+    assert (found["possible_us"], found["parts"][0]["schedule"]) == (1.0, "in_turn")  # type: ignore[index]
 
 
 def test_its_scenario_is_one_like_others(trace: Path, tmp_path: Path) -> None:
