@@ -243,6 +243,7 @@ def test_strict_refuses_a_profile_that_is_not_validated(small: Path) -> None:
     assert "not validated" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_text_of_advice_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     file = Path(example("decode_small_batch"))
     monkeypatch.chdir(file.parent)  # commands to copy name it: a long path stays whole

@@ -149,6 +149,7 @@ def test_a_terminal_gets_the_colours_that_it_asks_for(tmp_path: Path, variables:
     assert (sign in screen.seen) == (variables == {"NO_COLOR": ""})
 
 
+@pytest.mark.slow
 def test_a_dumb_terminal_sees_no_move_of_the_cursor(tmp_path: Path) -> None:
     (tmp_path / "a.mgs").write_text(FILE)
     with terminal(*CLI, "advise", "--no-verify", tmp_path / "a.mgs", TERM="dumb") as screen:

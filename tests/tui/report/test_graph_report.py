@@ -21,7 +21,7 @@ FEW = TEXT.replace("repeat 40", "repeat 8") + "\nexplore mlp { engine dma(3); ch
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("graph")
     (folder / "mlp.mgs").write_text(FEW)
-    done = magus("report", folder / "mlp.mgs", "-o", folder / "out.html", "--workers", "1", *LARGE)
+    done = magus("report", folder / "mlp.mgs", "-o", folder / "out.html", "--bespoke", "0", "--workers", "1", *LARGE)
     assert done.exit_code == 0, done.output
     return folder / "out.html"
 

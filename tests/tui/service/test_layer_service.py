@@ -170,7 +170,7 @@ def test_what_cannot_be_simulated_in_time_has_no_answer(advisor: Advisor, monkey
 
 
 def test_a_text_with_a_training_step_is_answered_with_a_layout(advisor: Advisor) -> None:
-    text = STEP.format(more="explore train { TP 1, 2 }")
+    text = STEP.format(more="explore train { TP 2 }")
     status, document = ask(advisor, {"text": text, "settings": {"ROWS": 1024}})
 
     assert status == 200
