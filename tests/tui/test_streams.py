@@ -38,6 +38,7 @@ def without_reader(*words: str | Path) -> subprocess.CompletedProcess[str]:
         os.close(writer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", first([(), ("--json",)], 1))
 def test_recorded_writes_need_no_reader_of_the_answer(file: Path, more: tuple[str, ...]) -> None:
     profile = file.with_name("p.csv")
@@ -48,6 +49,7 @@ def test_recorded_writes_need_no_reader_of_the_answer(file: Path, more: tuple[st
     assert profile.read_text().startswith("time_us,rank,signal,bytes\n")
 
 
+@pytest.mark.slow
 def test_a_page_needs_no_reader_of_the_report(measured: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
 
@@ -98,6 +100,7 @@ def test_a_full_disk_is_no_internal_error(words: tuple[str, ...]) -> None:
     assert (done.returncode, done.stderr) == (1, "magus: stdout: No space left on device\n")
 
 
+@pytest.mark.slow
 def test_an_answer_is_printed_though_its_file_cannot_be_written(file: Path) -> None:
     words = (*COMMAND, "simulate", file, "--record-writes", "/dev/full")
     done = subprocess.run(words, capture_output=True, text=True)
@@ -106,6 +109,7 @@ def test_an_answer_is_printed_though_its_file_cannot_be_written(file: Path) -> N
     assert "makespan" in done.stdout
 
 
+@pytest.mark.slow
 def test_letters_that_the_terminal_does_not_know_are_escaped(file: Path) -> None:
     file.write_text(FILE.replace("ABOUT", "größer ≈"))
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}

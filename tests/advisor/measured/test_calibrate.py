@@ -86,6 +86,7 @@ def compiled(found: Calibration) -> Gpu:
     return compile_text(profile_text(found) + SYSTEM.format(gpu=found.request.gpu)).scenario().case.gpu
 
 
+@pytest.mark.slow
 def test_gemm_constants_are_recovered(tmp_path: Path) -> None:
     truth = changed(shipped("H100"), CONSTANTS[:-1], (1.3, 0.8, 0.9, 1.2, 0.75, 1.4, 0.9, 0.85))
     gemm_table(tmp_path, truth, 700)

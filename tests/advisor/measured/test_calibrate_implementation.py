@@ -70,6 +70,7 @@ def slower(tmp_path_factory: pytest.TempPathFactory) -> ImplementationCalibratio
     return calibrate_implementation(path, "kraken")
 
 
+@pytest.mark.slow
 def test_the_costs_that_made_the_rows_are_found(slower: ImplementationCalibration) -> None:
     (part,) = slower.parts
     (errors,) = part.errors
@@ -186,6 +187,7 @@ def library_rows(call_us: float) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 def test_of_the_library_the_call_is_fitted_to_serial_times(tmp_path: Path) -> None:
     found = calibrate_implementation(table(tmp_path, library_rows(80), SERIAL), "torch_nccl")
 

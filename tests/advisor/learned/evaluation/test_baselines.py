@@ -65,6 +65,7 @@ def test_a_random_structure_is_legal_and_depends_on_the_seed_alone(model: Propos
     assert all(choice is not None and reject_choice(scenario, choice) is None for choice in chosen)
 
 
+@pytest.mark.slow
 def test_the_closed_form_alone_takes_its_best_structure(model: ProposalModel) -> None:
     plain = replace(model, trees=None)
 
