@@ -188,7 +188,7 @@ class _Packer:
                     self.add(root, self.graph.best_tree(root, costs + 1e-9 * self.times))
                 else:
                     hop = costs.mean() * (0.02, 0.5, 2.0)[number % 3]
-                    self.add(root, shortest_tree(self.graph, root, costs + hop))
+                    self.add(root, shortest_tree(self.graph, root, costs + hop * self.graph.levels))
 
     def of_few_levels(self, slack: float) -> list[tuple[Column, float]]:
         """Return trees with their shares, of the least sum of levels, that take ``slack`` more than the least time."""
@@ -304,7 +304,7 @@ class _FewLevels:
             costs += BUSY * len(images.ranks) * packer.times / packer.least
             alike, least = len(images.ranks), packer.parts[root] * self.whole[packer.pools[root]].dual_value() - 1e-6
             trees = [level_tree(graph, root, costs), graph.best_tree(root, costs)]
-            trees += [shortest_tree(graph, root, costs + hop * alike) for hop in (0.1, 1.0)]
+            trees += [shortest_tree(graph, root, costs + hop * alike * graph.levels) for hop in (0.1, 1.0)]
             for parents in trees:
                 if graph.used(root, parents, costs) + alike * graph.levels_of(root, parents) < least:
                     packer.add(root, parents)

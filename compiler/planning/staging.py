@@ -227,7 +227,7 @@ def template_input(scenario: OpCase, choice: OpChoice) -> TemplateInput:
         loads=shape.loads if moved is not None else (),
         rank=shape.rank,
         node=scenario.system.fabric.node_size,
-        first_nodes=scenario.network.first_nodes if choice.trees and choice.lanes else (),
+        network=scenario.network if choice.trees else None,
         multicast=reject_reach(scenario.system, sums=False) is None,
         reduces=reject_reach(scenario.system, sums=True) is None,
         cutting=cutting_of(shape),

@@ -14,8 +14,8 @@ Trees complete all shards near the end, so that a kernel for each shard would wa
 backwards, what has the longest way first and the own block last; in an all_reduce the rows whose root a rank is come
 when the rest of their sum is due. Sums are dealt to ``sums`` streams in turn.
 
-What a rank sends over a link follows in the order of a schedule in which each link has a rate in proportion to what
-crosses it: if trees load all links alike, those are their rates. Packings of trees reach the bound of the narrowest cut
+What a rank sends over a link follows in the order of a schedule in which each way has its part of the rates of its
+links, in proportion to what crosses them. Packings of trees reach the bound of the narrowest cut
 (Edmonds; ForestColl, arXiv 2402.06787).
 """
 
@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from ..codes import Code
 from ..collectives import signal_of
-from ..ir import IndexRange, Pattern, Reduction, Region, Rejection, Step, TileGroup
+from ..ir import IndexRange, Network, Pattern, Reduction, Region, Rejection, Step, TileGroup
 from .base import Cut, Template, TemplateInput, dealt, put, reject_lists
 from .bespoke import TILE
 from .collective import collective_in
@@ -204,7 +204,12 @@ class TreeCopy(NamedTuple):
 
 @lru_cache(maxsize=8)
 def ordered_copies(
-    trees: tuple[Tree, ...], shards: tuple[int, ...], pieces: int, step: int = 1, kind: Pattern = Pattern.ALL_GATHER
+    trees: tuple[Tree, ...],
+    shards: tuple[int, ...],
+    pieces: int,
+    step: int = 1,
+    kind: Pattern = Pattern.ALL_GATHER,
+    network: Network | None = None,
 ) -> tuple[tuple[TreeCopy, float], ...]:
     """All copies of a collective in the order in which they begin, each with a time in parts of the busiest link's.
 
@@ -218,10 +223,8 @@ def ordered_copies(
     copies = [TreeCopy(chunk, rank) for chunk in chunks for rank in _below(chunk, chunk.root)]
     if kind is Pattern.ALL_REDUCE:
         copies = [*(copy._replace(up=True) for copy in reversed(copies)), *copies]
-    crossing = Counter[tuple[int, int]]()
-    for copy in copies:
-        crossing[copy.link] += copy.chunk.rows.size
-    lasts = {copy: copy.chunk.rows.size / crossing[copy.link] for copy in copies}
+    a_row = _times_of_a_row(copies, network)
+    lasts = {copy: copy.chunk.rows.size * a_row[copy.link] for copy in copies}
     behind = dict[TreeCopy, float]()
     for copy in reversed(copies):
         then = max((behind[other] for other in copy.followers() if other in lasts), default=0.0)
@@ -234,6 +237,23 @@ def ordered_copies(
         return tuple((copy, end - lasts[copy] if copy.up else end) for copy, end in timed)
     last = max(end for _, end in timed)
     return tuple((copy._replace(up=True), last - end) for copy, end in reversed(timed))
+
+
+def _times_of_a_row(copies: Sequence[TreeCopy], network: Network | None) -> dict[tuple[int, int], float]:
+    """How long a row takes from one rank to another, in parts of the time of the busiest link of ``network``.
+
+    Each way has as much of a link as it passes of all that crosses it; without a network all links are as busy.
+    """
+    crossing, loads = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for copy in copies:
+        crossing[copy.link] += copy.chunk.rows.size
+    if network is None:
+        return {link: 1 / rows for link, rows in crossing.items()}
+    routes = {link: network.route(*link) for link in crossing}
+    for link, rows in crossing.items():
+        loads.update({edge.ends: rows / edge.bytes_per_s for edge in routes[link]})
+    busiest = max(loads.values())
+    return {link: max(loads[edge.ends] for edge in routes[link]) / busiest / rows for link, rows in crossing.items()}
 
 
 def _below(chunk: TreeChunk, rank: int) -> Iterator[int]:
@@ -286,7 +306,8 @@ def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
     assert kind is not None, "the patterns of this template move something"
     shards = tuple(problem.loads[each][each] if problem.loads else problem.shard_rows for each in range(n))
     step = _step(shards, problem.pieces) if problem.pattern.overlaps else 1
-    timed = ordered_copies(problem.trees or _direct(n, kind), shards, problem.pieces, step, kind)
+    trees = problem.trees or _direct(n, kind)
+    timed = ordered_copies(trees, shards, problem.pieces, step, kind, problem.network)
     copies, made = [copy for copy, _ in timed], dict[TreeChunk, str]()
     if problem.pattern.overlaps:
         mine = {copy.chunk: at for copy, at in timed if (copy.rank, copy.up) == (rank, produces)}
@@ -420,7 +441,7 @@ def _shared_lanes(problem: TemplateInput, rank: int, targets: Iterable[int]) -> 
     """The lane of each target, of fewer: one for each link at first, then for the link with the most targets a lane."""
     by_link = defaultdict[int, list[int]](list)
     for target in sorted(targets, key=lambda each: (each - rank) % problem.num_ranks):
-        by_link[problem.first_nodes[rank][target] if problem.first_nodes else 0].append(target)
+        by_link[problem.network.first_nodes[rank][target] if problem.network else 0].append(target)
     counts = dict.fromkeys(by_link, 1)
     for _ in range(problem.lanes - len(by_link)):
         counts[max(by_link, key=lambda link: len(by_link[link]) / counts[link])] += 1

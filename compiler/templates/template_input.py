@@ -10,6 +10,7 @@ from ..ir import (
     EngineKind,
     ExecutionOptions,
     IndexRange,
+    Network,
     Pattern,
     PeerOrder,
     Region,
@@ -58,8 +59,8 @@ class TemplateInput:
     streams; ``trees`` are those of ``forest``.
 
     System: ``engine`` copies, ``by_tiles`` from inside a kernel; ``node`` is the number of ranks in a node (0: no
-    nodes); ``first_nodes`` are those on the ways [from][to], for ``trees`` in ``lanes``; the switch copies to all
-    (``multicast``) or sums (``reduces``). ``rank`` is the absolute rank, for an order that goes by it and for loads.
+    nodes); ``network`` has the ways of copies along ``trees``; the switch copies to all (``multicast``) or sums
+    (``reduces``). ``rank`` is the absolute rank, for an order that goes by it and for loads.
     """
 
     pattern: Pattern
@@ -77,7 +78,7 @@ class TemplateInput:
     by_tiles: bool = False
     split: tuple[int, ...] = ()
     node: int = 0
-    first_nodes: tuple[tuple[int, ...], ...] = ()
+    network: Network | None = None
     multicast: bool = False
     reduces: bool = False
     parts: tuple[tuple[int, ...], ...] = ()
