@@ -96,10 +96,9 @@ def _only_part(scenario: StepScenario, schedule: StepSchedule) -> LayerPart:
     blocks, name = scenario.step.blocks, scenario.name
     if len(blocks) > 1 or len(blocks[0].parts) > 1:
         raise _refused(f"{name} has layers of several workloads; layers of one are carried out")
-    if schedule.pipeline.kind is PipelineKind.DUAL and (schedule.overlapped or schedule.zero == 3):
-        raise _refused(
-            "dual has each layer on two stages, which exchange behind the passes alone", "zero 1, no overlap"
-        )
+    if schedule.pipeline.kind is PipelineKind.DUAL and schedule.zero == 3:
+        why = "dual has each layer on two stages, which take its weights at different times: no gather is of both"
+        raise _refused(why, "zero 0, 1 or 2")
     (part,) = blocks[0].parts
     if part.context is not None:
         raise _refused(f"{part.forward.name} has parts of sequences, whose keys and values no plan exchanges")

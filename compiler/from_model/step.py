@@ -151,7 +151,8 @@ def _contexts(model: ModelConfig, request: StepRequest) -> list[int]:
     if asked > 1 and (whole or request.length % (2 * asked) or request.gpus % asked):
         what = "windows of keys" if whole else f"{request.gpus} GPUs and sequences of {request.length}"
         message = f"{asked} ranks do not share {what}"
-        raise RequestError(Code.MGS304, "cp", message, "a number that divides the GPUs, and half of it the chunks")
+        hint = f"a number that divides {request.gpus} GPUs, and twice of it {request.length} tokens"
+        raise RequestError(Code.MGS304, "cp", message, hint)
     return [asked]
 
 

@@ -173,7 +173,7 @@ class StageBuilder:
         self._job, self._tasks, self._channels, self._stage, self._actions = job, tasks, channels, stage, actions
         self._gathers = job.is_shared and (job.zero == 3 or job.gathers_beside)
         self._gathered: dict[int, Mark] = {}
-        self._made: dict[int, list[Mark]] = {}  # by layer, its last gradients
+        self._made: dict[int, list[Mark]] = {}  # by layer, its last gradients, in the order in which they come
         self._ended: list[Mark] = []
         self._begun: list[Mark] = []  # what the pass before waits for, with its own pass where nothing runs beside
         self._summed: list[Mark] = []
@@ -184,10 +184,15 @@ class StageBuilder:
         chunks = sorted({each.chunk for each in self._job.orders[self._stage]})
         return tuple(layer for chunk in chunks for layer in self._job.layers[chunk])
 
-    def passes(self) -> None:
-        """Add passes and what runs beside them, in the order in which they are issued."""
+    def passes(self, first: "StageBuilder") -> None:
+        """Add passes and what runs beside them, in the order in which they are issued.
+
+        Of stages that hold the same layers the ``first`` gathers their weights for all.
+        """
         job = self._job
-        if self._gathers and job.zero < 3:
+        if self is not first:
+            self._gathered = first._gathered
+        elif self._gathers and job.zero < 3:
             for layer in self.layers:
                 self._gathered[layer] = self._gather(layer, pieces_of(layer), self._whole(layer), ())
         for each in job.orders[self._stage]:
@@ -195,11 +200,12 @@ class StageBuilder:
         self._ended = [mark for marks in self._made.values() for mark in marks]
 
     def sums(self, mates: Sequence["StageBuilder"]) -> None:
-        """Add the sums of gradients behind passes, of all stages ``mates`` that hold the same layers."""
+        """Add the sums of gradients of all stages ``mates`` that hold the same layers, behind passes or beside them."""
         job = self._job
-        if job.has_sums and job.zero < 3 and not job.sums_beside:
+        if job.has_sums and job.zero < 3:
             for layer in self._made:
-                self._sum(layer, gradients_of(layer), [mark for mate in mates for mark in mate._ended])
+                made = (mate._made[layer] if job.sums_beside else mate._ended for mate in mates)
+                self._sum(layer, gradients_of(layer), [mark for marks in made for mark in marks])
             for mate in mates:
                 mate._summed = self._summed
 
@@ -222,9 +228,8 @@ class StageBuilder:
             waits = [[self._arrival(each, pipeline)] if place == 0 else [] for pipeline in self._pipelines]
             marks = self._pass(pass_of, [list(filter(None, each)) for each in waits], last)
             if each.work in MAKES_GRADIENTS:
+                self._made.pop(layer, None)
                 self._made[layer] = marks
-                if self._job.zero < 3 and self._job.sums_beside and self._ends(each):
-                    self._sum(layer, gradients_of(layer), marks)
             last = pass_of
         if last is not None and self._scatters(last):
             self._scatter(last)
@@ -232,13 +237,6 @@ class StageBuilder:
     @property
     def _pipelines(self) -> range:
         return range(self._job.pipelines)
-
-    def _ends(self, each: ChunkPass) -> bool:
-        """Whether it is the last pass of its chunk that makes gradients."""
-        same = [
-            other for other in self._job.orders[self._stage] if (other.work, other.chunk) == (each.work, each.chunk)
-        ]
-        return same[-1] is each
 
     def _arrival(self, each: ChunkPass, pipeline: int) -> Mark | None:
         found = self._channels.taken(self._stage, each)
@@ -316,9 +314,9 @@ def tasks_of_step(job: StepWork, actions: Actions) -> tuple[StageTask, ...]:
     """Return all tasks of a step."""
     tasks, channels = TaskList(job), AllSends(job)
     builders = [StageBuilder(job, tasks, channels, stage, actions) for stage in range(job.num_stages)]
-    for each in builders:
-        each.passes()
     mates = [[builders[stage] for stage in job.mates(number)] for number in range(job.num_stages)]
+    for each, alike in zip(builders, mates, strict=True):
+        each.passes(alike[0])
     firsts = [(each, alike) for each, alike in zip(builders, mates, strict=True) if each is alike[0]]
     for each, alike in firsts:
         each.sums(alike)

@@ -1,5 +1,6 @@
 """A step carried out on all ranks of its mesh: its weights are those of the serial step, and faults are found."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -24,6 +25,7 @@ from magus.compiler.ir.step import (
 from magus.runtime import Outcome, RunRefused
 from magus.runtime.operands import MODULUS
 from magus.runtime.problem import of_experts
+from magus.runtime.steps.build import StageBuilder
 from magus.runtime.steps.run import CarriedStep, carry_out_step
 from magus.runtime.steps.serial import SerialStep, updated
 from magus.runtime.steps.work import StepWork
@@ -85,12 +87,17 @@ workload train on one { step layer; sequences 3 x 64 }
     assert np.array_equal(serial.weights[0]["w"], updated(w, np.asarray(gradient), serial.moments(0, "w")))
 
 
-@pytest.mark.quick(1)
-@pytest.mark.parametrize(("zero", "axes"), [(0, AXES), (1, AXES), (1, (2, 1, 4))])
-def test_weights_of_a_dual_pipeline_are_those_of_the_serial_step(zero: int, axes: tuple[int, int, int]) -> None:
+@pytest.mark.quick(2)
+@pytest.mark.parametrize(
+    ("zero", "axes", "beside"),
+    [(0, AXES, ()), (1, AXES, ()), (1, (2, 1, 4), ()), (0, AXES, BESIDE), (2, AXES, BESIDE), (1, (2, 1, 4), BESIDE)],
+)
+def test_weights_of_a_dual_pipeline_are_those_of_the_serial_step(
+    zero: int, axes: tuple[int, int, int], beside: tuple[Overlapped, ...]
+) -> None:
     """Each layer is on two stages, which sum its gradients: of microbatches from either end."""
     stages = axes[2]
-    of = job(StepSchedule("", DUAL, zero=zero), axes, stages, 2 * stages)
+    of = job(StepSchedule("", DUAL, zero=zero, overlapped=beside), axes, stages, 2 * stages)
     assert [of.mates(stage) for stage in (0, stages - 1)] == [(0, stages - 1)] * 2
     assert len(of.holders(of.sets[0], 0)[0]) == 2 * of.pipelines
     assert ended(of) == (Outcome.EXACT, "")
@@ -101,6 +108,20 @@ def test_stages_of_a_dual_pipeline_that_do_not_sum_are_found() -> None:
     outcome, sentence = ended(without_sums(job(StepSchedule("", DUAL, zero=0), (4, 1, 2), 2, 4)))
     assert outcome is Outcome.WRONG
     assert sentence.startswith("rank 0 (stage 0) has ")
+
+
+def test_sums_beside_passes_wait_for_both_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum that waits for the gradients of the first stage alone begins before those of the second are there."""
+    sums = StageBuilder.sums
+
+    def of_the_first(self: StageBuilder, mates: Sequence[StageBuilder]) -> None:
+        sums(self, [self])
+        for mate in mates:
+            mate._summed = self._summed
+
+    of = job(StepSchedule("", DUAL, zero=1, overlapped=BESIDE), AXES, 2, 4)
+    monkeypatch.setattr(StageBuilder, "sums", of_the_first)
+    assert {ended(of, seed)[0] for seed in range(4)} - {Outcome.EXACT}
 
 
 EXPERTS = """use "nvidia/h100"
@@ -262,9 +283,9 @@ def test_a_backward_pass_before_its_forward_one_is_found() -> None:
 # What is not carried out.
 
 
-def test_dual_with_traffic_beside_and_what_is_too_large_are_refused() -> None:
-    with pytest.raises(RunRefused) as refused:
-        job(StepSchedule("", DUAL, overlapped=BESIDE), microbatches=4)
+def test_dual_with_weights_in_parts_and_what_is_too_large_are_refused() -> None:
+    with pytest.raises(RunRefused, match="at different times") as refused:
+        job(StepSchedule("", DUAL, zero=3), microbatches=4)
     assert refused.value.rejection.code is Code.MGS540
     with pytest.raises(RunRefused, match="steps of plans"):
         carry_out_step(replace(job(StepSchedule("")), layers=(range(4000), range(4000, 8000))))

@@ -144,11 +144,12 @@ def _both_ends(rank: int, ranks: int, microbatches: int) -> list[tuple[_Task, ..
     done, waiting, slots = Counter[str](), deque[_Task](), list[tuple[_Task, ...]]()
     for step in steps:
         slot = list[_Task]()
-        for work, *side in step.split():
+        for word in step.split():
+            work = word[0]
             if work == "W":
                 slot.append(waiting.popleft())
                 continue
-            path = int(side[0]) ^ (rank >= ranks // 2)
+            path = int(word[1]) ^ (rank >= ranks // 2)
             counted = f"{'F' if work == 'F' else 'B'}{path}"
             slot.append((work, path, rank if path == 0 else ranks - 1 - rank, done[counted]))
             done[counted] += 1
