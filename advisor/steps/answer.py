@@ -8,12 +8,13 @@ from ...compiler.codes import Code
 from ...compiler.ir import JsonObject, Progress, Settings, ShouldStop
 from ...compiler.ir.step import StepScenario, StepSchedule
 from ...compiler.planning.build import ScheduleError
-from ...compiler.text.diagnostics import CompileError, Diagnostic, Source, Span
+from ...compiler.request.request import RequestError
+from ...compiler.text.diagnostics import CompileError, Diagnostic, Source, Span, did_you_mean, listing
 from ...compiler.text.names import declared_at
 from ..work.pools import Submit
 from .layer_times import LayerTimes
 from .outcome import StepOutcome, chunks_of
-from .plans import flags_of
+from .plans import FRAMEWORKS, flags_of
 from .search import SHOWN, Searched, recommended, search
 from .times import marks_of
 
@@ -135,7 +136,12 @@ def advise_step(
         a schedule is left out.
     ScheduleError
         If a layer cannot be simulated as it says.
+    RequestError
+        If the framework is not known.
     """
+    if framework not in ("", *FRAMEWORKS):
+        hint = did_you_mean(framework[:64], FRAMEWORKS) or f"known are {listing(FRAMEWORKS)}"
+        raise RequestError(Code.MGS203, "framework", f"'{framework[:64]}' is none that is known", hint)
 
     def compiled(more: Settings) -> StepScenario:
         step = compile_text(text, path, (*settings, *more), as_written=as_written).step(workload)

@@ -139,6 +139,8 @@ def _megatron(outcome: StepOutcome) -> Iterator[str]:
     yield f"--micro-batch-size {_plain(outcome.microbatch)} --global-batch-size {outcome.scenario.step.sequences}"
     if outcome.shares_weights:
         yield "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params"
+    elif schedule.zero == 2:
+        yield "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads"
     elif schedule.zero:
         yield "--use-distributed-optimizer"
     for each, flag in ((Overlapped.GRADIENTS, "grad-reduce"), (Overlapped.WEIGHTS, "param-gather")):
@@ -169,11 +171,12 @@ def _titan(outcome: StepOutcome) -> Iterator[str]:
 
 
 def _deepspeed(outcome: StepOutcome) -> Iterator[str]:
-    scenario = outcome.scenario
-    if scenario.num_stages > 1 or scenario.in_context or not outcome.shares_weights:
+    scenario, schedule = outcome.scenario, outcome.schedule
+    if scenario.num_stages > 1 or scenario.in_context or any(outcome.sizes.get(axis, 1) > 1 for axis in ("tp", "ep")):
         return
+    stage, beside = 3 if outcome.shares_weights else schedule.zero, "true" if schedule.overlapped else "false"
     batch = f'"train_micro_batch_size_per_gpu": {_plain(outcome.microbatch)}'
-    yield f'{{"zero_optimization": {{"stage": 3, "overlap_comm": true}}, {batch}}}'
+    yield f'{{"zero_optimization": {{"stage": {stage}, "overlap_comm": {beside}}}, {batch}}}'
 
 
 def _maxtext(outcome: StepOutcome) -> Iterator[str]:

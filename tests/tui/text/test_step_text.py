@@ -3,13 +3,16 @@
 from dataclasses import replace
 from typing import Any
 
-from magus.advisor.steps.answer import StepAdvice
+import pytest
+
+from magus.advisor.steps.answer import StepAdvice, advise_step
 from magus.advisor.steps.layer_times import LayerTimes
 from magus.advisor.steps.outcome import outcome_of
 from magus.advisor.steps.plans import flags_of
 from magus.advisor.steps.search import Searched
 from magus.advisor.steps.times import marks_of
 from magus.compiler.ir.step import Pipeline, PipelineKind, StepSchedule
+from magus.compiler.request.request import RequestError
 from magus.tui.text.step import searched_text
 from tests.helpers.steps import small_step
 
@@ -45,6 +48,21 @@ def test_layers_that_are_not_even_are_told_to_megatron() -> None:
     flags = [dict(flags_of(outcome_of(step, StepSchedule("s", stages=stages), times))) for stages in ((5, 3), ())]
     layouts = ["--pipeline-model-parallel-layout 'Et*5|t*3L'" in each["Megatron-LM"] for each in flags]
     assert layouts == [True, False]
+
+
+def test_deepspeed_shares_states_among_ranks_of_data_alone() -> None:
+    """Its stage is that of the step; ranks that share a layer it has not."""
+    times = LayerTimes()
+    found = [
+        dict(flags_of(outcome_of(small_step(TP=tp, PP=1), StepSchedule("s", zero=zero), times))).get("DeepSpeed", "")
+        for tp, zero in ((1, 1), (1, 3), (2, 3))
+    ]
+    assert ['"stage": 1' in found[0], '"stage": 3' in found[1], found[2]] == [True, True, ""]
+
+
+def test_a_framework_that_is_not_known_is_refused() -> None:
+    with pytest.raises(RequestError, match="did you mean 'torchtitan'"):
+        advise_step("", framework="torchtian")
 
 
 def test_columns_of_the_head_that_do_not_divide_are_told() -> None:
