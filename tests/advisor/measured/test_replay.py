@@ -237,6 +237,7 @@ def test_a_step_of_one_kernel(tmp_path: Path, moves: bool) -> None:
     assert 100 < found.simulated_us < 200 if moves else found.simulated_us == 10
 
 
+@pytest.mark.slow
 def test_a_long_step_is_simulated_in_parts(tmp_path: Path) -> None:
     events = [event for number in range(20) for event in sharded_layer(number, AT + 1500 * number)]
     step = step_of(tmp_path, events)

@@ -40,6 +40,7 @@ def rule() -> DistilledRule:
     return distilled(REQUEST, num_shapes=NUM_SHAPES)
 
 
+@pytest.mark.slow
 def test_it_is_better_than_any_single_schedule(rule: DistilledRule) -> None:
     assert (rule.shapes, rule.tested) == (NUM_SHAPES * 3 // 4, NUM_SHAPES // 4)
     assert rule.exact >= 0.6 and rule.loss < 0.05
