@@ -236,15 +236,15 @@ def test_a_rule_names_what_can_be_built_for_other_sizes_too(advisor: Advisor) ->
     assert padded is not None and padded["size"] == 4096 + rule.multiple_of
 
 
-@pytest.mark.slow
 def test_padding_is_no_slower_than_what_takes_the_size_as_it_is(advisor: Advisor) -> None:
-    table = advisor.policy_table(LAYER, [4096, 8192], PREDICTED)
+    few = replace(LAYER, schedules=("serial", "hetero_fused_1d", "uniform_fused_1d"))
+    table = advisor.policy_table(few, [4096, 8192], PREDICTED)
     policy, slower = Policy(table.document()), []
-    for size in range(8 * 513, 8192, 8 * 254):
-        rule = policy.rule(**requested(LAYER, size))
+    for size in (8 * 513, 8 * 767):
+        rule = policy.rule(**requested(few, size))
         assert rule is not None and rule["size"] > size
-        alone = min(one.best_us for one in advisor.recommend(at(LAYER, size), PREDICTED).candidates)
-        slower.append(_us(at(LAYER, rule["size"]), rule["schedule"]) / alone)
+        alone = min(one.best_us for one in advisor.recommend(at(few, size), PREDICTED).candidates)
+        slower.append(_us(at(few, rule["size"]), rule["schedule"]) / alone)
 
     assert max(slower) <= 1.02
 

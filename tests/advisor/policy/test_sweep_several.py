@@ -107,6 +107,7 @@ def test_each_schedule_is_timed_at_each_point(scenarios: Mapping[int, Scenario])
     ]
 
 
+@pytest.mark.slow
 def test_rules_are_as_few_as_the_tolerance_allows(scenarios: Mapping[int, Scenario]) -> None:
     def rules(tolerance: float) -> list[tuple[tuple[int, ...], str]]:
         return [(rule.sizes, rule.schedule) for rule in rules_of(sweep_of(points_of(scenarios), tolerance))]

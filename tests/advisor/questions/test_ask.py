@@ -168,7 +168,6 @@ def test_a_prefill_of_more_sequences_attends_to_less() -> None:
     assert times[1].exposed_us == pytest.approx(times[0].exposed_us)
 
 
-@pytest.mark.slow
 def test_groups_with_experts_take_as_long_as_attention_and_experts() -> None:
     question = ModelQuestion(shipped_model("qwen3-30b-a3b"), "h100", "vllm", 128, tp=2, dp=2, ep=4)
     answer = ask(question)

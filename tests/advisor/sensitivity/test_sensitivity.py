@@ -261,6 +261,7 @@ def advice() -> Advice:
     return Advisor.load().recommend(Scenario.of_one(SCENARIO), replace(OPTIONS, sensitivity=True))
 
 
+@pytest.mark.slow
 def test_the_document_has_all_times(advice: Advice) -> None:
     document, table = advice_document(advice)["sensitivity"], advice.sensitivity
 

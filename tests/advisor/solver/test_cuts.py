@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import chain, combinations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ def every_cut(ranks: int, edges: list[Edge]) -> Iterator[tuple[frozenset[int], i
             yield inside, sum(edge.bytes_per_s for edge in edges if edge.source in group and edge.target not in group)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(networks())
 def test_cuts_are_the_narrowest(network: tuple[int, list[Edge]]) -> None:

@@ -136,7 +136,7 @@ def test_what_is_in_the_space_is_legal_and_without_faults(
     assert explore.staging_limit_bytes is None or schedule.staging_bytes <= explore.staging_limit_bytes
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [("waker", "AG+GEMM"), ("waker", "uneven"), ("pair", "GEMM+RS")], ids="-".join)
 def test_nothing_that_is_legal_is_missing(key: tuple[str, str]) -> None:
     """Every combination of values that ``reject_choice`` allows builds the plan of one that is in the space."""

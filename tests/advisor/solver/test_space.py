@@ -107,7 +107,7 @@ def test_enumerates_what_is_legal(scenario: OpCase, explore: Explore) -> None:
     assert set(space.choices) == expected
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS[:2], ids=["large", "small"])
 def test_every_choice_is_a_schedule_without_faults(scenario: OpCase) -> None:
     for choice in some(enumerate_space(scenario).choices):
@@ -300,6 +300,7 @@ def test_a_template_of_another_pattern_and_chunks_below_a_line_are_explained() -
     assert explain(ag_gemm(1024, 128, 64), hetero) == ()
 
 
+@pytest.mark.slow
 def test_the_solver_is_loaded_at_the_first_call() -> None:
     code = (
         "import sys, magus.advisor.bounds.lower_bound; from magus.advisor.solver import enumerate_space; "

@@ -48,7 +48,7 @@ def ended(of: StepWork, seed: int = 0) -> tuple[Outcome, str]:
     return run.outcome, next(iter(run.sentences), "")
 
 
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("schedule", "axes", "layers"),
     [

@@ -70,7 +70,6 @@ def test_pictures(file: Path, tmp_path: Path) -> None:
     assert ">u_norm</text>" in svg.read_text()
 
 
-@pytest.mark.slow
 def test_advise(file: Path) -> None:
     file.write_text(FEW)
     done = magus("advise", file, "--full")
