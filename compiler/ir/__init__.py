@@ -23,6 +23,7 @@ from .costs import ProtocolModel as ProtocolModel
 from .costs import Range as Range
 from .costs import SumForm as SumForm
 from .costs import SumKernel as SumKernel
+from .costs import Sustained as Sustained
 from .costs import TypedModel as TypedModel
 from .hardware import Beside as Beside
 from .hardware import Cache as Cache
@@ -40,7 +41,6 @@ from .hardware import Origin as Origin
 from .hardware import Provenance as Provenance
 from .hardware import Saturation as Saturation
 from .hardware import SmCopy as SmCopy
-from .hardware import Sustained as Sustained
 from .hardware import Switch as Switch
 from .hardware import Sync as Sync
 from .implementation import OF_LAYERS as OF_LAYERS

@@ -194,6 +194,17 @@ class TypedModel:
 
 
 @dataclass(frozen=True, slots=True)
+class Sustained:
+    """The clock under load: work of a GEMM beyond what takes ``after_ticks`` at the peak is done at ``clock`` of it.
+
+    It counts for the whole GEMM of an op, so that how a schedule cuts it changes nothing.
+    """
+
+    after_ticks: int
+    clock: Fraction
+
+
+@dataclass(frozen=True, slots=True)
 class GemmModel(TypedModel):
     """Constants of the fitted GEMM form, see ``simcore/kernels/gemm_form.py`` for the formula.
 
@@ -205,7 +216,8 @@ class GemmModel(TypedModel):
     With ``ragged_ticks``, by which each row beyond M lengthens 64 elements of the inner dimension of a block, kernels
     have the block of fewest waves, not the fastest tile; ``uneven`` is how much longer the math of blocks takes whose
     columns do not divide a block of scales. A kernel can be had with the tile for ``fewest_sms`` or more of the SMs;
-    with 0 always for all that are left to kernels.
+    with 0 always for all that are left to kernels. ``sustained`` is the clock under load of kernels of one type that
+    take more power than others.
     """
 
     # Kernel times are cached by GPU, and fractions and tiles take long to hash.
@@ -229,6 +241,7 @@ class GemmModel(TypedModel):
     ragged_ticks: int | None = None
     uneven: Fraction = field(default=Fraction(0), hash=False)
     fewest_sms: int = 0
+    sustained: Sustained | None = field(default=None, hash=False)
     fp8: "GemmModel | None" = field(default=None, hash=False)
     fp8_block: "GemmModel | None" = field(default=None, hash=False)
     mxfp8: "GemmModel | None" = field(default=None, hash=False)

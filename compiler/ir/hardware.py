@@ -8,7 +8,7 @@ from enum import Enum
 from fractions import Fraction
 
 from .copies import CopyProtocol
-from .costs import AttentionModel, Collectives, GemmModel, GroupedModel, Range
+from .costs import AttentionModel, Collectives, GemmModel, GroupedModel, Range, Sustained
 from .tensors import DType
 
 
@@ -193,17 +193,6 @@ class Beside:
 
     dma: Fraction
     sm: Fraction
-
-
-@dataclass(frozen=True, slots=True)
-class Sustained:
-    """The clock under load: work of a GEMM beyond what takes ``after_ticks`` at the peak is done at ``clock`` of it.
-
-    It counts for the whole GEMM of an op, so that how a schedule cuts it changes nothing.
-    """
-
-    after_ticks: int
-    clock: Fraction
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,8 @@ TYPE_BLOCKS: Mapping[str, tuple[Property, ...]] = {
         *(each for each in GPU_BLOCKS["gemm"] if each.required),
         _alone("ragged", TIME, _PERCENT, low=0),
         Property("uneven", NUMBER, Fraction(0), Fraction(10), required=False, alone=True),
+        _alone("sustained_after", TIME, Fraction(1, 100), low=0),
+        Property("sustained_clock", NUMBER, _PERCENT, Fraction(1), required=False, alone=True),
     ),
     "grouped": _GROUPED,
 }

@@ -230,12 +230,16 @@ def tile_times(gpu: Gpu, dtype: DType, k: int, *, splits: bool) -> TileTimes:
 
 
 def slowdown(gpu: Gpu, dtype: DType, flops: int) -> float:
-    """How many times as long a GEMM of ``flops`` takes as at full clock, see ``Sustained``; 1 of few."""
-    held = gpu.sustained
-    if held is None or flops * TICKS_PER_SECOND <= held.after_ticks * gpu.peak(dtype):
-        return 1.0
-    late = 1 - held.after_ticks * gpu.peak(dtype) / (flops * TICKS_PER_SECOND)
-    return 1 + late * float(1 / held.clock - 1)
+    """How many times as long a GEMM of ``flops`` takes as at full clock, see ``Sustained``; 1 of few.
+
+    By the clock of the GPU or that of its type, whichever is lower.
+    """
+    longer = 1.0
+    for held in (gpu.sustained, gpu.gemm.of(dtype).sustained):
+        if held is not None and flops * TICKS_PER_SECOND > held.after_ticks * gpu.peak(dtype):
+            late = 1 - held.after_ticks * gpu.peak(dtype) / (flops * TICKS_PER_SECOND)
+            longer = max(longer, 1 + late * float(1 / held.clock - 1))
+    return longer
 
 
 def split_us(model: GemmModel, shape: GemmShape, split: int) -> float:

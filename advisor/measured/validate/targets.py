@@ -87,7 +87,8 @@ NOTES = (
     "both as quantize.csv.gz has them. Its constants too come from 3,000 shapes of a random 80%. On the 20% held out "
     "those with m, n, k >= 512 have 7.7% (H100) and 7.5% (B200), where the form of bf16 with the peak of fp8 has 11.9% "
     "and 11.3%. Smaller ones have 7.5% and 14.0%: what remains is short beside the cast. The output counts one byte an "
-    "element, as in a workload; the measured kernels write bf16.",
+    "element, as in a workload; the measured kernels write bf16. Of fp8_block and nvfp4 no cast was measured: one pass "
+    "of that to fp8 is taken off, of fp8_block on H100 1.5, fitted with the constants to half of the rows.",
     "A ratio is the time of a GEMM cut into 8 equal parts along one dimension over its time in one piece, for m, n, k "
     ">= 512. Schedules closer than its error cannot be told apart.",
     "The constants of collectives and copies are fitted to the points shown here. Of RCCL on MI300X, all_reduce alone, "

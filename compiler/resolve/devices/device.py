@@ -298,4 +298,5 @@ def _gemm(
         fitted_l2=fitted_l2,
         ragged_ticks=figures.ticks(f"{block}.ragged") if f"{block}.ragged" in exact else None,
         uneven=exact[f"{block}.uneven"].value.amount if f"{block}.uneven" in exact else Fraction(0),
+        sustained=sustained_of(figures, f"{block}.sustained_"),
     )

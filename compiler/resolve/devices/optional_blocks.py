@@ -131,11 +131,11 @@ def beside_of(figures: DeviceNumbers) -> Beside | None:
     return Beside(*(figures.by_path[f"beside.{name}"].value.amount for name in ("dma", "sm")))
 
 
-def sustained_of(figures: DeviceNumbers) -> Sustained | None:
-    """Return the clock under load, None if the profile does not say it."""
-    if "sustained.after" not in figures.by_path:
+def sustained_of(figures: DeviceNumbers, prefix: str = "sustained.") -> Sustained | None:
+    """Return the clock under load, of all GEMMs or of one type, None if the profile does not say it."""
+    if f"{prefix}after" not in figures.by_path:
         return None
-    return Sustained(figures.ticks("sustained.after"), figures.by_path["sustained.clock"].value.amount)
+    return Sustained(figures.ticks(f"{prefix}after"), figures.by_path[f"{prefix}clock"].value.amount)
 
 
 def attention_of(figures: DeviceNumbers, block: str) -> AttentionModel | None:
@@ -214,6 +214,9 @@ def _groups() -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     for block, numbers in TYPE_BLOCKS.items():
         for name in TYPES_WITH_CONSTANTS:
             yield tuple(f"{block}.{name}.{each.name}" for each in numbers if not each.alone), (f"{block}.{name}.",)
+    for name in TYPES_WITH_CONSTANTS:
+        clock = f"gemm.{name}.sustained_after", f"gemm.{name}.sustained_clock"
+        yield clock, clock
     for name, numbers in COLLECTIVES.items():
         prefix = f"collectives.{name}." if name else "collectives."
         yield tuple(f"{prefix}{each.name}" for each in numbers if not each.alone), (prefix,)

@@ -377,6 +377,17 @@ def test_a_short_gemm_keeps_its_clock() -> None:
     assert gemm_work(sustained(gpu), shape, gpu.sms) == gemm_work(gpu, shape, gpu.sms)
 
 
+def test_a_type_that_takes_more_power_has_a_clock_of_its_own() -> None:
+    gpu, flops = sustained(h100()), 10**13
+    own = replace(gpu.gemm, fp8_block=replace(gpu.gemm, sustained=replace(HELD, clock=HELD.clock / 2)))
+    lower = replace(gpu, gemm=own)
+
+    assert slowdown(lower, DType.BF16, flops) == slowdown(gpu, DType.BF16, flops) > 1
+    assert slowdown(lower, DType.FP8_BLOCK, flops) > slowdown(gpu, DType.FP8_BLOCK, flops) > 1
+    higher = replace(gpu, gemm=replace(own, fp8_block=replace(gpu.gemm, sustained=replace(HELD, clock=Fraction(1)))))
+    assert slowdown(higher, DType.FP8_BLOCK, flops) == slowdown(gpu, DType.FP8_BLOCK, flops)
+
+
 def test_a_part_runs_at_the_clock_of_the_whole() -> None:
     scenario = ag_gemm(32768, 8192, 8192, ranks=4, gpu=sustained(h100()))
     gemm, plan = scenario.shape.gemm, OpChoice("uniform_fused_1d", 16, default_engine(scenario.system))

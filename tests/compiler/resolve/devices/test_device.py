@@ -142,6 +142,15 @@ def test_constants_of_fp8_are_inherited_number_by_number_and_are_whole() -> None
         )
 
 
+@pytest.mark.parametrize("other, missing", [("after 1 ms", "clock"), ("clock 80 %", "after")])
+def test_a_clock_of_a_type_is_given_whole(other: str, missing: str) -> None:
+    text = f'use "nvidia/h100" as h\ngpu G extends h.H100 {{ gemm {{ fp8 {{ sustained_{other} }} }} }}\n'
+    text += "system s { gpus 1 x G; fabric full_mesh(h.nvlink) }\nworkload w on s { y = norm(tensor bf16[64, 64]) }"
+
+    with pytest.raises(CompileError, match=rf"MGS209.*gemm\.fp8\.sustained_{missing}"):
+        compile_text(text).scenario("w")
+
+
 def test_a_gemm_form_of_its_own_drops_the_constants_of_types() -> None:
     own = (
         "start 2 us; mma 80 %; hbm 80 %; tile 1 us; k_step 90 ns; split 2 us; split_bandwidth 9 TB/s; exponent 3; "
