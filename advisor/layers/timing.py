@@ -8,9 +8,9 @@ copies of other ops, and stand still while a sum has their SMs. Caches, waves of
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ...compiler.ir import Made, Op, OpMode, Schedule
+from ...compiler.ir import Made, Op, OpMode, Schedule, Workload
 from ...compiler.planning.parts import collective_name, issue_order
-from ...compiler.planning.plan import own_name, written_out
+from ...compiler.planning.plan import choice_of_layers, layers_of, own_name
 from .joint import LayerSpace, few_layers
 from .op_runs import Uses
 from .options import OpOption
@@ -30,17 +30,38 @@ def estimated_ticks(space: LayerSpace, choice: Schedule) -> int:
     PlanError
         If the order cannot be kept.
     """
-    count = space.workload.num_layers
-    few = few_layers(count, choice)
-    written, of_layers = written_out(space.workload, replace(choice, batches=1, groups=()), few)
-    clock = _Clock(space, {op.name: op for op in written.ops}, of_layers)
-    ends = [0] * (few + 1)
-    for part in issue_order(written, of_layers):
-        layer = clock.run(part)
-        ends[layer] = max(ends[layer], clock.main_end)
-    shown = max(1, few - choice.layers_shifted)
-    shift = ends[shown] - ends[shown - 1]
-    return clock.end + (count - few) * shift
+    return Timing(space).ticks(choice)
+
+
+@dataclass(slots=True)
+class Timing:
+    """Estimates of many schedules of one ``space``, for which its layers are written out once."""
+
+    space: LayerSpace
+    _written: dict[int, tuple[Workload, dict[str, Op]]] = field(default_factory=dict)  # by the number of layers
+
+    def ticks(self, choice: Schedule) -> int:
+        """Return ``estimated_ticks`` of ``choice``.
+
+        Raises
+        ------
+        PlanError
+            As ``estimated_ticks``.
+        """
+        count = self.space.workload.num_layers
+        few = few_layers(count, choice)
+        if few not in self._written:
+            written = layers_of(self.space.workload, few)
+            self._written[few] = written, {op.name: op for op in written.ops}
+        written, ops = self._written[few]
+        of_layers = choice_of_layers(replace(choice, batches=1, groups=()), few)
+        clock = _Clock(self.space, ops, of_layers)
+        ends = [0] * (few + 1)
+        for part in issue_order(written, of_layers):
+            layer = clock.run(part)
+            ends[layer] = max(ends[layer], clock.main_end)
+        shown = max(1, few - choice.layers_shifted)
+        return clock.end + (count - few) * (ends[shown] - ends[shown - 1])
 
 
 class _Meets(NamedTuple):
@@ -77,6 +98,7 @@ class _Clock:
     _met: list[_Meets] = field(default_factory=list)
     _last: _Kernel | None = None
     _modes: dict[str, OpMode] = field(default_factory=dict)
+    _options: dict[str, OpOption] = field(default_factory=dict)
     _beside: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -97,10 +119,12 @@ class _Clock:
         return op.layer
 
     def _option(self, op: Op) -> OpOption:
-        of = self.space.op_options[own_name(op.name)]
-        wanted = replace(self._modes.get(op.name, OpMode(op.name)), op=own_name(op.name))
-        usual = _serial(of[0], op) if op.is_pair else of[0]
-        return next((option for option in of if option.mode == wanted), usual)
+        own = own_name(op.name)  # all layers have the same
+        if own not in self._options:
+            of, wanted = self.space.op_options[own], self._modes.get(own, OpMode(own))
+            usual = _serial(of[0], op) if op.is_pair else of[0]
+            self._options[own] = next((option for option in of if option.mode == wanted), usual)
+        return self._options[own]
 
     def _ready(self, op: Op, *, moves: bool | None) -> int:
         """When operands are there: those of copies, of the kernel, or all."""

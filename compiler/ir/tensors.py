@@ -151,32 +151,32 @@ class Pattern(Word):
     @property
     def gathers(self) -> bool:
         """Whether an all_gather stands alone or precedes the compute."""
-        return self in (Pattern.ALL_GATHER, Pattern.AG_GEMM)
+        return self in _GATHER
 
     @property
     def reduces(self) -> bool:
         """Whether a reduce_scatter stands alone or follows the compute; False for an all_reduce."""
-        return self in (Pattern.REDUCE_SCATTER, Pattern.GEMM_RS)
+        return self in _REDUCE
 
     @property
     def sums(self) -> bool:
         """Whether partial results of all ranks are added up."""
-        return self.reduces or self in (Pattern.ALL_REDUCE, Pattern.GEMM_AR)
+        return self in _SUM
 
     @property
     def overlaps(self) -> bool:
         """Whether one kernel depends on one collective or the other way round, so that parts can hide each other."""
-        return self.consumes or self.produces
+        return self in _OVERLAP
 
     @property
     def consumes(self) -> bool:
         """Whether the kernel, or the last of two, works on what the collective brings."""
-        return self in (Pattern.AG_GEMM, Pattern.A2A_GEMM, Pattern.GEMM_A2A_GEMM)
+        return self in _CONSUME
 
     @property
     def produces(self) -> bool:
         """Whether the collective takes what the kernel, or the first of two, makes."""
-        return self in (Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.GEMM_A2A, Pattern.GEMM_A2A_GEMM)
+        return self in _PRODUCE
 
     @property
     def beside(self) -> bool:
@@ -186,15 +186,18 @@ class Pattern(Word):
     @property
     def exchanges(self) -> bool:
         """Whether every rank holds a block for every other: an all_to_all."""
-        return self in _EXCHANGES
+        return self in _EXCHANGE
 
 
-_EXCHANGES = (
-    Pattern.ALL_TO_ALL,
-    Pattern.A2A_GEMM,
-    Pattern.GEMM_BESIDE_A2A,
-    Pattern.GEMM_A2A,
-    Pattern.GEMM_A2A_GEMM,
+# Asked about so often that members are looked up once: until Python 3.12 that takes as long as ten attributes.
+_GATHER = frozenset((Pattern.ALL_GATHER, Pattern.AG_GEMM))
+_REDUCE = frozenset((Pattern.REDUCE_SCATTER, Pattern.GEMM_RS))
+_SUM = _REDUCE | {Pattern.ALL_REDUCE, Pattern.GEMM_AR}
+_CONSUME = frozenset((Pattern.AG_GEMM, Pattern.A2A_GEMM, Pattern.GEMM_A2A_GEMM))
+_PRODUCE = frozenset((Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.GEMM_A2A, Pattern.GEMM_A2A_GEMM))
+_OVERLAP = _CONSUME | _PRODUCE
+_EXCHANGE = frozenset(
+    (Pattern.ALL_TO_ALL, Pattern.A2A_GEMM, Pattern.GEMM_BESIDE_A2A, Pattern.GEMM_A2A, Pattern.GEMM_A2A_GEMM)
 )
 
 

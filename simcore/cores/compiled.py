@@ -41,6 +41,7 @@ from ..program.program import (
     WatchFn,
     buffer_feeders,
     buffers_left,
+    order_by,
     previous_hops,
     starts,
 )
@@ -144,11 +145,17 @@ def _lookahead(program: Program, windows: Int64Array) -> tuple[int, Int64Array, 
     return window, quick, np.where(alone & (ticks < window), ticks, 0)
 
 
+_AT_ONCE = 1 << 12
+"""Records whose columns are filled in turn: so many stay in a cache meanwhile."""
+
+
 def _records(layout: np.dtype[np.void], count: int, /, **columns: Int64Array | BoolArray | int) -> Records:
     """[count] records, zero where no column is given."""
     records = np.zeros(count, layout)
-    for name, values in columns.items():
-        records[name] = values
+    for first in range(0, count, _AT_ONCE):
+        rows = slice(first, first + _AT_ONCE)
+        for name, values in columns.items():
+            records[name][rows] = values if isinstance(values, int) else values[rows]
     return records
 
 
@@ -171,7 +178,7 @@ def _hop_and_stream_records(program: Program, windows: Int64Array) -> tuple[Reco
     source[train & (program.hop_next == NONE)] = NONE - 1  # trains whose units do not go on have rings without others
     gap = np.where(train, program.flow_gap_ticks[program.hop_flow], 0)
     # What agrees in the server it reaches, the server it comes from and the gap is one stream.
-    order = np.lexsort((gap, source, program.hop_server))
+    order = order_by(program.hop_server, source, gap)
     begins = np.zeros(program.num_hops, np.bool_)  # in that order, whether a stream begins
     begins[:1] = True
     for key in (program.hop_server, source, gap):
@@ -260,7 +267,7 @@ def _stage_records(program: Program) -> Records:
 
 def _op_records(program: Program) -> tuple[Records, Int64Array]:
     """The ops, and [O] the order in which they are served of those that got ready at one time."""
-    by_turn = np.lexsort((program.op_rank, program.op_local_id))  # the last key counts first; then construction
+    by_turn = order_by(program.op_local_id, program.op_rank)  # then construction
     turn = np.empty(program.num_ops, np.int64)
     turn[by_turn] = np.arange(program.num_ops)
     records = _records(

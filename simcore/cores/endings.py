@@ -36,10 +36,10 @@ def wait_ticks(sums: Int64Array, shift: int) -> FloatArray:
 def busy_ticks(program: Program, flow_last: Int64Array, op_polls: Int64Array) -> Int64Array:
     """[S, TrafficClass] service time of the flows that were delivered, summed over flow-hops."""
     units = units_delivered(program, flow_last, op_polls)[program.hop_flow]  # [H]
-    busy = np.zeros((program.num_servers, len(TrafficClass)), np.int64)
-    traffic = program.flow_traffic[program.hop_flow]
-    np.add.at(busy, (program.hop_server, traffic), units * program.service_ticks[program.hop_server])
-    return busy
+    kinds = len(TrafficClass)
+    place = program.hop_server * kinds + program.flow_traffic[program.hop_flow]
+    served = np.bincount(place, units, program.num_servers * kinds)  # floats, exact: nobody serves 2^53 units
+    return served.astype(np.int64).reshape(-1, kinds) * program.service_ticks[:, None]
 
 
 def locked_servers(program: Program, head_hop: Int64Array) -> BoolArray:

@@ -18,7 +18,7 @@ from ..lower.copies import ends_of
 from ..lower.machine import sent_per_byte
 from ..lower.state import StepOps, moved_bytes
 from ..lower.steps import LoweredPart
-from ..program.program import NEVER, NONE, FloatArray, Int64Array, OpKind, Program, Run, TrafficClass
+from ..program.program import NEVER, NONE, FloatArray, Int64Array, OpKind, Program, Run, TrafficClass, order_by
 from .result import Interval, IntervalKind, Load, LoadKind, Loads, Timeline, Traffic, bucket_edges
 
 # Spans of time: what intervals of a Timeline cover, and where copies run and no kernel does.
@@ -191,7 +191,7 @@ def _spread(program: Program, run: Run, row_of: Int64Array, edges: Int64Array, n
 
 def _hop_spans(program: Program, run: Run) -> tuple[Int64Array, Int64Array]:
     """[H] when the first unit of each flow-hop can reach its server, and when the last has left it; at least a tick."""
-    order = np.lexsort((program.hop_index, program.hop_flow))
+    order = order_by(program.hop_flow, program.hop_index)
     flow, latency = program.hop_flow[order], program.latency_ticks[program.hop_server[order]]
     passed = np.concatenate([[0], np.cumsum(latency)])
     first = np.searchsorted(flow, np.arange(program.num_flows))

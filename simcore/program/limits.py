@@ -6,7 +6,7 @@ import numpy as np
 
 from ...compiler.ir import TICKS_PER_SECOND
 from ...compiler.text.units import bytes_text
-from .program import MAX_HORIZON_TICKS, NONE, Int64Array, OpKind, Program, TrafficClass
+from .program import MAX_HORIZON_TICKS, NONE, Int64Array, OpKind, Program, TrafficClass, dependencies
 
 
 def drain_ticks(program: Program) -> Int64Array:
@@ -195,7 +195,14 @@ def check_waits(program: Program) -> None:
     in_order = np.where(ties, after[sources] <= after[program.op_next], after[sources] < after[program.op_next])
     if in_order.all():
         return  # as ranks describe their ops nearly always: each waits for earlier ones, of its own or of another rank
-    circle = _circle(program)
+    # What a circle goes forward it comes back, so all of it is where waits against the order lead over.
+    back, last = ~in_order, int(after.max()) + 3
+    over = np.bincount(after[program.op_next[back]] + 1, minlength=last)
+    over -= np.bincount(after[sources[back]] + 2, minlength=last)
+    among = np.cumsum(over)[after + 1] > 0  # [O]
+    ops, number, inner = np.flatnonzero(among), np.cumsum(among) - 1, among[sources] & among[program.op_next]
+    waits = dependencies(number[sources[inner]], number[program.op_next[inner]], len(ops))
+    circle = ops[_circle(*(each.tolist() for each in waits))].tolist()
     if circle:
         names = [op_name(program, op) for op in circle[:_SHOWN_OPS]]
         if len(circle) > _SHOWN_OPS:
@@ -203,9 +210,11 @@ def check_waits(program: Program) -> None:
         raise CircularWaits(f"ops wait for each other in a circle: {' waits for '.join([*names, names[0]])}")
 
 
-def _circle(program: Program) -> list[int]:
-    """Ops each of which waits for the next, and the last for the first; empty if there is no circle."""
-    waits, pointers, followers = program.op_num_waits.tolist(), program.op_next_ptr.tolist(), program.op_next.tolist()
+def _circle(waits: list[int], pointers: list[int], followers: list[int]) -> list[int]:
+    """Ops each of which waits for the next, and the last for the first; empty if there is no circle.
+
+    Takes what ``dependencies`` returns, and changes ``waits``.
+    """
     todo = [op for op, count in enumerate(waits) if not count]
     while todo:
         op = todo.pop()
