@@ -27,7 +27,7 @@ def choices(scenario: OpCase) -> list[OpChoice]:
 
 
 # Each third has every fabric and every pattern.
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("case", thinned(product((ag_gemm, gemm_rs, lone_gather), UNEVEN), 5))
 def test_no_schedule_beats_the_bound(case: tuple[Callable[..., OpCase], str]) -> None:
     make, (ranks, fabric) = case[0], UNEVEN[case[1]]

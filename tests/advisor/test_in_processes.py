@@ -23,6 +23,7 @@ from magus.simcore.memo.memo import Store, memoizing
 
 REQUEST = Request("AG+GEMM", m=1024, n=512, k=1024, gpu="H100", ranks=8, engines=("dma(7)",))
 AT_ONCE, SIMULATED = AdviceOptions(verify=False), AdviceOptions(top=2, bespoke=20)
+FEW = AdviceOptions(top=1, bespoke=0)
 LONG = replace(REQUEST, m=8192, n=3584, k=8192), AdviceOptions(top=64, bespoke=2000)
 """A question that takes longer than a stop takes to be heard."""
 CONFIG = {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 8, "num_hidden_layers": 4}
@@ -102,7 +103,6 @@ def test_a_limit_of_time_holds(several: Advisor) -> None:
     )
 
 
-@pytest.mark.slow
 def test_what_a_process_that_dies_was_requested_is_answered_here(
     caplog: pytest.LogCaptureFixture, here: Advisor
 ) -> None:
@@ -115,9 +115,9 @@ def test_what_a_process_that_dies_was_requested_is_answered_here(
             if child.is_alive():
                 os.kill(child.pid or 0, signal.SIGKILL)
 
-        advice = advisor.recommend(replace(REQUEST, m=768), SIMULATED, progress=kill)
+        advice = advisor.recommend(replace(REQUEST, m=768), FEW, progress=kill)
 
-        assert text_of(advice) == text_of(here.recommend(replace(REQUEST, m=768), SIMULATED))
+        assert text_of(advice) == text_of(here.recommend(replace(REQUEST, m=768), FEW))
         assert "a process ended before it answered" in caplog.text
         assert advisor.recommend(replace(REQUEST, m=1280), AT_ONCE).notes == ()
     assert not child.is_alive()

@@ -45,11 +45,8 @@ FILES = (
 result.
 """
 
-FEW = {
-    "decode_small_batch": ("", ""),
-    "templates/all_gather_gemm": ("x = tensor bf16[8192,", "x = tensor bf16[1024,"),
-}
-"""Those that are not slow, with what is written there in place of something larger."""
+SMALL = "templates/all_gather_gemm", ("x = tensor bf16[8192,", "x = tensor bf16[1024,")
+"""One with what is written there in place of something larger."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +119,10 @@ def is_at_the_edge(advice: Advice) -> bool:
 
 
 WHOLE = "", ""
-CASES = [*FEW.items(), *(pytest.param(each, WHOLE, marks=pytest.mark.slow) for each in FILES if FEW.get(each) != WHOLE)]
+CASES = [("decode_small_batch", WHOLE), SMALL, *((each, WHOLE) for each in FILES if each != "decode_small_batch")]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("file", "smaller"), CASES)
 def test_a_norm_behind_a_workload_changes_nothing_but_the_times(file: str, smaller: tuple[str, str]) -> None:
     found = list(answers(file, smaller))

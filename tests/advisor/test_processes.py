@@ -150,6 +150,7 @@ def test_the_time_of_waiting_is_known_to_the_process(one: Processes[str, object]
     assert 0 < waited_s < time.monotonic() - since - 0.2
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_what_is_computed(one: Processes[str, object]) -> None:
     pid = one.ask("pid")
     with pytest.raises(KeyboardInterrupt):
@@ -162,7 +163,6 @@ def _pressed() -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.slow
 def test_ctrl_c_under_a_caller_who_knows_of_it_is_a_stop(one: Processes[str, object]) -> None:
     pressed = False
 
@@ -202,6 +202,7 @@ def test_results_are_kept_where_they_are_kept_at_that_time(one: Processes[str, o
     assert one.ask("store") is None
 
 
+@pytest.mark.slow
 def test_close_ends_all_and_a_later_question_begins_them_again(two: Processes[str, object]) -> None:
     pid = two.ask("pid")
     two.close()
@@ -217,7 +218,6 @@ def test_nothing_outlives_a_program_that_closes_nothing(tmp_path: Path) -> None:
     assert ends(lambda: is_running(pid))
 
 
-@pytest.mark.slow
 def test_who_goes_on_after_a_stop_is_ended(one: Processes[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("magus.advisor.work.processes.LAST_S", 0.2)
     first = one.ask("pid")

@@ -62,7 +62,7 @@ def test_the_library_does_not_mind_rows() -> None:
     assert times[-1] == pytest.approx(times[0], rel=0.05)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "ranks"), [(4, 8), (5, 3)])
 def test_a_step_of_decode_is_advised_on(rows: int, ranks: int) -> None:
     advice = Advisor().recommend(

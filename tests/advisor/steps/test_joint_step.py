@@ -13,6 +13,7 @@ UNIT = 1 << 17
 pytestmark = pytest.mark.usefixtures("compiled_core")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overlapped", first([tuple(Overlapped), ()], 1), ids=["beside", "behind"])
 def test_a_step_takes_as_long_as_one_program_of_all_ranks(overlapped: tuple[Overlapped, ...]) -> None:
     step = step_of(2, 2, 2, layers=2, microbatches=2)
@@ -20,7 +21,6 @@ def test_a_step_takes_as_long_as_one_program_of_all_ranks(overlapped: tuple[Over
     assert composed == pytest.approx(joint, rel=0.01)
 
 
-@pytest.mark.slow
 def test_a_dual_pipeline_takes_as_long_as_one_program_of_all_ranks() -> None:
     """Each layer forward beside one backward: sooner than one behind the other, and as one program says."""
     step, times = step_of(4, 1, 2, layers=2, microbatches=4), LayerTimes()

@@ -33,6 +33,7 @@ def times() -> LayerTimes:
     return LayerTimes()
 
 
+@pytest.mark.slow
 def test_each_layout_has_one_fate(times: LayerTimes) -> None:
     """All layouts and schedules do not divide, do not fit or are simulated; the fastest is recommended but for ties."""
     step = small_step(EXPLORE)
