@@ -220,7 +220,7 @@ def test_a_lone_kernel_has_nothing_to_overlap(advisor: Advisor, pattern: Pattern
 
 
 # Each second: every collective, and both systems.
-@pytest.mark.quick(2)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(
     "case", thinned(product(SYSTEMS[:2], [each for each in LONE if each is not Pattern.SEND_RECV]), 2)
 )
@@ -325,7 +325,7 @@ def test_nothing_feasible_names_the_constraints(advisor: Advisor) -> None:
     assert any("staging" in reason for reason in caught.value.reasons)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("learned", [False, True])
 def test_a_gain_by_options_alone_does_not_look_like_overlap(advisor: Advisor, learned: bool) -> None:
     """The proposed serial schedule is persistent already; its estimate must not price other protocols out."""

@@ -98,6 +98,7 @@ def test_the_plan_can_be_written(advisor: Advisor) -> None:
     assert replace(advice, recommended=by_library).plan() is None
 
 
+@pytest.mark.slow
 def test_many_are_answered_in_order_and_each_once(advisor: Advisor, monkeypatch: Any) -> None:
     requests = [replace(REQUEST, m=m) for m in (1024, 512, 1024, 2048)]
     alone = [advisor.recommend(request, MODEL) for request in requests]

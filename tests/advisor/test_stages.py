@@ -46,6 +46,7 @@ CHOICE = OpChoice("uniform_fused_1d", 16, DMA)
 DECLARED = replace(SCENARIO, schedules=(NamedSchedule("mine", CHOICE),))
 
 
+@pytest.mark.slow
 def test_without_predictions_what_the_file_declares_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = WrittenPlan(DMA, build_op_plan(SCENARIO, OpChoice("shard_p2p", 8, DMA)).steps)
     scenario = replace(DECLARED, schedules=(*DECLARED.schedules, NamedSchedule("by_hand", plan)))
@@ -81,7 +82,7 @@ def without_shortlist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advice_run, "simulate_variants", fail)
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["simulate_variants", "bespoke_candidates", "affordable_unit"])
 def test_without_a_later_stage_the_shortlist_answers(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     advice = advised_without(stage, monkeypatch, bespoke=40)

@@ -53,6 +53,7 @@ def test_the_search_behind_the_bound_is_shared() -> None:
     assert np.array_equal(alone.of_times, again.of_times)
 
 
+@pytest.mark.slow
 def test_bounds_are_the_same() -> None:
     scenario = ag_gemm(1536, 2048, 7168)
     assert len(set(map(str, together(lambda: lower_bound(scenario))))) == 1
