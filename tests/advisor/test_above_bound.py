@@ -103,7 +103,7 @@ def test_no_estimate_is_below_the_bound(seed: int) -> None:
         assert us is None or us > size * (n - 1) / n / rate * 1e6
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "workload"), [(0, WORKLOADS[1]), (3, WORKLOADS[4])])
 def test_no_simulated_time_is_below_the_bound(seed: int, workload: str) -> None:
     advice = Advisor().recommend(Scenario.of_one(draw(seed, workload)), SHORT)

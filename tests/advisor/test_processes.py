@@ -74,6 +74,7 @@ def test_several_answer_at_the_same_time(two: Processes[str, object]) -> None:
     assert len(pids) == 1 and os.getpid() not in pids
 
 
+@pytest.mark.slow
 def test_who_asks_one_at_a_time_begins_one() -> None:
     processes = Processes[str, object](3, answer)
     assert len({processes.ask("pid") for _ in range(4)}) == 1

@@ -196,6 +196,7 @@ def test_declared_schedules_are_always_simulated(advisor: Advisor) -> None:
     assert mine.simulated_ticks is not None
 
 
+@pytest.mark.slow
 def test_plans_written_out_take_part(advisor: Advisor) -> None:
     scenario = exploring(ag_gemm(1024, 1024, 4096), Explore.of(schedules=("serial",), engine=(DMA,)))
     steps = build_op_plan(scenario, OpChoice("hetero_fused_1d", 16, DMA)).steps

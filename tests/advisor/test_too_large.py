@@ -78,6 +78,7 @@ def test_it_is_left_out_with_a_mark(
         assert not timed & refused
 
 
+@pytest.mark.slow
 def test_a_choice_that_is_refused_is_not_recommended(monkeypatch: pytest.MonkeyPatch) -> None:
     advice, refused = advised(of_search, ERRORS[0], monkeypatch)
 

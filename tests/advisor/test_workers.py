@@ -66,6 +66,7 @@ if __name__ == "__main__":
 WAYS = pytest.mark.parametrize(("count", "threads"), [(1, False), (2, False), (2, True)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [False, True])
 def test_workers_give_the_results_of_this_thread_in_order(threads: bool) -> None:
     with open_workers(2, threads=threads) as workers:

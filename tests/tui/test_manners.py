@@ -157,6 +157,7 @@ def test_a_dumb_terminal_sees_no_move_of_the_cursor(tmp_path: Path) -> None:
     assert b"\x1b" not in screen.seen and b"\r" not in screen.seen.replace(b"\r\n", b"")
 
 
+@pytest.mark.slow
 def test_the_screen_is_refused_where_it_cannot_be_drawn(tmp_path: Path) -> None:
     (tmp_path / "a.mgs").write_text(FILE)
     with terminal(*CLI, "tui", tmp_path / "a.mgs", TERM="dumb") as screen:

@@ -95,6 +95,7 @@ def test_outside_of_the_fit_and_without_a_promise_confidence_is_at_most_medium()
     assert unpromised == (Confidence.MEDIUM, f"{inside[1]}; but measured kernels do not promise it")
 
 
+@pytest.mark.slow
 def test_the_answer_says_so() -> None:
     small = compile_text(SOURCE.format(gpu=GUESSED, link="").replace("2048", "512")).scenario()
     advice: Advice = Advisor.load().recommend(small, AdviceOptions(top=1, bespoke=0))

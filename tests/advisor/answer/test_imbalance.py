@@ -58,6 +58,7 @@ def test_it_is_told_in_a_sentence() -> None:
     assert said.startswith("The hottest rank has 1.63 times the mean rows of experts") and "32 replicas 1." in said
 
 
+@pytest.mark.slow
 def test_replicas_beyond_memory_are_named() -> None:
     with pytest.raises(ScheduleError) as caught:
         check_workload_memory(scenario("power_law(1.2), replicas=1792", 2048, "\n  repeat 61 y as x"))

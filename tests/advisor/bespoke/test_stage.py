@@ -78,6 +78,7 @@ def test_the_document_says_where_it_comes_from(advice: Advice) -> None:
     assert first["provenance"]["evaluations"] <= EVALUATIONS + 10
 
 
+@pytest.mark.slow
 def test_none_are_searched_where_none_are_wanted() -> None:
     advice = Advisor.load().recommend(Scenario.of_one(SCENARIO), AdviceOptions(bespoke=0))
 

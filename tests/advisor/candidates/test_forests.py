@@ -39,7 +39,7 @@ workload one on box {{ x = tensor bf16[{rows // ranks * ranks}, 1024]{layout}; y
 {explore}""").scenario()
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_reduce"])
 def test_they_are_faster_than_every_named_algorithm(collective: str) -> None:
     advice = Advisor().recommend(scenario_of(collective, rows=6144), AdviceOptions(bespoke=0))

@@ -162,6 +162,7 @@ def test_the_screen_has_the_row_in_its_place(small: Advice) -> None:
     assert "us by the library" in figures_of(small)
 
 
+@pytest.mark.slow
 def test_a_library_that_is_as_fast_is_the_answer() -> None:
     """A profile whose library starts as early as the bound allows."""
     scenario = lone("all_gather", 16, gpu="B200")

@@ -81,6 +81,7 @@ def test_no_two_schedules_have_the_same_name(scenario: OpCase) -> None:
     assert names == [f"bespoke {number} (3 parts, dma(7), 2 streams)" for number in (1, 2, 3)]
 
 
+@pytest.mark.slow
 def test_text_names_them_and_says_each_expression_once(advice: Advice) -> None:
     text = " ".join(advice_text(advice, 8).split())
     copied = " ".join(advice_text(advice, 8, todo=next_steps(advice, ["a.mgs"], how=False)).split())

@@ -284,6 +284,7 @@ def test_collectives_alone_have_one_and_no_verdict_flips(verify: bool) -> None:
     assert table is not None and table.simulated is verify and table.flips == ()
 
 
+@pytest.mark.slow
 def test_a_failure_leaves_the_answer(advice: Advice, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object) -> None:
         raise ValueError("on purpose")

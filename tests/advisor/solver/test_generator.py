@@ -108,7 +108,7 @@ def test_the_same_set_as_the_solver(scenario: OpCase, explore: Explore) -> None:
         assert (solved.size, solved.assumed, solved.absent) == (generated.size, generated.assumed, generated.absent)
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("key", thinned(KEYS, 2), ids="-".join)
 def test_with_all_knobs_open(key: tuple[str, str]) -> None:
     scenario = exploring(scenario_of(*key), replace(ALL.asking("engine", ENGINES[1:4]), dominance=False))

@@ -46,6 +46,7 @@ def test_simulate(file: Path) -> None:
     assert isinstance(bound, dict) and bound["us"] <= layers["makespan_us"]
 
 
+@pytest.mark.slow
 def test_losses_are_of_a_layer_and_its_neighbours(file: Path) -> None:
     done = magus("simulate", file, "--schedule", "whole", "--granularity", "packet")
     assert "Loss waterfall of 3 layers, us (simulated at 1024 B):" in done.stdout

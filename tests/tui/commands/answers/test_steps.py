@@ -167,6 +167,7 @@ def test_the_answer_from_python_is_that_of_the_command(file: Path) -> None:
         advise_step(file.read_text(), workload="layer")
 
 
+@pytest.mark.slow
 def test_strict_refuses_a_step_on_a_profile_that_is_not_validated(file: Path) -> None:
     assert magus("simulate", file, "--strict").exit_code == 0
     other = file.with_name("other.mgs")

@@ -126,6 +126,7 @@ def test_as_json_and_csv_it_has_the_same_points(file: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_param_named_like_a_column_keeps_its_own(file: Path) -> None:
     file.write_text(file.read_text().replace("param K", "param us").replace("K]", "us]").replace("[K", "[us"))
     rows = list(
