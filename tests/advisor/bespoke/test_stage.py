@@ -8,7 +8,7 @@ from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.answer.export import advice_document
 from magus.advisor.answer.rule import finalists, is_worth_it
 from magus.advisor.bespoke import SearchBudget, SearchOptions, optimize
-from magus.advisor.bespoke.stage import is_searched, sentence_of
+from magus.advisor.bespoke.stage import _without_features, is_searched, sentence_of
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, SearchProvenance
@@ -83,6 +83,13 @@ def test_none_are_searched_where_none_are_wanted() -> None:
     advice = Advisor.load().recommend(Scenario.of_one(SCENARIO), AdviceOptions(bespoke=0))
 
     assert all(each.provenance is None for each in some(advice.candidates))
+
+
+def test_kernels_side_by_side_are_a_feature() -> None:
+    template = OpChoice("uniform_fused_1d", 8, EngineChoice(EngineKind.SM, 16))
+    found = list(_without_features(SCENARIO, replace(template, streams=2), template))
+
+    assert found == [("kernels side by side", replace(template, streams=1))]
 
 
 def test_a_tie_goes_to_the_simpler_one() -> None:

@@ -275,6 +275,20 @@ def test_the_quick_bound_is_the_least_of_all_cases(seed: int) -> None:
         assert known == least if beside < least else least <= known <= beside
 
 
+def test_results_of_persistent_kernels_come_back_once_they_are_summed() -> None:
+    case = scenario_of(Pattern.GEMM_AR, SYSTEMS[1], 4, 256, 256, 256)
+    cases = (
+        BoundCase(case, mode, kernels, least_traffic(case, can_sum=mode.can_sum), division)
+        for mode in copy_modes_of(case, EngineKind.DMA)
+        for kernels in kernel_limits(case)
+        for division in divisions_of(case.gpu, mode)
+        if kernels.persistent
+    )
+
+    for each in some([each for each in cases if each.sums_by_kernels]):
+        assert each.after_kernels > each.kernels.sum_launch + each.first_byte_latency + each.last_byte_latency
+
+
 def test_service_is_never_overestimated() -> None:
     rng = random.Random(1)
 

@@ -19,7 +19,7 @@ from magus.advisor.layers.recommend import recommend_workload
 from magus.advisor.layers.search import JointSearch
 from magus.advisor.learned.model_file import load as load_proposals
 from magus.compiler import compile_text
-from magus.compiler.ir import UNCUT, Cancelled, HandOff, OpChoice, Scenario, Schedule
+from magus.compiler.ir import UNCUT, Cancelled, EngineKind, HandOff, OpChoice, Scenario, Schedule
 from magus.compiler.planning.build import ScheduleError, schedule_block
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
@@ -357,6 +357,7 @@ def test_the_mark_of_kernels_side_by_side_is_explained() -> None:
     text = advice_text(replace(advice, candidates=(*advice.candidates, beside)), 8)
 
     assert "! two" in text and "! kernels share the SMs" in text
+    assert beside.engines == frozenset() and advice.recommended.engines == {EngineKind.DMA}
     assert "! kernels share the SMs" not in advice_text(advice, 8)
 
 
