@@ -17,7 +17,7 @@ from functools import cache, lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 from types import FunctionType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from platformdirs import user_cache_path
@@ -280,7 +280,7 @@ def memoized(
     return answer
 
 
-def _key_parts(value: object, functions: StoredFunctions) -> object:
+def _key_parts(value: Any, functions: StoredFunctions) -> object:
     """Return what stands for a part of a question; functions and classes are known by their names.
 
     Raises

@@ -5,7 +5,7 @@ import pytest
 
 from magus.simcore.cores.engine import run
 from magus.simcore.program.builder import MAX_OPS, MAX_RANKS, ProgramBuilder
-from magus.simcore.program.program import NONE, Flow, OpKind, OpSpec, Stage, TrafficClass
+from magus.simcore.program.program import NONE, Flow, OpKind, OpSpec, Stage, TrafficClass, order_by
 
 
 def builder(num_ranks: int = 1, *, folded: bool = False) -> ProgramBuilder:
@@ -184,3 +184,12 @@ def test_dangling_dependency() -> None:
     b.after(ops, [5])
     with pytest.raises(ValueError, match="names op 5, but only 1 ops are defined"):
         b.build()
+
+
+@pytest.mark.parametrize("most", [1, 3, 1 << 20, 1 << 62], ids=["equal", "few", "in one number", "too large for one"])
+def test_the_first_key_counts_first_and_equals_keep_their_order(most: int) -> None:
+    drawn = np.random.default_rng(7)
+    keys = [drawn.integers(NONE, most, 200) for _ in range(2)]
+
+    assert order_by(*keys).tolist() == sorted(range(200), key=lambda i: (keys[0][i], keys[1][i]))
+    assert order_by(*(key[:0] for key in keys)).tolist() == []
