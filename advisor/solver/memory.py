@@ -271,7 +271,7 @@ def check_workload_memory(scenario: Scenario, staging_bytes: int = 0) -> None:
     held = held_bytes(workload, scenario.num_ranks)
     if held + staging_bytes > gpu.hbm.capacity_bytes:
         layers = f" of {workload.repeat.count} layers" if workload.repeat is not None else ""
-        message = f"the tensors{layers} take {bytes_text(held)} of a rank"
+        message = f"workload {scenario.name}: the tensors{layers} take {bytes_text(held)} of a rank"
         if staging_bytes:
             message += f", and the schedule stages {bytes_text(staging_bytes)}"
         has = f"{gpu.name} has {bytes_text(gpu.hbm.capacity_bytes)}"

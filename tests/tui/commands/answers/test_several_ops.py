@@ -126,7 +126,7 @@ def test_what_does_not_fit_into_memory_is_refused(file: Path) -> None:
     done = magus("simulate", file, "--granularity", "packet")
 
     assert done.exit_code == 1
-    assert "MGS402" in done.output and "the tensors of 40 layers take" in " ".join(done.output.split())
+    assert "MGS402" in done.output and ": the tensors of 40 layers take" in " ".join(done.output.split())
 
 
 def test_batches_have_ops_of_their_own(tmp_path: Path) -> None:
