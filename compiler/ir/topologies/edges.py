@@ -150,7 +150,7 @@ def _reject(fabric: Fabric, n: int) -> Rejection | None:
         network_of(fabric, n).check_reachable()
     except NoRoute as error:
         message = f"gpu {error.destination} cannot be reached from gpu {error.source}"
-        return Rejection(Code.MGS421, message, f"add a link to {error.destination}, or one that joins the parts")
+        return Rejection(Code.MGS421, message, f"add a link that leads on to {error.destination}")
     return None
 
 

@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations, product
 from math import prod
+from random import Random
 
 import pytest
 
@@ -34,6 +36,7 @@ def scenario_of(
 ) -> Scenario:
     layout = " shard rows" if collective == "all_gather" else ""
     return compile_text(f"""use "amd/mi300x"
+link slow extends xgmi {{ bandwidth 16 GB/s; achieved 12 GB/s }}
 system box {{ gpus {ranks} x MI300X; fabric {fabric} }}
 workload one on box {{ x = tensor bf16[{rows // ranks * ranks}, 1024]{layout}; y = {collective}(x) }}
 {explore}""").scenario()
@@ -49,6 +52,33 @@ def test_they_are_faster_than_every_named_algorithm(collective: str) -> None:
     assert 1 <= len(planted) <= 2 and advice.recommended in planted
     assert advice.recommended.best_us < min(one.best_us for one in named if one.simulated_ticks is not None)
     assert advice.bound is not None and advice.recommended.ticks >= advice.bound.ticks
+
+
+def drawn(seed: int) -> tuple[int, str]:
+    """An irregular machine of five to eight GPUs: links of two rates, some of one way, in one piece each way."""
+    random = Random(seed)
+    ranks = random.randint(5, 8)
+    joined = [(random.randrange(rank), rank) for rank in range(1, ranks)]
+    more = random.sample([pair for pair in combinations(range(ranks), 2) if pair not in joined], random.randint(2, 6))
+    ways = [[*pair] for pair in joined] + [random.choice(([*pair], f"{pair[0]} -> {pair[1]}")) for pair in more]
+    links = {name: ", ".join(map(str, ways[first::2])) for first, name in enumerate(("xgmi", "slow"))}
+    return ranks, f"edges({', '.join(f'{name}=[{pairs}]' for name, pairs in links.items())})"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("collective", "seed"), [*product(("all_gather", "reduce_scatter", "all_reduce", "broadcast"), range(3))]
+)
+def test_no_named_algorithm_is_faster_than_the_answer_on_machines_that_are_drawn(collective: str, seed: int) -> None:
+    ranks, fabric = drawn(seed)
+    scenario = scenario_of(collective, 2048, fabric=fabric, ranks=ranks)
+    advice = Advisor().recommend(scenario, AdviceOptions())
+    named = [one for one in advice.candidates if one.choice is not None and not one.choice.trees]
+    best = advice.recommended
+
+    assert best.best_us <= min(one.best_us for one in some(named) if one.simulated_ticks is not None)
+    assert advice.bound is not None and best.ticks >= advice.bound.ticks
+    assert carry_out(*alone(scenario.case, best.schedule), range(1)).exact
 
 
 @pytest.mark.slow

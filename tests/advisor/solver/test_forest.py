@@ -8,7 +8,7 @@ import pytest
 
 from magus.advisor.solver.cuts import Flows, narrowest_between, widest_spread
 from magus.advisor.solver.forest import GAP, MANY_TREES, MOST_RANKS, SLACKS, packings
-from magus.advisor.solver.trees import TreeFlow
+from magus.advisor.solver.trees import SLOW, TreeFlow, graph_of
 from magus.compiler import compile_text
 from magus.compiler.ir import Fabric, network_of
 from tests.helpers.some import some
@@ -136,3 +136,17 @@ workload one on s {{ x = tensor bf16[128, 64] shard rows; y = all_gather(x) }}
             loads.update((above, rank) for rank, above in enumerate(parents) if rank != root)
         shards = max(loads.values()) * 16 / len(trees)
         assert 15 / 4 <= shards <= 1.1 * 15 / 4  # a rank gets 15 shards over four links
+
+
+def test_a_level_over_a_slow_link_counts_more() -> None:
+    """The link from 0 to 1 has a quarter of the rate of the others; where all are alike each level counts as one."""
+    text = """use "amd/mi300x"
+link slow extends xgmi {{ bandwidth {0} GB/s; achieved {0} GB/s }}
+link fast extends xgmi {{ bandwidth 64 GB/s; achieved 64 GB/s }}
+system s {{ gpus 4 x MI300X; fabric edges(slow=[[0, 1]], fast=[[1, 2], [2, 3], [3, 0], [0, 2]]) }}
+workload one on s {{ x = tensor bf16[32, 64] shard rows; y = all_gather(x) }}
+"""
+    for rate, levels in ((16, 1 - SLOW + SLOW * 4), (64, 1)):
+        graph = graph_of(compile_text(text.format(rate)).scenario().case.system.fabric, 4, TreeFlow.DOWN)
+        assert graph.levels_of(0, (0, 0, 0, 0)) == pytest.approx(max(levels, 1))
+        assert graph.levels_of(0, (0, 2, 0, 0)) == 2

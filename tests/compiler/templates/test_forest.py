@@ -1,6 +1,6 @@
 """Trees for the rows of each shard: what they carry, in which order, and what is no tree."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 import pytest
@@ -160,15 +160,27 @@ def test_a_chunk_leaves_a_rank_behind_its_arrival() -> None:
     assert sum(chunk.rows.size for chunk, rank in copies if rank == 3) == 3 * 23
 
 
+def test_the_busiest_link_is_full_and_others_take_their_time() -> None:
+    """Of direct copies between ranks 1 and 3 both links of each way carry two shards, the link from 0 to 2 one."""
+    trees, network = tuple((root, 1, *(root,) * 4) for root in range(4)), case_of("all_gather").network
+    for known, least in ((network, 0.75), (None, 1.0)):
+        ends, sent = defaultdict[tuple[int, int], float](float), Counter[tuple[int, int]]()
+        for copy, end in ordered_copies(trees, (24,) * 4, 3, network=known):
+            ends[copy.link] = max(ends[copy.link], end)
+            sent[copy.link] += 1
+        assert len(sent) == 12 and set(sent.values()) == {3}
+        assert ends[0, 2] == pytest.approx(least) and max(ends.values()) == pytest.approx(1)
+
+
 @pytest.mark.parametrize(
     ("trees", "reason"),
     [
         (((0, 1, 0, 0, 0),), "has 5 numbers, for 4 ranks it needs 6"),
         (((0, 0, 0, 0, 0, 0),), "has no weight"),
         (((0, 1, 1, 0, 0, 0),), "its root has a parent"),
-        (((0, 1, 0, 0, 0, 4),), "names no rank"),
+        (((0, 1, 0, 0, 0, 4),), "names rank 4, of 4"),
         (((0, 1, 0, 2, 1, 0),), "does not lead from rank 0 to all ranks"),
-        (((0, 1, 0, 0, 0, 0),), "each rank needs a tree"),
+        (((0, 1, 0, 0, 0, 0),), "no tree has root 1: each rank needs a tree"),
     ],
 )
 def test_what_is_no_tree_is_told(trees: tuple[tuple[int, ...], ...], reason: str) -> None:
