@@ -4,8 +4,8 @@ Wall time says how busy a machine is. What is collected and imported before the 
 """
 
 import os
-from collections import Counter
-from collections.abc import Generator
+from collections import defaultdict
+from collections.abc import Generator, Mapping
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -13,7 +13,8 @@ from _pytest.terminal import TerminalReporter
 BEGIN = pytest.StashKey[float]()
 PROPERTY = "cpu_seconds"
 SHOWN = 50
-seconds: Counter[str] = Counter()
+seconds: dict[str, float] = defaultdict(float)
+"""By test; of all workers where they are collected."""
 
 
 def _spent() -> float:
@@ -36,14 +37,20 @@ def pytest_runtest_makereport(
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    seconds[report.nodeid] += dict(report.user_properties).get(PROPERTY, 0.0)
+    for name, value in report.user_properties:
+        if name == PROPERTY and isinstance(value, float):
+            seconds[report.nodeid] += value
+
+
+def _most(taken: Mapping[str, float], shown: int) -> list[tuple[str, float]]:
+    return sorted(taken.items(), key=lambda pair: -pair[1])[:shown]
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    folders: Counter[str] = Counter()
+    folders: dict[str, float] = defaultdict(float)
     for name, taken in seconds.items():
         *_, folder, _ = ["", *name.partition("::")[0].split("/")[:3]]
         folders[folder] += taken
-    terminalreporter.section(f"CPU seconds of {len(seconds)} tests: {seconds.total():.0f}")
-    for name, taken in (*folders.most_common(8), *seconds.most_common(SHOWN)):
+    terminalreporter.section(f"CPU seconds of {len(seconds)} tests: {sum(seconds.values()):.0f}")
+    for name, taken in (*_most(folders, len(folders)), *_most(seconds, SHOWN)):
         terminalreporter.write_line(f"{taken:7.2f} {name}")
