@@ -85,11 +85,14 @@ def test_none_are_searched_where_none_are_wanted() -> None:
     assert all(each.provenance is None for each in some(advice.candidates))
 
 
-def test_kernels_side_by_side_are_a_feature() -> None:
+def test_kernels_side_by_side_and_engines_for_links_are_features() -> None:
     template = OpChoice("uniform_fused_1d", 8, EngineChoice(EngineKind.SM, 16))
-    found = list(_without_features(SCENARIO, replace(template, streams=2), template))
+    choice = replace(template, streams=2, lanes=3)
 
-    assert found == [("kernels side by side", replace(template, streams=1))]
+    assert list(_without_features(SCENARIO, choice, template)) == [
+        ("kernels side by side", replace(choice, streams=1)),
+        ("an engine for each link", replace(choice, lanes=0)),
+    ]
 
 
 def test_a_tie_goes_to_the_simpler_one() -> None:
