@@ -26,10 +26,10 @@ Ends = tuple[int, int]
 Image = tuple[int, ...]
 """What each node is mapped onto."""
 
-SLOW = 0.5
+SLOW = 0.25
 """Which part of a level is the time of the slowest link of an edge, of the median one, and not a setup: a chunk holds
-up what is below it that long. On an irregular graph of eight ranks 0 takes 11 % longer, its sum 9 %, on one of six 3 %
-less; two boxes of six on rails take 2 % longer with 0.5."""
+up what is below it that long. With 0 an all_gather on an irregular graph of eight ranks takes 11 % longer, with 0.5 one
+on a cube mesh 7 %; on others either takes 3 % less to 5 % more."""
 MOST_STEPS = 5_000
 """Nodes that are placed at most in the search for one permutation: with many switches alike routes rarely follow."""
 
@@ -210,7 +210,9 @@ class TreeGraph:
     def levels_of(self, root: int, parents: Parents) -> float:
         """How deep a tree is: its deepest rank, or the mean of all where each has data of its own."""
         levels, ranks = self.levels.tolist(), range(len(parents))
-        hops = [sum(levels[self.place[parents[each], each]] for each in _way(root, parents, rank)) for rank in ranks]
+        hops: list[float] = [
+            sum(levels[self.place[parents[each], each]] for each in _way(root, parents, rank)) for rank in ranks
+        ]
         return sum(hops) / (len(hops) - 1) if self.to_each else max(hops)
 
     def costs_of(self, root: int, prices: Floats) -> Floats:
