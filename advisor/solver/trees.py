@@ -209,7 +209,8 @@ class TreeGraph:
 
     def levels_of(self, root: int, parents: Parents) -> float:
         """How deep a tree is: its deepest rank, or the mean of all where each has data of its own."""
-        levels, ranks = self.levels.tolist(), range(len(parents))
+        levels: list[float] = self.levels.tolist()
+        ranks = range(len(parents))
         hops: list[float] = [
             sum(levels[self.place[parents[each], each]] for each in _way(root, parents, rank)) for rank in ranks
         ]

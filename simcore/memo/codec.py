@@ -51,7 +51,7 @@ def plain_parts(value: Any) -> object:
     TypeError
         If it is of another kind than those above.
     """
-    kind = type(value)
+    kind: Any = type(value)
     return stored_name(kind), *_values_of(kind)(value)
 
 

@@ -288,7 +288,7 @@ def _key_parts(value: Any, functions: StoredFunctions) -> object:
     TypeError
         If the part, or its class, is not of Magus, so that its sources are not hashed, or is a function in a function.
     """
-    kind = type(value)
+    kind: Any = type(value)
     if _is_plain(kind):
         return plain_parts(value)
     if isinstance(value, frozenset):
