@@ -76,7 +76,8 @@ def _layouts(answer: LayoutAnswer, shown: int | None) -> Iterator[str]:
     experts = f", {question.model.experts} experts" if question.model.experts else ""
     model = f"{question.model.name} ({question.model.layers} layers{experts})"
     gpus = f"{question.gpus} x {answer.answer.advice[0].scenario.gpu.name}"
-    left = f"{compared.num_layouts} layouts: {compared.impossible} cannot be, {compared.too_large} do not fit"
+    fit = "does" if compared.too_large == 1 else "do"
+    left = f"{compared.num_layouts} layouts: {compared.impossible} cannot be, {compared.too_large} {fit} not fit"
     yield from wrapped(f"{model} on {gpus}, {facts.title} {facts.version}: {_step_of(question)}; {left}.")
     rows: list[tuple[str, ...]] = [("", "layout", "a layer", "model", "", "tok/s/GPU", "memory", "exposed")]
     best = compared.outcomes[0]

@@ -246,8 +246,10 @@ def _beyond(searched: Searched, chosen: StepOutcome) -> Iterator[str]:
 def counted_text(searched: Searched) -> str:
     """How many layouts there are, and what became of them."""
     plural = "s" if searched.num_layouts != 1 else ""
+    divide, fit = ("does" if count == 1 else "do" for count in (searched.impossible, searched.too_large))
     return (
-        f"{searched.num_layouts} layout{plural}: {searched.impossible} do not divide, {searched.too_large} do not fit"
+        f"{searched.num_layouts} layout{plural}: "
+        f"{searched.impossible} {divide} not divide, {searched.too_large} {fit} not fit"
     )
 
 

@@ -123,9 +123,9 @@ def test_a_layout_fits_up_to_the_memory_of_a_gpu_and_no_further() -> None:
     [
         ({"gpus": 0}, Code.MGS307, "gpus"),
         ({"gpus": 12, "prefill": 1200}, Code.MGS304, "gpus"),
-        ({"gpus": 3}, Code.MGS304, "sequences"),
+        ({"gpus": 3}, Code.MGS304, "prefill"),
         ({"framework": "torchtitan"}, Code.MGS520, "for"),
-        ({"prefill": 1023}, Code.MGS304, "sequences"),
+        ({"prefill": 1023}, Code.MGS304, "prefill"),
         ({"decode": 8, "prefill": 8}, Code.MGS206, "decode"),
         ({"gpus": 7, "prefill": 7}, Code.MGS510, "gpus"),
     ],
