@@ -29,7 +29,7 @@ from .orders import (
     short_at_the_ends,
 )
 from .placement import brings_ahead, other_paces, placed_choices, small_changes, with_other_seams
-from .timing import Timing
+from .timing import LayerEstimates
 
 LEAST_GAIN = 0.0005
 """Share of time that a change must gain: less is within the error of coarse packets."""
@@ -70,14 +70,14 @@ def improved(runs: JointRuns, space: LayerSpace, start: Schedule) -> Iterator[Sc
 
 def _promising(space: LayerSpace, choice: Schedule) -> Iterator[Schedule]:
     """Yield the changes that are worth a simulation, the best by their estimate first."""
-    timing = Timing(space)
-    limit = _estimate(timing, choice)
+    estimates = LayerEstimates(space)
+    limit = _estimate(estimates, choice)
     if limit is None:
         return
     estimated = []
     for place, changed in enumerate(small_changes(space.workload, space.op_options, space.following, choice)):
         checkpoint()
-        estimate = _estimate(timing, changed)
+        estimate = _estimate(estimates, changed)
         if estimate is not None and estimate <= limit * (1 + SLACK):
             estimated.append((estimate, place, changed))
     for _, _, changed in sorted(estimated, key=lambda each: each[:2])[:PATIENCE]:
@@ -86,24 +86,24 @@ def _promising(space: LayerSpace, choice: Schedule) -> Iterator[Schedule]:
 
 def at_its_paces(space: LayerSpace, choice: Schedule) -> Schedule:
     """Return ``choice`` with each whole collective as slow as is estimated to be best, one changed after the other."""
-    timing = Timing(space)
-    best, least = choice, _estimate(timing, choice)
+    estimates = LayerEstimates(space)
+    best, least = choice, _estimate(estimates, choice)
     changed = least is not None
     while changed and least is not None:
         changed = False
         for slower in other_paces(space.workload, space.op_options, best):
             checkpoint()
-            estimate = _estimate(timing, slower)
+            estimate = _estimate(estimates, slower)
             if estimate is not None and estimate < least * (1 - LEAST_GAIN):
                 best, least, changed = slower, estimate, True
                 break
     return best
 
 
-def _estimate(timing: Timing, choice: Schedule) -> int | None:
+def _estimate(estimates: LayerEstimates, choice: Schedule) -> int | None:
     """The estimated time; None where the order cannot be kept."""
     try:
-        return timing.ticks(choice)
+        return estimates.ticks(choice)
     except ScheduleError:
         return None
 
@@ -283,8 +283,8 @@ class JointSearch:
 
     def _grouped(self, space: LayerSpace) -> None:
         """Groups one behind the other, with what else there is where it is estimated to be best."""
-        choices, timing = group_by_group(space.workload, space.op_options, JOINT, space.cut), Timing(space)
-        for choice in sorted(choices, key=lambda each: _estimate(timing, each) or inf)[:NUM_STARTS]:
+        choices, estimates = group_by_group(space.workload, space.op_options, JOINT, space.cut), LayerEstimates(space)
+        for choice in sorted(choices, key=lambda each: _estimate(estimates, each) or inf)[:NUM_STARTS]:
             self._searched(choice, space)
 
     def take(self, choice: Schedule, what: str, space: LayerSpace | None = None) -> None:

@@ -30,11 +30,11 @@ def estimated_ticks(space: LayerSpace, choice: Schedule) -> int:
     PlanError
         If the order cannot be kept.
     """
-    return Timing(space).ticks(choice)
+    return LayerEstimates(space).ticks(choice)
 
 
 @dataclass(slots=True)
-class Timing:
+class LayerEstimates:
     """Estimates of many schedules of one ``space``, for which its layers are written out once."""
 
     space: LayerSpace

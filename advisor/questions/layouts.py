@@ -20,7 +20,7 @@ from ..answer.switches import Today, today_of
 from ..steps.outcome import MARGIN, RESERVED_BYTES, made_bytes
 from ..steps.search import TIE
 from ..steps.times import elements_of_rank, weights_of
-from .question import MOST_COUNT, USUAL_PREFILL, ModelQuestion, asked_tokens, model_named
+from .question import MOST_COUNT, ModelQuestion, asked_tokens, model_named
 
 MOST_GPUS = 64
 """GPUs of which layouts are compared, and up to which one is looked for that fits."""
@@ -159,12 +159,11 @@ def layout_question(
         raise RequestError(Code.MGS206, "decode", "prefill and decode are two questions", "leave one of them out")
     usual = gpus if decode is None and type(gpus) is int and 1 <= gpus <= MOST_COUNT else None
     count = usual if sequences is None else sequences
-    if sequences is None and usual is not None and type(prefill or 0) is int and (prefill or USUAL_PREFILL) % usual:
-        message = f"{prefill or USUAL_PREFILL} tokens do not divide among {gpus} GPUs with a sequence each"
-        raise RequestError(
-            Code.MGS304, "prefill", message, f"a multiple of {gpus}, or say how many sequences there are"
-        )
-    tokens, of_each = asked_tokens(prefill, decode, keys, count)
+    tokens, of_each = asked_tokens(prefill, decode, keys, sequences)
+    if sequences is None and tokens % (usual or 1):
+        message = f"{tokens} tokens do not divide among {gpus} GPUs with a sequence each"
+        hint = f"a multiple of {gpus}, or say how many sequences there are"
+        raise RequestError(Code.MGS304, "prefill", message, hint)
     return LayoutQuestion(model_named(model), gpu, framework, gpus, tokens, of_each, count)
 
 

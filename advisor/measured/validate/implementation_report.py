@@ -49,16 +49,21 @@ class ErrorTarget:
         return f"{self.name} {self.value:.1f}%, {way} {self.bound:g}% wanted: {'met' if self.met else 'missed'}"
 
 
+def p90(errors: Sequence[float]) -> float:
+    """The error that nine tenths of ``errors`` do not pass; there is at least one."""
+    return sorted(errors)[math.ceil(0.9 * len(errors)) - 1]
+
+
 def targets_of(rows: Sequence[ImplementationComparison]) -> tuple[ErrorTarget, ...]:
     """Return the figures of the held-out rows; none without such rows."""
     held = [row for row in rows if row.row.held_out]
     if not held:
         return ()
     paired = [row for row in held if row.row.serial_us is not None]
-    errors = sorted(abs(row.error) for row in held)
+    errors = [abs(row.error) for row in held]
     figures = [
         ErrorTarget("median error of the speedup", median(errors), 10),
-        ErrorTarget("p90", errors[math.ceil(0.9 * len(errors)) - 1], 30),
+        ErrorTarget("p90", p90(errors), 30),
     ]
     if paired:
         right, wrong = sum(row.sign_is_right for row in paired), sum(row.promised and row.slower for row in paired)

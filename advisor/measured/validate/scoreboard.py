@@ -1,6 +1,5 @@
 """The scoreboard of ``magus validate``: speedups that were promised and measured, by kernel, use of rows and size."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from ....compiler.resolve.expect.expectation import Verdict
 from ...implementations.predict import Promise
 from ..tables.implementations import ImplementationComparison
 from ..tables.promises import PromiseComparison
+from .implementation_report import p90
 from .promise_report import GAINS
 
 TITLE = "Scoreboard"
@@ -86,8 +86,8 @@ def _group(use: str, us: float) -> str:
 
 
 def _cells(rows: Sequence[Scored]) -> tuple[str, ...]:
-    errors = sorted(abs(row.error) for row in rows)
-    ends = f"{median(errors):.1f}", f"{errors[math.ceil(0.9 * len(errors)) - 1]:.1f}"
+    errors = [abs(row.error) for row in rows]
+    ends = f"{median(errors):.1f}", f"{p90(errors):.1f}"
     shares = _share([row.sign for row in rows]), _share([row.covered for row in rows])
     return str(len(rows)), *ends, *shares, str(sum(row.lost for row in rows)), str(sum(row.missed for row in rows))
 
