@@ -17,6 +17,11 @@ from ...simcore.kernels.gemm_form import MIN_SPLIT_K, l2_bytes_per_s
 
 Floats = NDArray[np.float64]
 
+# Ratio of the ends of neighbouring initial ranges of a dimension.
+RANGE_RATIO = 1.6
+# Tiles end at multiples of these.
+GRAINS = (256, 128, 64)
+
 
 @dataclass(frozen=True, slots=True)
 class GemmForm:
@@ -111,13 +116,11 @@ class TiledKernels:
         """Least time of a unit: that of a tile."""
         return self.tile_us(self._part(corner[2]))
 
-    def waves_us(self, corner: Floats, sms: int) -> Floats:
-        """Times [K, B] of the waves of tiles, without memory traffic."""
+    def waves_us(self, corner: Floats, sms: int, unit_us: Floats) -> Floats:
+        """Times of the waves of tiles, each of ``unit_us``, without memory traffic."""
         waves = self._slots(corner) / sms
-        quantised = np.where(waves <= 1, 1.0, waves + self.form.quantisation * (np.ceil(waves) - waves))
-        # Boxes share few inner dimensions.
-        inner, places = np.unique(corner[2], return_inverse=True)
-        return np.asarray(quantised * self.tile_us(self._part(inner))[:, places])
+        paid = waves + self.form.quantisation * (np.ceil(waves) - waves)
+        return np.asarray(unit_us * np.where(waves <= 1, 1.0, paid))
 
     def split_us(self, corner: Floats) -> Floats:
         """Times [K, B] in which the parts of a split inner dimension are summed."""
@@ -130,7 +133,9 @@ class TiledKernels:
         take infinitely long.
         """
         form, shape = self.form, (len(self.rows), high.shape[1])
-        waves, split, least = self.waves_us(high, form.fewest), self.split_us(high), self._least_us(low, high)
+        inner, places = np.unique(high[2], return_inverse=True)  # boxes share few inner dimensions
+        unit_us = self.tile_us(self._part(inner))[:, places]
+        waves, split, least = self.waves_us(high, form.fewest, unit_us), self.split_us(high), self._least_us(low, high)
 
         def fastest(memory: Floats) -> Floats:
             # Two times together take as long as the longer, and at most as both would if they were as long.
@@ -206,3 +211,42 @@ def _padding(low: Floats, high: Floats, block: Floats) -> Floats:
     """Least size that whole blocks cover, relative to a size from ``low`` to ``high``."""
     first, last = np.ceil(low / block), np.ceil(high / block)
     return np.asarray(np.where(first == last, last * block / high, 1.0))
+
+
+def _falling(size: int) -> list[int]:
+    """Return upper ends of ranges from ``size`` down to a few dozen; the last range is the rest. None for size 0."""
+    ends = [size]
+    while ends[-1] > 64:
+        end = int(ends[-1] / RANGE_RATIO)
+        ends.append(next((end - end % grain for grain in GRAINS if end >= 2 * grain), end))
+    return ends if size else []
+
+
+def all_boxes(shape: GemmShape, *, fixed: bool) -> tuple[Floats, Floats]:
+    """Return the corners [3, B] of boxes that cover all parts of ``shape``; ``fixed`` parts have all of n and k."""
+    # The whole inner dimension is a range of its own: without slices no other kernel follows.
+    others = ([shape.n], [shape.k]) if fixed else (_falling(shape.n), [shape.k, *_falling(shape.k - 1)])
+    free = (_falling(shape.m), *others)
+    ends = np.stack([each.ravel() for each in np.meshgrid(*(np.array(one, float) for one in free), indexing="ij")])
+    firsts = [1.0, float(shape.n) if fixed else 1.0, float(shape.k) if fixed else 1.0]
+    return np.stack([_begins(axis, each, first) for axis, each, first in zip(ends, free, firsts, strict=True)]), ends
+
+
+def _begins(axis: Floats, ends: list[int], first: float) -> Floats:
+    """Return the begins of the ranges that end at ``axis``."""
+    after = dict(zip(ends, [*(end + 1.0 for end in ends[1:]), first], strict=True))
+    return np.array([after[int(end)] for end in axis])
+
+
+def halves(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Halve boxes along the dimension with the largest ratio of ends, where tiles may end."""
+    axis, boxes = np.argmax(high / low, axis=0), np.arange(low.shape[1])
+    first, last = low[axis, boxes], high[axis, boxes]
+    middle = np.sqrt(first * last)
+    cut = np.clip(np.floor(middle), first, last - 1)
+    for grain in reversed(GRAINS):
+        nearest = np.rint(middle / grain) * grain
+        cut = np.where((nearest >= first) & (nearest < last), nearest, cut)
+    upper, lower = low.copy(), high.copy()
+    upper[axis, boxes], lower[axis, boxes] = np.minimum(cut + 1, last), cut
+    return np.hstack([low, upper]), np.hstack([lower, high])

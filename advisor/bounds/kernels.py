@@ -5,7 +5,7 @@ launch, which follows the data it waits for, and may have any rows, columns and 
 persistent kernel is launched before; its units are tiles of the whole inner dimension.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import Lock
@@ -33,7 +33,7 @@ from ...simcore.kernels.dispatch import BYTES_IN_FLIGHT_PER_SM, compute_work, ge
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.kernels.gemm_form import SPLITS, TileForm, library_tiles, split_k
 from ...simcore.kernels.work import KernelWork
-from .boxes import Floats, GemmForm, TiledKernels
+from .boxes import Floats, GemmForm, TiledKernels, all_boxes, halves
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +150,12 @@ def lone_kernel(scenario: OpCase) -> KernelWork | None:
     return compute_work(scenario, group, scenario.gpu.sms)
 
 
-# Ratio of the ends of neighbouring initial ranges of a dimension.
-RANGE_RATIO = 1.6
 # Boxes divided in a round without a limit, and at least under each limit; fewer under tight limits, since kernels with
 # much time do most of the work.
 MAX_DIVIDED, MIN_DIVIDED = 144, 4
 # Rounds of division at each refinement of a bound; more than the last gain little.
 REFINEMENT_ROUNDS = (4, 10, 18, 28)
 MAX_ROUNDS = REFINEMENT_ROUNDS[-1]
-# Tiles end at multiples of these.
-GRAINS = (256, 128, 64)
 # Limits of time and of size, as shares of the time and size of the whole GEMM.
 TIME_SHARES, SIZE_SHARES = tuple(1.2**-step for step in range(24)), tuple(1.22**-step for step in range(20))
 # Factor that covers rounding errors of powers, and the ratio up to which two kernels count as equally fast.
@@ -217,9 +213,34 @@ def least_ratios(gpu: Gpu, shape: GemmShape, kind: KernelClass, rounds: int = MA
     return _search_of(gpu, shape, kind).ratios(rounds)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)  # some 10 MB each, and a bound needs a few at once
 def _search_of(gpu: Gpu, shape: GemmShape, kind: KernelClass) -> "_Search":
     return _Search(gpu, shape, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of K kernels in B boxes, and of the T limits of time.
+
+    ``least`` [B, K] is at most the SM time for each element of a kernel, infinite for one that is never the fastest;
+    from limit ``limits`` [B, K] on it may last as long. ``bounds`` [T, B] are the least of kernels within each limit.
+    """
+
+    least: NDArray[np.float32]
+    limits: NDArray[np.uint8]
+    bounds: Floats
+
+    def at(self, boxes: NDArray[np.intp] | NDArray[np.bool_]) -> "_Known":
+        """What is known of ``boxes``."""
+        return _Known(self.least[boxes], self.limits[boxes], self.bounds[:, boxes])
+
+    def beside(self, other: "_Known") -> "_Known":
+        """What is known of these boxes and of ``other`` ones."""
+        return _Known(
+            np.vstack([self.least, other.least]),
+            np.vstack([self.limits, other.limits]),
+            np.hstack([self.bounds, other.bounds]),
+        )
 
 
 class _Search:
@@ -247,21 +268,34 @@ class _Search:
             for block, units, split in sorted(kernels, key=_squareness)
         }
         self._rivals = TiledKernels.of(self._form, list(rivals.values()))
-        self._low, self._high = _all_boxes(shape, fixed=fixed)
-        self._bounds, self._by_round = self._bounds_of(self._low, self._high), list[Ratios]()
+        self._low, self._high = all_boxes(shape, fixed=fixed)
+        self._by_round = list[Ratios]()
+        count = self._low.shape[1]
+        nothing = _Known(
+            np.zeros((count, len(kernels)), np.float32),
+            np.zeros((count, len(kernels)), np.uint8),
+            np.zeros((len(self._times), count)),
+        )
+        self._known = self._refined(self._low, self._high, nothing)
 
     def ratios(self, rounds: int) -> Ratios:
         """Return the ratios after ``rounds`` divisions."""
         with self._lock:
-            while len(self._by_round) <= rounds:
-                checkpoint()
-                if self._by_round:
-                    self._divide()
-                self._by_round.append(self._known())
+            if len(self._by_round) <= rounds:
+                self._go_on(rounds)
             return self._by_round[rounds]
 
-    def _known(self) -> Ratios:
-        least = self._limited().min(axis=1)
+    def _go_on(self, rounds: int) -> None:
+        limited = self._limited()
+        while len(self._by_round) <= rounds:
+            checkpoint()
+            if self._by_round:
+                self._divide(limited)
+                limited = self._limited()
+            self._by_round.append(self._ratios(limited))
+
+    def _ratios(self, limited: Floats) -> Ratios:
+        least = limited.min(axis=1)
         # A matrix times a vector is bound by the bytes in flight of an SM.
         gpu = self._gpu
         latency_us = (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
@@ -269,53 +303,72 @@ class _Search:
         least = ROUNDING_MARGIN * (least if self._kind.persistent else np.minimum(least, vector))
         return Ratios(self._times, least[: len(self._times)], self._sizes, least[len(self._times) :])
 
-    def _divide(self) -> None:
+    def _divide(self, limited: Floats) -> None:
         """Halve the boxes with the lowest bounds."""
         low, high = self._low, self._high
-        chosen = np.unique(np.concatenate(list(_lowest(self._limited()))))
+        chosen = np.unique(np.concatenate(list(_lowest(limited))))
         chosen = chosen[(high[:, chosen] > low[:, chosen]).any(axis=0)]
-        below, above = _halves(low[:, chosen], high[:, chosen])
-        parts = np.maximum(self._bounds_of(below, above), np.tile(self._bounds[:, chosen], 2))
+        below, above = halves(low[:, chosen], high[:, chosen])
+        parts = self._refined(below, above, self._known.at(np.tile(chosen, 2)))
         keep = np.ones(low.shape[1], bool)
         keep[chosen] = False
         self._low, self._high = np.hstack([low[:, keep], below]), np.hstack([high[:, keep], above])
-        self._bounds = np.hstack([self._bounds[:, keep], parts])
+        self._known = self._known.at(keep).beside(parts)
 
     def _limited(self) -> Floats:
         """Return [L, B] the bounds of boxes under each limit, of time and then of size."""
-        small = self._low.prod(axis=0) <= self._sizes[:, None]
-        return np.vstack([self._bounds, np.where(small, self._bounds[-1], np.inf)])
+        small, bounds = self._low.prod(axis=0) <= self._sizes[:, None], self._known.bounds
+        return np.vstack([bounds, np.where(small, bounds[-1], np.inf)])
 
-    def _bounds_of(self, low: Floats, high: Floats) -> Floats:
-        """Return [T, B] the least SM time for each element in boxes [3, B], of kernels that may be fastest, by time."""
-        num_boxes, (kernels, boxes, alone) = low.shape[1], self._picked(low, high)
-        low, high, pairs = low[:, boxes], high[:, boxes], self._kernels.at(kernels)
-        # Kernels that share the SMs may find all of them free: their tiles then run at once.
-        by_unit = self._kind.persistent or self._kind.shared
-        lasts = pairs.unit_us(low) if by_unit else alone + self._other_slices_us(high)
-        bounds = np.full((len(self._times), num_boxes), np.inf)
-        np.minimum.at(bounds, (np.searchsorted(self._times, lasts), boxes), pairs.per_element(low, high, alone))
-        return np.minimum.accumulate(bounds, axis=0)
+    def _refined(self, low: Floats, high: Floats, known: "_Known") -> "_Known":
+        """Return what is known of boxes [3, B], given what is known of boxes that contain them.
 
-    def _picked(self, low: Floats, high: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
-        """Return pairs of a kernel and a box in which it may be the fastest, and its least time where it adds nothing.
-
-        A kernel may be picked whose least time, writing or adding, is not above the longest of the fastest.
+        Kernels that set the bounds of the larger boxes come first. Another one is computed only where what is known of
+        it in the larger box is below the bounds that these give.
         """
-        form, waves, split = self._form, self._kernels.waves_us(low, self._form.most), self._kernels.split_us(low)
+        boxes, fastest = np.arange(low.shape[1])[:, None], self._fastest_us(low, high)
+        least, limits, bounds = known.least.copy(), known.limits.copy(), np.full_like(known.bounds, np.inf)
+        chosen, below = np.zeros(least.shape, bool), known.bounds
+        for compare in (np.less_equal, np.less):
+            chosen = compare(least, below[limits, boxes]) & np.isfinite(least) & ~chosen
+            at, kernels = np.nonzero(chosen)
+            ratios, lasts = self._of_pairs(kernels, low[:, at], high[:, at], [each[at] for each in fastest])
+            first = np.searchsorted(self._times, lasts)
+            np.minimum.at(bounds, (first, at), ratios)
+            below = bounds = np.minimum.accumulate(bounds, axis=0)
+            least[at, kernels], limits[at, kernels] = _rounded_down(ratios), first
+        return _Known(least, limits, np.maximum(bounds, known.bounds))
+
+    def _fastest_us(self, low: Floats, high: Floats) -> list[Floats]:
+        """Return [B] the longest times of the fastest kernels in boxes: of those that write, and of those that add."""
+        if self._form.by_waves or self._form.fixed:
+            return [np.full(low.shape[1], np.inf)] * 2  # a persistent kernel may have any tile, whichever is fastest
+        return [TIE_RATIO * each for each in self._rivals.fastest_us(low, high)]
+
+    def _of_pairs(
+        self, kernels: NDArray[np.intp], low: Floats, high: Floats, fastest: Sequence[Floats]
+    ) -> tuple[Floats, Floats]:
+        """Return [P] the least SM time for each element, and the least time, of kernels in boxes [3, P].
+
+        The SM time is infinite for kernels that are never the fastest: whose least time, writing and adding, is above
+        ``fastest``.
+        """
+        form, pairs, ratios = self._form, self._kernels.at(kernels), np.full(len(kernels), np.inf)
+        waves, split = pairs.waves_us(low, form.most, pairs.unit_us(low)), pairs.split_us(low)
         memory = [form.memory_us(low, adds=adds) for adds in (False, True)]
-        endless = np.full(low.shape[1], np.inf)
-        # A persistent kernel may have any tile, whichever is fastest alone.
-        fastest = (endless, endless) if form.by_waves or form.fixed else self._rivals.fastest_us(low, high)
-        limits = [TIE_RATIO * each for each in fastest]
-        likely = np.zeros(waves.shape, bool)
-        for each, limit in zip(memory, limits, strict=True):
-            likely |= np.maximum(waves, each) + split <= TIE_RATIO * limit  # no two times together are shorter
-        kernels, boxes = np.nonzero(likely & self._kernels.exists(high))
-        waves, split = waves[kernels, boxes], split[kernels, boxes]
-        alone, adding = (form.together(waves, each[boxes]) + split for each in memory)
-        picked = (alone <= limits[0][boxes]) | (adding <= limits[1][boxes])
-        return kernels[picked], boxes[picked], alone[picked]
+        # No two times together are shorter than the longer one.
+        near = [np.maximum(waves, each) + split <= limit for each, limit in zip(memory, fastest, strict=True)]
+        (may,) = np.nonzero((near[0] | near[1]) & pairs.exists(high))
+        alone, adding = (form.together(waves[may], each[may]) + split[may] for each in memory)
+        picked = (alone <= fastest[0][may]) | (adding <= fastest[1][may])
+        may, alone = may[picked], alone[picked]
+        low, high = low[:, may], high[:, may]
+        pairs = self._kernels.at(kernels[may])
+        ratios[may] = pairs.per_element(low, high, alone)
+        # Kernels that share the SMs may find all of them free: their tiles then run at once.
+        by_unit, lasts = self._kind.persistent or self._kind.shared, np.zeros(len(kernels))
+        lasts[may] = pairs.unit_us(low) if by_unit else alone + self._other_slices_us(high)
+        return ratios, lasts
 
     def _other_slices_us(self, high: Floats) -> Floats:
         """Return the time of the other slices of a finished kernel: at least one more kernel, and the steps."""
@@ -335,45 +388,12 @@ def _lowest(limited: Floats) -> Iterator[NDArray[np.intp]]:
         yield boxes[np.isfinite(row[boxes])]
 
 
+def _rounded_down(values: Floats) -> NDArray[np.float32]:
+    """Return ``values`` in single precision, none above what it was."""
+    single = values.astype(np.float32)
+    return np.where(single > values, np.nextafter(single, np.float32(-np.inf)), single)
+
+
 def _squareness(kernel: tuple[tuple[int, int], int, int]) -> float:
     """Return 1 for kernels of square tiles, less for others."""
     return min(kernel[0]) / max(kernel[0])
-
-
-def _falling(size: int) -> list[int]:
-    """Return upper ends of ranges from ``size`` down to a few dozen; the last range is the rest. None for size 0."""
-    ends = [size]
-    while ends[-1] > 64:
-        end = int(ends[-1] / RANGE_RATIO)
-        ends.append(next((end - end % grain for grain in GRAINS if end >= 2 * grain), end))
-    return ends if size else []
-
-
-def _all_boxes(shape: GemmShape, *, fixed: bool) -> tuple[Floats, Floats]:
-    """Return the corners [3, B] of boxes that cover all parts of ``shape``; ``fixed`` parts have all of n and k."""
-    # The whole inner dimension is a range of its own: without slices no other kernel follows.
-    others = ([shape.n], [shape.k]) if fixed else (_falling(shape.n), [shape.k, *_falling(shape.k - 1)])
-    free = (_falling(shape.m), *others)
-    ends = np.stack([each.ravel() for each in np.meshgrid(*(np.array(one, float) for one in free), indexing="ij")])
-    firsts = [1.0, float(shape.n) if fixed else 1.0, float(shape.k) if fixed else 1.0]
-    return np.stack([_begins(axis, each, first) for axis, each, first in zip(ends, free, firsts, strict=True)]), ends
-
-
-def _begins(axis: Floats, ends: list[int], first: float) -> Floats:
-    """Return the begins of the ranges that end at ``axis``."""
-    after = dict(zip(ends, [*(end + 1.0 for end in ends[1:]), first], strict=True))
-    return np.array([after[int(end)] for end in axis])
-
-
-def _halves(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Halve boxes along the dimension with the largest ratio of ends, where tiles may end."""
-    axis, boxes = np.argmax(high / low, axis=0), np.arange(low.shape[1])
-    first, last = low[axis, boxes], high[axis, boxes]
-    middle = np.sqrt(first * last)
-    cut = np.clip(np.floor(middle), first, last - 1)
-    for grain in reversed(GRAINS):
-        nearest = np.rint(middle / grain) * grain
-        cut = np.where((nearest >= first) & (nearest < last), nearest, cut)
-    upper, lower = low.copy(), high.copy()
-    upper[axis, boxes], lower[axis, boxes] = np.minimum(cut + 1, last), cut
-    return np.hstack([low, upper]), np.hstack([lower, high])
