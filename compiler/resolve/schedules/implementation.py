@@ -6,6 +6,7 @@ how it carries out a pattern, ``ag_gemm { schedule ...; path ...; call 40 us }``
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ...codes import Code
 from ...ir import (
@@ -161,6 +162,7 @@ def usual_systems() -> list[Entry]:
     return load(Source("<usual>", _USUAL), Report()).of_kind(Kind.SYSTEM)
 
 
+@lru_cache(maxsize=64)
 def shipped_implementations(system: System, folder: str = FOLDER) -> tuple[Implementation, ...]:
     """Return every implementation shipped in ``folder`` whose schedules engines and ranks of ``system`` can take."""
     found: list[Implementation] = []
