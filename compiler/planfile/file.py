@@ -1,7 +1,8 @@
 """Plans in files of their own: ``schedule mine for w = import "plan.json"``, and ``--schedule plan.json``.
 
-A file holds a plan of Magus (``from_json.py``) or an execution plan of MSCCL++ (``mscclpp/read.py``); the key ``gpus``
-tells them apart. Only plans of one part are imported: a schedule in the language says how one op is carried out.
+A file holds a plan of Magus (``from_json.py``), an execution plan of MSCCL++ (``mscclpp/read.py``) or, in Python, a
+CommPlan of Syncopate (``syncopate/read.py``); the keys ``gpus`` and ``device_plans`` tell them apart. Only plans of one
+part are imported: a schedule in the language says how one op is carried out.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from ..text.json_forms import MAX_FILE_BYTES, Item, JsonPlace, read_json
 from ..text.load import path_beside, read_source
 
 PLAN_SUFFIX = ".json"
+PLAN_SUFFIXES = (PLAN_SUFFIX, ".py")
 IMPORT = "import"
 Warn = Callable[[Sequence[Diagnostic]], None]
 
@@ -61,14 +63,14 @@ def op_plan_in_file(scenario: OpCase, path: Path, warn: Warn = ignore_warnings) 
 
 
 def plan_in_text(scenario: OpCase, text: str, name: str) -> OpPlan:
-    """Read the schedule of the text of a plan file; errors name it ``name``.
+    """Read the schedule of the text of a plan file; errors name it ``name``, and its suffix says what it is.
 
     Raises
     ------
     CompileError
         As ``op_plan_in_file``.
     """
-    return _schedule(scenario, name, lambda span, report: read_json(text, JsonPlace(name, span, report)))
+    return _schedule(scenario, name, lambda span, report: _parsed(text, JsonPlace(name, span, report)))
 
 
 def plan_in_file(scenario: Scenario, path: Path) -> Plan:
@@ -106,16 +108,24 @@ def _built(system: System, workload: Workload, document: Item, name: str) -> Pla
     """The plan of a file, called ``name``, with nothing wrong in it."""
     # Imported here: few scenarios import a plan, and every command reads scenarios.
     if "gpus" in document.members():
-        return _built_mscclpp(system, workload, document, name)
+        from .mscclpp.read import read_mscclpp
+
+        return _built_collective(system, workload, document, name, read_mscclpp)
+    if "device_plans" in document.members():
+        from .syncopate.read import read_syncopate
+
+        return _built_collective(system, workload, document, name, read_syncopate)
     from .from_json import read_plan
 
     return read_plan(system, workload, document).build(name)
 
 
-def _built_mscclpp(system: System, workload: Workload, document: Item, name: str) -> Plan:
+def _built_collective(
+    system: System, workload: Workload, document: Item, name: str, read: Callable[[OpCase, Item], WrittenPlan]
+) -> Plan:
+    """The plan of another program, which is for one collective and its kernel; ``read`` reads it."""
     from ..planning.build import ScheduleError, build_op_plan
     from .from_json import check
-    from .mscclpp.read import read_mscclpp
 
     if len(workload.ops) > 1:
         message = f"this is the plan of one collective, {workload.name} has {len(workload.ops)} ops"
@@ -123,7 +133,7 @@ def _built_mscclpp(system: System, workload: Workload, document: Item, name: str
     (op,) = workload.ops
     case = OpCase(op.name, system, op.shape)
     try:
-        schedule = build_op_plan(case, read_mscclpp(case, document), name)
+        schedule = build_op_plan(case, read(case, document), name)
     except ScheduleError as error:
         unfit = error.rejection
         raise document.fail(unfit.message, unfit.hint, unfit.code) from None
@@ -141,4 +151,10 @@ def _only_part(plan: Plan, document: Item) -> Part:
 
 def _document(path: Path, span: Span, report: Report) -> Item:
     source = read_source(path, report, span, MAX_FILE_BYTES)
-    return read_json(source.text, JsonPlace(path.name, span, report))
+    return _parsed(source.text, JsonPlace(path.name, span, report))
+
+
+def _parsed(text: str, place: JsonPlace) -> Item:
+    from .syncopate.python import SUFFIX, read_python
+
+    return read_python(text, place) if place.file.endswith(SUFFIX) else read_json(text, place)

@@ -244,6 +244,7 @@ def _option(knob: Knob) -> Form[Any]:
     return list_form(whole(1, MAX_EXTENT), 2, 2) if knob is TILE else word({each: each for each in knob.words})
 
 
+TACTICS = record(_tactics, {}, {each: _option(knob) for each, knob in OPTIONS.items()})
 _USUAL = ExecutionOptions()
 
 
@@ -287,7 +288,7 @@ def plan_form(limits: StepLimits) -> Form[WrittenPlan]:
     }
     optional: dict[str, Form[Any]] = {
         "expression": TEXT,
-        "tactics": record(_tactics, {}, {each: _option(knob) for each, knob in OPTIONS.items()}),
+        "tactics": TACTICS,
         "overlaps": FLAG,
         "steps": steps,
         "overrides": list_form(override, MAX_STEPS, report_each=True),

@@ -225,7 +225,7 @@ def _plan(scenario: OpCase, schedule: OpPlan, of_whole: str) -> JsonObject:
     """The steps of one part: one list for all ranks, or one per rank; its name where the whole has another one."""
     plan = plan_of(scenario, schedule)
     body: JsonObject = {} if schedule.expression == of_whole else {"expression": schedule.expression}
-    body |= {"engine": _engine(plan.engine), "tactics": _tactics(plan.tactics), "overlaps": plan.overlaps}
+    body |= {**engine_and_tactics(plan.engine, plan.tactics), "overlaps": plan.overlaps}
     if plan.by_rank:
         return {**body, "ranks": [[_step(step) for step in steps] for steps in plan.by_rank]}
     body["steps"] = [_step(step) for step in plan.steps]
@@ -253,13 +253,13 @@ def _wait(on: str, what: str, kernels_only: bool) -> JsonObject:
     return {"on": on, "what": what} | ({"kernels_only": True} if kernels_only else {})
 
 
-def _engine(engine: EngineChoice) -> JsonObject:
-    return {"kind": engine.kind.value, "count": engine.count, "mode": engine.mode.name.lower()}
-
-
-def _tactics(tactics: ExecutionOptions) -> JsonObject:
+def engine_and_tactics(engine: EngineChoice, tactics: ExecutionOptions) -> JsonObject:
+    """Return the engine that copies and the execution options of a plan, under ``engine`` and ``tactics``."""
     words: JsonObject = {word: value_text(value) for word, value in values_of(tactics).items() if word != TILE.word}
-    return words | ({TILE.word: list(tactics.tile)} if tactics.tile else {})
+    return {
+        "engine": {"kind": engine.kind.value, "count": engine.count, "mode": engine.mode.name.lower()},
+        "tactics": words | ({TILE.word: list(tactics.tile)} if tactics.tile else {}),
+    }
 
 
 def _step(step: Step) -> JsonObject:

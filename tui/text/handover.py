@@ -22,6 +22,7 @@ from ...advisor.targets.base import Option, Options
 from ...compiler.codes import Code
 from ...compiler.ir import OpCase, OpPlan, Plan, Rejection, Scenario
 from ...compiler.planfile.mscclpp.write import mscclpp_document
+from ...compiler.planfile.syncopate.write import syncopate_text
 from ...compiler.planfile.write import document_text, op_plan_document, plan_text
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.library import reject_library_plan
@@ -234,6 +235,7 @@ HANDOVERS: tuple[Handover, ...] = (
     Handover("svg", "its run as a drawing", "run.svg", _drawn(timeline_svg)),
     Handover("triton", "a GEMM in Triton that follows the plan", "plan_triton.py", _written_out(triton_text)),
     Handover("mscclpp", "an execution plan of MSCCL++", "plan_mscclpp.json", _written_out(_mscclpp)),
+    Handover("syncopate", "a CommPlan of Syncopate, in Python", "plan_syncopate.py", _written_out(syncopate_text)),
     *(
         Handover(
             target.name, target.about, f"{target.name}.txt", partial(_rules, target), target.options, of_advice=True

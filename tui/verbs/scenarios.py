@@ -43,6 +43,7 @@ class PlanFormat(StrEnum):
     MGS = "mgs"
     JSON = "json"
     MSCCLPP = "mscclpp"
+    SYNCOPATE = "syncopate"
     STEPS = "steps"
     TRITON = "triton"
 
@@ -201,7 +202,7 @@ def plan(
     settings: SetOption = None,
     output: Annotated[
         PlanFormat,
-        typer.Option("--format", help="The language of Magus, JSON, steps in words, a Triton GEMM kernel, or MSCCL++."),
+        typer.Option("--format", help="Magus, JSON, steps in words, a Triton GEMM kernel, MSCCL++ or Syncopate."),
     ] = PlanFormat.MGS,
     rank: Annotated[
         int | None, typer.Option("--rank", min=0, metavar="R", help="With triton: the tables of rank R alone.")
@@ -241,10 +242,11 @@ def plan(
         raise typer.Exit(print_triton(source, TritonOptions(schedule, rank, kernel, _config(config, kernel)), out))
     if (rank, kernel, config) != (None, None, ""):
         raise typer.BadParameter("--rank, --kernel and --config belong to --format triton")
-    if output is PlanFormat.MSCCLPP:
-        from ..commands.scenarios.plan import print_mscclpp
+    if output in (PlanFormat.MSCCLPP, PlanFormat.SYNCOPATE):
+        from ..commands.scenarios.plan import print_mscclpp, print_syncopate
 
-        raise typer.Exit(print_mscclpp(source, schedule=schedule, out=out))
+        write = print_mscclpp if output is PlanFormat.MSCCLPP else print_syncopate
+        raise typer.Exit(write(source, schedule=schedule, out=out))
     if output is PlanFormat.STEPS:
         raise typer.Exit(print_steps(source, schedule=schedule, out=out))
     raise typer.Exit(print_plan(source, schedule=schedule, as_json=output is PlanFormat.JSON, layers=layers, out=out))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...codes import Code
 from ...ir import HandOff, OpCase, OpChoice, OpMode, OpPlan, Plan, Scenario, Schedule, System, WrittenPlan
-from ...planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, op_plan_in_file, plan_in_file
+from ...planfile.file import PLAN_SUFFIX, PLAN_SUFFIXES, Warn, ignore_warnings, op_plan_in_file, plan_in_file
 from ...planning.build import build_op_plan, declared
 from ...planning.knobs.engine import usual_engine
 from ...planning.plan import build_plan
@@ -40,7 +40,7 @@ def resolve_schedule(scenario: OpCase, text: str | None, warn: Warn = ignore_war
     if text is None:
         engine = usual_engine(scenario.system, scenario.shape)
         return build_op_plan(scenario, OpChoice(BASELINE.name, scenario.num_ranks, engine))
-    if text.endswith(PLAN_SUFFIX):
+    if text.endswith(PLAN_SUFFIXES):
         return op_plan_in_file(scenario, Path(text), warn)
     return build_op_plan(scenario, read_choice(scenario, text))
 
@@ -113,7 +113,7 @@ def plan_named(scenario: Scenario, text: str | None, layers: int = 1) -> Plan:
 
 def is_plan_file(scenario: Scenario, text: str) -> bool:
     """Whether ``text`` names a file with a plan, and no schedule that is declared."""
-    return text.endswith(PLAN_SUFFIX) and text.strip() not in {choice.name for choice in scenario.schedules}
+    return text.endswith(PLAN_SUFFIXES) and text.strip() not in {choice.name for choice in scenario.schedules}
 
 
 def _in_file(scenario: Scenario, text: str) -> Plan:

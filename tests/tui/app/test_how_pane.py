@@ -111,7 +111,9 @@ async def test_a_format_that_cannot_say_it_gives_its_reason(app: MagusApp) -> No
 async def test_options_of_a_runtime_are_requested_for(app: MagusApp) -> None:
     async with app.run_test(size=SMALL, notifications=True) as pilot:
         await to_how(pilot)
-        await press(pilot, "o", "end")
+        await press(pilot, "o")
+        names = [option.id for option in app.screen.query_one(OptionList).options]
+        await press(pilot, *("down",) * names.index("pgle"))
         options = app.screen.query_one("#options", Input)
         assert options.display
         assert "hlo=" in options.placeholder

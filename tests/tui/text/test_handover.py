@@ -33,8 +33,8 @@ def picked(advice: Advice) -> OpPlan:
 def test_plans_come_first_and_every_target_has_a_line() -> None:
     names = [each.name for each in HANDOVERS]
 
-    assert names[:7] == ["json", "mgs", "steps", "trace", "svg", "triton", "mscclpp"]
-    assert names[7:] == [*(target.name for target in TARGETS), *(target.name for target in SCENARIO_TARGETS)]
+    assert names[:8] == ["json", "mgs", "steps", "trace", "svg", "triton", "mscclpp", "syncopate"]
+    assert names[8:] == [*(target.name for target in TARGETS), *(target.name for target in SCENARIO_TARGETS)]
     assert len({each.file for each in HANDOVERS}) == len(HANDOVERS)
 
 

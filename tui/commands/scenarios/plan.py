@@ -1,6 +1,7 @@
 """``magus plan``: a schedule in steps, in the language, as JSON, for MSCCL++ or Triton; and the JSON Schema."""
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from ....compiler.codes import Code
 from ....compiler.ir import TICKS_PER_US, EngineChoice, JsonObject, OpCase, OpPlan, Plan, Rejection, Scenario
 from ....compiler.planfile.file import plan_in_text
 from ....compiler.planfile.mscclpp.write import mscclpp_document
+from ....compiler.planfile.syncopate.write import syncopate_text
 from ....compiler.planfile.write import document_text, op_plan_document, plan_document
 from ....compiler.planning.build import ScheduleError, schedule_block
 from ....compiler.planning.knobs.library import reject_library_plan
@@ -154,23 +156,44 @@ SAME = 0.02
 """Share of the time of a schedule by which its plan may differ untold."""
 
 _KEEPS = "as many engines for each peer, and chunks that they divide, keep the time"
-_BY_BLOCK = "MSCCL++ exchanges and sums block by block; a kernel written for it does so with all blocks at once"
+_BY_WAVE = "its kernel goes through the chunks wave by wave, as hetero_fused_1d and shard_p2p do"
+_BY_BLOCK = "there blocks move one by one; a kernel written for a collective does so with all of them at once"
 
 
 def print_mscclpp(source: ScenarioInput, *, schedule: str | None, out: Path | None) -> Exit:
-    """Write the execution plan of ``schedule`` to ``out`` or stdout; None is the first that the file declares.
+    """Write the execution plan of ``schedule`` to ``out`` or stdout; None is the first that the file declares."""
 
-    The plan is read back and simulated; under ``magus`` stand both times, in us, and a difference is told on stderr.
+    def text(scenario: OpCase, chosen: OpPlan, times: JsonObject) -> str:
+        document = mscclpp_document(scenario, chosen)
+        document["magus"] = {**document["magus"], **times}
+        return json.dumps(document, indent=1) + "\n"
+
+    return _print_read_back(source, ("a plan of MSCCL++", "the plan", _KEEPS), schedule, out, text)
+
+
+def print_syncopate(source: ScenarioInput, *, schedule: str | None, out: Path | None) -> Exit:
+    """Write the CommPlan of ``schedule``, in Python, as ``print_mscclpp``."""
+    return _print_read_back(source, ("a CommPlan", "plan.py", _BY_WAVE), schedule, out, syncopate_text)
+
+
+def _print_read_back(
+    source: ScenarioInput,
+    words: tuple[str, str, str],
+    schedule: str | None,
+    out: Path | None,
+    write: Callable[[OpCase, OpPlan, JsonObject], str],
+) -> Exit:
+    """Write a plan for another program; ``words`` name it in errors and when it is read, and say what keeps its time.
+
+    It is read back and simulated; both times stand in the file, in us, and a difference is told on stderr.
     """
 
     def action() -> Exit:
-        scenario = source.case("a plan of MSCCL++")
+        scenario = source.case(words[0])
         chosen = resolve_schedule(scenario, schedule, show)
-        document = mscclpp_document(scenario, chosen)
-        times, said = _read_back(scenario, chosen, json.dumps(document))
-        document["magus"] = {**document["magus"], **times}
+        times, said = _read_back(scenario, chosen, write(scenario, chosen, {}), words[1:])
         show(said)
-        text = json.dumps(document, indent=1) + "\n"
+        text = write(scenario, chosen, times)
         if out is not None:
             return save(out, text, f"{out}: {chosen.expression}")
         put_text(text)
@@ -179,13 +202,15 @@ def print_mscclpp(source: ScenarioInput, *, schedule: str | None, out: Path | No
     return run_command(action)
 
 
-def _read_back(scenario: OpCase, schedule: OpPlan, text: str) -> tuple[JsonObject, list[Diagnostic]]:
+def _read_back(
+    scenario: OpCase, schedule: OpPlan, text: str, words: Sequence[str]
+) -> tuple[JsonObject, list[Diagnostic]]:
     """Return the times of a schedule and of its plan, None where one does not end, and what is to be said of them."""
     try:
-        again = plan_in_text(scenario, text, "the plan")
+        again = plan_in_text(scenario, text, words[0])
     except CompileError as error:
         why = error.diagnostics[0].message
-        said = _warning(schedule, f"it is not read back: {why}", _KEEPS)
+        said = _warning(schedule, f"it is not read back: {why}", words[1])
         return {"us": _us(scenario, schedule), "read_back_us": None}, [said]
     before, after = _us(scenario, schedule), _us(scenario, again)
     times: JsonObject = {"us": before, "read_back_us": after}
@@ -193,7 +218,7 @@ def _read_back(scenario: OpCase, schedule: OpPlan, text: str) -> tuple[JsonObjec
         return times, []
     engines = "" if again.engine == schedule.engine else f", and has {again.engine} for {schedule.engine}"
     message = f"read back, the plan takes {us_text(after)} and its schedule {us_text(before)}"
-    hint = _BY_BLOCK if all_blocks_at_once(scenario, schedule) != schedule else _KEEPS
+    hint = _BY_BLOCK if all_blocks_at_once(scenario, schedule) != schedule else words[1]
     return times, [_warning(schedule, f"{message} ({after / before - 1:+.1%}){engines}", hint)]
 
 
