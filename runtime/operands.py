@@ -89,8 +89,8 @@ class SheetLink:
 class Slot:
     """An operand of a part; ``tensor`` is its name, ``blocks`` those that a rank has, of ``num_blocks``.
 
-    Without ``links`` its numbers are ``given``, where those of its tensor are; the others are drawn by the names of
-    tensor and rank, or of the tensor alone if it is ``alike``.
+    Without ``links`` its numbers are ``given``, where those of its tensor are, those of its ``part`` of columns; the
+    others are drawn by the names of tensor and rank, or of the tensor alone if it is ``alike``.
     """
 
     tensor: str
@@ -102,6 +102,7 @@ class Slot:
     seed: int
     alike: bool = False
     transposed: bool = False
+    part: ColumnPart | None = None
     given: Given = field(default_factory=dict)
     _wanted: dict[int, Array] = field(default_factory=dict)
 
@@ -149,7 +150,8 @@ class Slot:
             where = (cols, rows) if self.transposed else (rows, cols)
             if self.tensor in self.given:
                 own = self.given[self.tensor][rank]
-                values = own[np.ix_(where[0] % len(own), where[1])]  # rows of several experts begin again
+                first = 0 if self.part is None else self.part.first_of(own.shape[1])
+                values = own[np.ix_(where[0] % len(own), first + where[1])]  # rows of several experts begin again
             else:
                 values = drawn(self.seed, self.tensor if self.alike else f"{self.tensor} of {rank}", *where)
             return values.T if self.transposed else values

@@ -6,6 +6,7 @@ from functools import cache, partial
 
 from ..compiler.ir import (
     Adds,
+    ColumnPart,
     ElementwiseShape,
     Made,
     Op,
@@ -69,6 +70,7 @@ class OperandWire:
     links: tuple[SheetLink, ...] = ()
     alike: bool = False
     transposed: bool = False
+    part: ColumnPart | None = None
 
 
 def maker_of(plan: Plan, read: Read) -> Part:
@@ -126,7 +128,7 @@ def _wire(
         name = moved.name if key == MOVED_IN and moved is not None else f"operand {key[1]} of {part.name}"
         return OperandWire(key, name, links)
     alike = shards.get(read.tensor) is Shard.NONE and key != MOVED_IN
-    return OperandWire(key, read.tensor, links, alike, read.transposed ^ part.shape.by_columns)
+    return OperandWire(key, read.tensor, links, alike, read.transposed ^ part.shape.by_columns, read.part)
 
 
 def part_edges(workload: Workload, op: Op, num_cols: int) -> set[int]:
@@ -241,7 +243,9 @@ def _cuts(shape: OpShape, num_ranks: int, wire: OperandWire) -> Iterator[tuple[A
 
 
 def _slot(shape: OpShape, n: int, layout: Layout, wire: OperandWire, wires: Sequence[OperandWire], seed: int) -> Slot:
-    slot = partial(Slot, wire.tensor, wire.links, seed=seed, alike=wire.alike, transposed=wire.transposed)
+    slot = partial(
+        Slot, wire.tensor, wire.links, seed=seed, alike=wire.alike, transposed=wire.transposed, part=wire.part
+    )
     if wire.key == MOVED_IN:
         return slot(n, cache(partial(_moved_blocks, shape, n)), layout.rows, layout.cols)
     kernel, operand = wire.key
@@ -303,7 +307,9 @@ def _of_kernel(
         own = shared if by_rows else CutAxis.of({0, size[0]} | _below(of_rows, size[0]), detail)
         columns = CutAxis.of({0, size[1]} | _below(of_cols, size[1]), detail)
         blocks = partial(_one_block, size[0])
-        slots[wire.key] = Slot(wire.tensor, wire.links, 1, blocks, own, columns, seed, wire.alike, wire.transposed)
+        slots[wire.key] = Slot(
+            wire.tensor, wire.links, 1, blocks, own, columns, seed, wire.alike, wire.transposed, wire.part
+        )
     axes = KernelAxes(shared, CutAxis.of({0, cols} | part_edges(graph, op, cols), detail), _ONE)
     return Layout(_ONE, _ONE, (axes,)), slots
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import accumulate, pairwise, product
 from math import gcd
 
-from ...compiler.codes import Code
 from ...compiler.ir import (
     UNCUT,
     AttentionBackShape,
@@ -17,7 +16,6 @@ from ...compiler.ir import (
     OpShape,
     Pattern,
     Plan,
-    Rejection,
     RowWiseShape,
     Scenario,
     Schedule,
@@ -38,13 +36,13 @@ from ...compiler.ir.step import (
     StepSchedule,
 )
 from ...compiler.planning.build import ScheduleError
-from ...runtime.report import MAX_STEPS, RunRefused
+from ...runtime.report import MAX_STEPS
 from ...runtime.steps.work import GroupWork, StepWork, WeightSet, declared
 from ...simcore.steps.orders import Slot, orders_of, rejected
-from ..layers.beside import SharedTraffic, traffic_plan
+from ..layers.beside import SharedTraffic
 from .layer_times import of_weights, schedule_of
 from .outcome import chunks_of
-from .plans import pass_plan, send_plan, some_ops, some_parts
+from .plans import in_parts, pass_plan, refused, send_plan, shared_work, some_ops, some_parts
 from .times import handed_on, weights_of
 
 LAYERS = 2
@@ -67,22 +65,27 @@ def job_of(scenario: StepScenario, schedule: StepSchedule) -> StepWork:
     """
     part = _only_part(scenario, schedule)
     small = _Small(scenario, schedule, part)
-    for copies, microbatches, layers in _sizes(scenario, schedule, part):
-        job = small.job(copies, microbatches, layers)
+    for copies, parts, microbatches, layers in _sizes(scenario, schedule, part):
+        job = small.job(copies, parts, microbatches, layers)
         if job.num_steps <= MAX_STEPS:
             break
     return job
 
 
-def _sizes(scenario: StepScenario, schedule: StepSchedule, part: LayerPart) -> Iterator[tuple[System | None, int, int]]:
-    """Yield the ranks with the same weights, microbatches and layers of a chunk, the most first."""
+def _sizes(
+    scenario: StepScenario, schedule: StepSchedule, part: LayerPart
+) -> Iterator[tuple[System | None, int, int, int]]:
+    """Yield the ranks with the same weights, parts of a sequence, microbatches, layers of a chunk, the most first."""
     microbatches, stages = scenario.step.microbatches, scenario.num_stages
-    fewer = [microbatches, 2 * stages, stages]
-    pairs = [part.copies] if part.copies is None else [part.copies, replace(part.copies, num_ranks=2)]
-    for copies, layers in product(pairs, range(LAYERS, 0, -1)):
+    parts = 1 if part.context is None else part.context.num_ranks
+    fewer, ranks = [microbatches, 2 * stages, stages], [(part.copies, parts)]
+    if part.copies is not None:
+        fewest = sorted({(max(2, parts), parts), (2, min(2, parts))}, reverse=True)
+        ranks += [(replace(part.copies, num_ranks=copies), each) for copies, each in fewest]
+    for (copies, each), layers in product(ranks, range(LAYERS, 0, -1)):
         for count in dict.fromkeys(each for each in fewer if each <= microbatches):
             if rejected(schedule.pipeline, stages, count) is None or count == microbatches:
-                yield copies, count, layers
+                yield copies, each, count, layers
 
 
 def _only_part(scenario: StepScenario, schedule: StepSchedule) -> LayerPart:
@@ -95,17 +98,15 @@ def _only_part(scenario: StepScenario, schedule: StepSchedule) -> LayerPart:
     """
     blocks, name = scenario.step.blocks, scenario.name
     if len(blocks) > 1 or len(blocks[0].parts) > 1:
-        raise _refused(f"{name} has layers of several workloads; layers of one are carried out")
+        raise refused(f"{name} has layers of several workloads; layers of one are carried out")
     if schedule.pipeline.kind is PipelineKind.DUAL and schedule.zero == 3:
         why = "dual has each layer on two stages, which take its weights at different times: no gather is of both"
-        raise _refused(why, "zero 0, 1 or 2")
+        raise refused(why, "zero 0, 1 or 2")
     (part,) = blocks[0].parts
-    if part.context is not None:
-        raise _refused(f"{part.forward.name} has parts of sequences, whose keys and values no plan exchanges")
     ranks = part.forward.num_ranks
     if scenario.num_stages > 1 and ranks > 1 and handed_on(part.forward).shard is Shard.NONE:
         hint = "shard it by rows: x = tensor bf16[...] shard rows"
-        raise _refused(f"ranks of {part.forward.name} have all of what they hand on, which is not sent in parts", hint)
+        raise refused(f"ranks of {part.forward.name} have all of what they hand on, which is not sent in parts", hint)
     return part
 
 
@@ -119,7 +120,7 @@ class _Small:
         named = dict(schedule.parts)
         passes = [(each, schedule_of(each, named.get(each.name))) for each in (part.forward, back)]
         if any(each.cut != UNCUT for _, each in passes):
-            raise _refused("a layer in batches or groups is not carried out in a step", "of its layers it is")
+            raise refused("a layer in batches or groups is not carried out in a step", "of its layers it is")
         self.divisor, self._forward, self._backward = _divided(passes)
         self._check(back)
 
@@ -128,14 +129,14 @@ class _Small:
         missing = [each.name for each in weights_of(self._part.forward) if f"d_{each.name}" not in known]
         if missing:
             hint = f"name it d_{missing[0]}, as derived passes do"
-            raise _refused(f"{back.name} makes no gradient of {missing[0]} by its name", hint)
+            raise refused(f"{back.name} makes no gradient of {missing[0]} by its name", hint)
         there = {each.name for each in self._part.forward.workload.tensors} | {handed_on(back).name}
         unknown = [read.tensor for read in declared(back.workload) if read.tensor not in there]
         if unknown:
-            raise _refused(f"{back.name} takes {unknown[0]}, which {self._part.forward.name} has not")
+            raise refused(f"{back.name} takes {unknown[0]}, which {self._part.forward.name} has not")
 
-    def job(self, copies: System | None, microbatches: int, layers: int) -> StepWork:
-        """The job with so many copies of the weights, microbatches, and layers of a chunk at most."""
+    def job(self, copies: System | None, parts: int, microbatches: int, layers: int) -> StepWork:
+        """The job with so many copies of the weights, parts of a sequence, microbatches, and layers of a chunk."""
         scenario, schedule = self._scenario, self._schedule
         ends = list(accumulate((min(layers, count) for count in self._chunks), initial=0))
         layers_of = tuple(range(begin, end) for begin, end in pairwise(ends))
@@ -150,11 +151,13 @@ class _Small:
                 replace(work, workload=some_ops(work.workload, apart, of=of), plan=some_parts(work.plan, apart, of=of))
                 for of in (False, True)
             )
+        context = self._part.context
+        passes = [in_parts(each, context, parts, schedule.context) for each in (self._forward, *backward)]
         return StepWork(
             scenario.name,
             f"{schedule.name}: {schedule.pipeline.expression} zero {schedule.zero}",
-            self._forward,
-            backward,
+            passes[0],
+            tuple(passes[1:]),
             schedule.keep == KEEP_LEAST,
             tuple(tuple(_in_turn(order, microbatches // 2 if is_dual else 0)) for order in slots),
             layers_of,
@@ -166,7 +169,8 @@ class _Small:
             schedule.zero,
             Overlapped.GRADIENTS in schedule.overlapped,
             Overlapped.WEIGHTS in schedule.overlapped,
-            tuple(self._notes(pipelines, microbatches, layers_of[-1].stop)),
+            tuple(self._notes(pipelines, parts, microbatches, layers_of[-1].stop)),
+            parts,
         )
 
     def _sets(self, pipelines: int, stages: int) -> Iterator[WeightSet]:
@@ -188,7 +192,7 @@ class _Small:
         pattern = Pattern.REDUCE_SCATTER if zero else Pattern.ALL_REDUCE
         sums = SharedTraffic(pattern, self._scenario.step.optimizer.gradients, elements)
         gathers = SharedTraffic(Pattern.ALL_GATHER, handed_on(self._part.forward).dtype, elements)
-        return _shared(copies, sums), _shared(copies, gathers) if zero else None
+        return shared_work(copies, sums), shared_work(copies, gathers) if zero else None
 
     def _send(self) -> GroupWork | None:
         stages = self._scenario.stages
@@ -207,8 +211,8 @@ class _Small:
             return 1, ranks, ranks * pipelines
         return axes.get(group[0], 1) if group else 1, axes[others[0]], axes.get("pp", ranks * pipelines)
 
-    def _notes(self, pipelines: int, microbatches: int, layers: int) -> Iterator[str]:
-        step = self._scenario.step
+    def _notes(self, pipelines: int, parts: int, microbatches: int, layers: int) -> Iterator[str]:
+        step, context = self._scenario.step, self._part.context
         if self.divisor > 1:
             yield f"all sizes of its layers are divided by {self.divisor}"
         if layers < step.num_layers:
@@ -217,6 +221,8 @@ class _Small:
             yield f"{microbatches} of {step.microbatches} microbatches"
         if self._part.copies is not None and pipelines < self._part.copies.num_ranks:
             yield f"{pipelines} of {self._part.copies.num_ranks} pipelines"
+        if context is not None and parts < context.num_ranks:
+            yield f"{parts} of {context.num_ranks} parts of a sequence"
         if step.vocabulary:
             yield "without the embedding and the head"
         yield "the gradient of what the last layer makes is that itself; kernels that are no products are stood in for"
@@ -252,7 +258,7 @@ def _divided(passes: list[tuple[Scenario, Schedule]]) -> tuple[int, GroupWork, G
         largest = max(each.rows * each.cols for one in small for each in one.tensors)
         if largest > MOST_ELEMENTS:
             hint = "--set parameters to sizes that have a large common divisor"
-            raise _refused(f"the smallest sizes of {passes[0][0].name} have {largest:,} elements", hint)
+            raise refused(f"the smallest sizes of {passes[0][0].name} have {largest:,} elements", hint)
         forward, backward = (
             GroupWork(each.system, one, plan) for (each, _), one, plan in zip(passes, small, plans, strict=True)
         )
@@ -280,7 +286,7 @@ def divided(workload: Workload, divisor: int, ranks: int) -> Workload:
 
     def shape(each: OpShape) -> OpShape:
         if each.then is not None or each.loads or each.split:
-            raise _refused(f"{workload.name} has {each.label}, which is not carried out in a step")
+            raise refused(f"{workload.name} has {each.label}, which is not carried out in a step")
         return replace(
             each,
             tensors=tuple(map(tensor, each.tensors)),
@@ -322,7 +328,7 @@ def _kernel(shape: KernelShape, divisor: int) -> KernelShape:
         return replace(shape, num_elements=elements, read_bytes=read)
     if isinstance(shape, ElementwiseShape):
         return replace(shape, num_elements=shape.num_elements // divisor**2)
-    raise _refused(f"{shape.operation} is not carried out in a step")
+    raise refused(f"{shape.operation} is not carried out in a step")
 
 
 def _exchanged(workload: Workload, ranks: int) -> frozenset[str]:
@@ -341,7 +347,7 @@ def _extents(workload: Workload, ranks: int) -> Iterator[int]:
         kernel = op.shape.kernel
         yield from kernel.rows if isinstance(kernel, GroupedGemmShape) else ()
         if isinstance(kernel, AttentionShape | AttentionBackShape):
-            yield from (kernel.q_len, kernel.kv_len)
+            yield from (kernel.q_len,) if kernel.context > 1 else (kernel.q_len, kernel.kv_len)
         yield from (size for read in op.reads if read.part is not None for size in (read.part.first, read.part.cols))
 
 
@@ -361,13 +367,3 @@ def _parts(workload: Workload, ranks: int) -> Iterator[int]:
 
 def _elements(tensor: Tensor, ranks: int, whole: bool) -> int:
     return tensor.rows * tensor.cols // (1 if whole else ranks)
-
-
-def _shared(copies: System, traffic: SharedTraffic) -> GroupWork:
-    case, plan = traffic_plan(copies, traffic)
-    name = traffic.pattern.value
-    return GroupWork(copies, Workload.of_one(case.shape, name), Plan.of_one(name, case.shape, plan))
-
-
-def _refused(message: str, hint: str = "magus simulate answers about it") -> RunRefused:
-    return RunRefused(Rejection(Code.MGS540, message, hint))

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
+from ...compiler.codes import Code
 from ...compiler.ir import (
+    AttentionBackShape,
+    AttentionShape,
     EngineMode,
     Made,
     OpCase,
@@ -14,6 +17,7 @@ from ...compiler.ir import (
     Pattern,
     Plan,
     Read,
+    Rejection,
     Scenario,
     Schedule,
     Shard,
@@ -26,6 +30,10 @@ from ...compiler.planning.build import build_op_plan
 from ...compiler.planning.knobs.library import library_engine
 from ...compiler.planning.plan import build_plan
 from ...compiler.templates import BASELINE
+from ...runtime.report import RunRefused
+from ...runtime.steps.serial import part_shape
+from ...runtime.steps.work import Exchange, GroupWork
+from ..layers.beside import SharedTraffic, traffic_plan
 from .outcome import StepOutcome
 from .times import handed_on
 
@@ -83,6 +91,56 @@ def send_plan(stages: System, forward: Scenario) -> tuple[OpCase, OpPlan]:
     case = OpCase("send", pair, OpShape("send", "", Pattern.SEND_RECV, (tensor,), tensor, None, "y"))
     choice = OpChoice(BASELINE.name, pair.num_ranks, replace(library_engine(pair.gpu), mode=EngineMode.SHARED))
     return case, build_op_plan(case, choice)
+
+
+def shared_work(copies: System, traffic: SharedTraffic) -> GroupWork:
+    """Return a collective among ranks, to be carried out."""
+    case, plan = traffic_plan(copies, traffic)
+    name = traffic.pattern.value
+    return GroupWork(copies, Workload.of_one(case.shape, name), Plan.of_one(name, case.shape, plan))
+
+
+def refused(message: str, hint: str = "magus simulate answers about it") -> RunRefused:
+    """Return why a step is not carried out."""
+    return RunRefused(Rejection(Code.MGS540, message, hint))
+
+
+def in_parts(work: GroupWork, context: System | None, parts: int, kind: ContextKind) -> GroupWork:
+    """Return a pass in two behind attention that takes keys and values of so many ``parts`` of a sequence.
+
+    Raises
+    ------
+    RunRefused
+        If something else takes rows of other ranks too.
+    """
+    ops = {op.name: op for op in work.workload.ops}
+    found = [name for name, op in ops.items() if isinstance(op.shape.kernel, AttentionShape) and op.shape.kernel.over]
+    if context is None or not found:
+        return work
+    op, shape = ops[found[0]], ops[found[0]].shape.kernel
+    if len(found) > 1 or any(each.shape.pattern.exchanges for each in ops.values()):
+        raise refused(f"{work.workload.name} has experts or more attention beside {op.name} of parts of sequences")
+    assert isinstance(shape, AttentionShape), "it was found by that"
+    is_back, is_ring = isinstance(shape, AttentionBackShape), kind is ContextKind.RING
+    operands = tuple(read.tensor for read in op.reads[: len(op.reads) - 2 * is_back])
+    sizes, keys = [part_shape(work, each) for each in operands], shape.kv_heads * shape.key_cols
+    cols = max(1, sum(width for _, width in sizes) * keys // (shape.heads * shape.head_dim + keys))
+    through = frozenset(list(ops)[: list(ops).index(op.name) + 1])
+    first, rest = (
+        replace(work, workload=some_ops(work.workload, through, of=of), plan=some_parts(work.plan, through, of=of))
+        for of in (True, False)
+    )
+    ranks = replace(context, num_ranks=2 if is_ring else parts)
+    gather, scatter = (
+        shared_work(
+            ranks,
+            SharedTraffic(pattern, op.shape.tensors[0].dtype, ranks.num_ranks * sizes[0][0] * cols, sends=is_ring),
+        )
+        for pattern in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER)
+    )
+    back, gradient = (None if is_ring else scatter, op.reads[-1].tensor) if is_back else (None, "")
+    exchange = Exchange(op.name, op.shape.output, operands, cols, first, rest, gather, back, gradient, is_ring)
+    return replace(work, exchange=exchange)
 
 
 # A layout in the words of frameworks: what to switch on.

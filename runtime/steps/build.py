@@ -225,8 +225,8 @@ class StageBuilder:
         last: LayerTask | None = None
         for place, layer in enumerate(layers if each.work is PassKind.FORWARD else reversed(layers)):
             pass_of = LayerTask(each.work, each.chunk, layer, each.microbatch, each.path)
-            waits = [[self._arrival(each, pipeline)] if place == 0 else [] for pipeline in self._pipelines]
-            marks = self._pass(pass_of, [list(filter(None, each)) for each in waits], last)
+            waits = [self._arrivals(each, first) if place == 0 else [] for first in self._firsts]
+            marks = self._pass(pass_of, waits, last)
             if each.work in MAKES_GRADIENTS:
                 self._made.pop(layer, None)
                 self._made[layer] = marks
@@ -238,9 +238,16 @@ class StageBuilder:
     def _pipelines(self) -> range:
         return range(self._job.pipelines)
 
-    def _arrival(self, each: ChunkPass, pipeline: int) -> Mark | None:
+    @property
+    def _firsts(self) -> range:
+        """The first pipeline of those that compute a pass together, as they have parts of the same sequences."""
+        return range(0, self._job.pipelines, self._job.parts)
+
+    def _arrivals(self, each: ChunkPass, first: int) -> list[Mark]:
         found = self._channels.taken(self._stage, each)
-        return None if found is None else (self._job.rank(found[0], pipeline, 0), found[1])
+        if found is None:
+            return []
+        return [(self._job.rank(found[0], pipeline, 0), found[1]) for pipeline in self._job.sharing(first)]
 
     def _pass(self, each: LayerTask, waits: list[list[Mark]], last: LayerTask | None) -> list[Mark]:
         """A pass of one layer in all pipelines, with the traffic of ZeRO-3 before it."""
@@ -256,8 +263,8 @@ class StageBuilder:
         self._begun = self._before(waits)
         act = partial(self._actions.run_pass, each, self._taken(each), weights)
         return [
-            self._tasks.add(self._stage, pipeline, PASSES, each.name, (*waits[pipeline], *gathered), act)
-            for pipeline in self._pipelines
+            self._tasks.add(self._stage, first, PASSES, each.name, (*taken, *gathered), act)
+            for first, taken in zip(self._firsts, waits, strict=True)
         ]
 
     def _before(self, waits: list[list[Mark]]) -> list[Mark]:
@@ -327,7 +334,7 @@ def tasks_of_step(job: StepWork, actions: Actions) -> tuple[StageTask, ...]:
             for number, sent in enumerate(channel.sent):
                 taken = channel.taken[number] if number < len(channel.taken) else None
                 act = partial(actions.run_send, sent, taken, to)
-                waits = [(job.rank(stage, pipeline, 0), _makes(job, sent).name)]
+                waits = [(job.rank(stage, job.sharing(pipeline)[0], 0), _makes(job, sent).name)]
                 queue = f"sends of {'activations' if forward else 'gradients'} to stage {to}"
                 tasks.add(stage, pipeline, queue, send_name(forward, number, to), waits, act, moves=True)
     return tuple(tasks.all)

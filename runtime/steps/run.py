@@ -28,6 +28,7 @@ from .build import (
     room_of,
     tasks_of_step,
 )
+from .context import carried_in_parts
 from .serial import Flat, SerialStep, StepMemory, by_rank, check_ops, first_weights, gradient_of, part_shape, updated
 from .work import GroupWork, StepWork, Values, WeightSet, split
 
@@ -77,10 +78,11 @@ class CarriedStep:
         for pipeline in range(job.pipelines):
             for stage in range(job.num_stages):
                 self._make_room(stage, pipeline)
-        for pipeline in range(job.pipelines):
+        for first in range(0, job.pipelines, job.parts):
             for microbatch in range(job.microbatches):
-                whole = self.serial.input(pipeline, microbatch)
-                self._place_input(pipeline, microbatch, whole)
+                pieces = np.split(self.serial.input(first, microbatch), job.parts)
+                for pipeline, piece in zip(job.sharing(first), pieces, strict=True):
+                    self._place_input(pipeline, microbatch, piece)
 
     # A run.
 
@@ -183,6 +185,12 @@ class CarriedStep:
             )
         return found
 
+    def _in_parts(
+        self, work: GroupWork, given: Sequence[Values], wanted: Iterable[str], task: StageTask
+    ) -> list[Values]:
+        """Carry a pass out, of each part of its sequences."""
+        return carried_in_parts(work, given, wanted, self._seed, partial(self._carried, task=task))
+
     def _read(self, ranks: Iterable[int], name: str, task: StageTask) -> tuple[Array, ...]:
         return tuple(self._memory.read(rank, name, task) for rank in ranks)
 
@@ -192,48 +200,55 @@ class CarriedStep:
 
     def run_pass(self, each: LayerTask, taken: str, weights: str, task: StageTask) -> None:
         """A pass of a layer, which takes the tensor ``taken`` and weights of that name."""
-        job, ranks = self._job, self._ranks(task.stage, task.pipeline)
-        given: Values = {}
-        for of, flat in self._flats:
-            parts = [flat.parts(values) for values in self._read(ranks, of.named(weights), task)]
-            given |= {name: tuple(part[name] for part in parts) for name in of.names}
-        values, forward = self._read(ranks, taken, task), each.work is PassKind.FORWARD
+        job, groups = self._job, [self._ranks(task.stage, pipeline) for pipeline in self._job.sharing(task.pipeline)]
+        values, forward = [self._read(ranks, taken, task) for ranks in groups], each.work is PassKind.FORWARD
+        given = [self._weights(weights, ranks, task) for ranks in groups]
         if forward:
-            given[job.taken] = values
-            made = self._carried(job.forward, given, (job.handed_on, *(() if job.again else job.kept)), task)
-            own = named(job.taken, each.layer, each.microbatch)
-            made |= {job.taken: values} if own != taken else {}
+            given = [known | {job.taken: own} for known, own in zip(given, values, strict=True)]
+            made = self._in_parts(job.forward, given, (job.handed_on, *(() if job.again else job.kept)), task)
+            if taken != named(job.taken, each.layer, each.microbatch):
+                made = [found | {job.taken: own} for found, own in zip(made, values, strict=True)]
         else:
-            made = self._backward(each, given, values, task)
+            given = [known | {job.gradient[0]: own} for known, own in zip(given, values, strict=True)]
+            made = self._backward(each, groups, given, task)
         self._pause(task, Moment.END)
-        gradients = {name: made.pop(gradient_of(name)) for name in job.weights if gradient_of(name) in made}
-        for name, whole in made.items():
-            self._write(ranks, named(name, each.layer, each.microbatch), (part % MODULUS for part in whole), task)
-        if each.work in MAKES_GRADIENTS:
-            self._add(each, gradients, ranks, task)
+        for ranks, found in zip(groups, made, strict=True):
+            gradients = {name: found.pop(gradient_of(name)) for name in job.weights if gradient_of(name) in found}
+            for name, whole in found.items():
+                self._write(ranks, named(name, each.layer, each.microbatch), (part % MODULUS for part in whole), task)
+            if each.work in MAKES_GRADIENTS:
+                self._add(each, gradients, ranks, task)
 
-    def _backward(self, each: LayerTask, given: Values, values: tuple[Array, ...], task: StageTask) -> Values:
-        """What a backward pass makes of gradients, what was kept, and weights."""
-        job, ranks = self._job, self._ranks(task.stage, task.pipeline)
+    def _weights(self, name: str, ranks: Sequence[int], task: StageTask) -> Values:
+        """The weights of a layer at the ranks of a group."""
+        found: Values = {}
+        for of, flat in self._flats:
+            parts = [flat.parts(values) for values in self._read(ranks, of.named(name), task)]
+            found |= {weight: tuple(part[weight] for part in parts) for weight in of.names}
+        return found
 
-        def of_layer(name: str) -> tuple[Array, ...]:
-            return self._read(ranks, named(name, each.layer, each.microbatch), task)
-
-        given = {**given, job.taken: of_layer(job.taken), job.gradient[0]: values}
-        again: Values = {}
-        if job.again and each.work is not PassKind.WEIGHTS:
-            again = self._carried(job.forward, given, job.kept, task)
-            again = {name: tuple(part % MODULUS for part in parts) for name, parts in again.items()}
-        given |= again or {name: of_layer(name) for name in job.kept}
-        wanted: list[str] = []
+    def _backward(
+        self, each: LayerTask, groups: Sequence[tuple[int, ...]], given: Sequence[Values], task: StageTask
+    ) -> list[Values]:
+        """What a backward pass makes of gradients, what was kept, and weights, by part of its sequences."""
+        job, is_again = self._job, self._job.again and each.work is not PassKind.WEIGHTS
+        names, wanted = [job.taken, *(() if is_again else job.kept)], list[str]()
         if each.work is PassKind.WEIGHTS:
-            given |= {name: of_layer(name) for name in job.between}
+            names += job.between
         else:
             wanted += [job.gradient[1], *job.between]
         if each.work in MAKES_GRADIENTS:
             wanted += [gradient_of(name) for name in job.weights]
+        known = [
+            own | {name: self._read(ranks, named(name, each.layer, each.microbatch), task) for name in names}
+            for own, ranks in zip(given, groups, strict=True)
+        ]
+        again = list[Values]()
+        for found in self._in_parts(job.forward, known, job.kept, task) if is_again else [{}] * len(known):
+            again.append({name: tuple(part % MODULUS for part in parts) for name, parts in found.items()})
+        known = [own | more for own, more in zip(known, again, strict=True)]
         work = job.backward[-1 if each.work is PassKind.WEIGHTS else 0]
-        return {**self._carried(work, given, wanted, task), **again}
+        return [own | more for own, more in zip(self._in_parts(work, known, wanted, task), again, strict=True)]
 
     def _add(self, each: LayerTask, gradients: Values, ranks: Sequence[int], task: StageTask) -> None:
         """Add the gradients of a microbatch to those of others, or leave them to be scattered."""
@@ -333,11 +348,12 @@ class CarriedStep:
         """Which microbatch adds other gradients than in the serial step, or none."""
         job = self._job
         places = range(job.forward.num_ranks) if of.whole else (place,)
-        for pipeline, microbatch in product(range(job.pipelines), range(job.microbatches)):
+        for pipeline, microbatch in product(range(0, job.pipelines, job.parts), range(job.microbatches)):
             wanted = flat.whole(self.serial.gradients[layer, pipeline, microbatch])[place]
             chunk = next(number for number, layers in enumerate(job.layers) if layer in layers)
             at = job.stage_of(microbatch, chunk)
-            keys = [(of, job.rank(at, pipeline, each), layer, microbatch) for each in places]
+            ranks = (job.rank(at, part, each) for part in job.sharing(pipeline) for each in places)
+            keys = [(of, rank, layer, microbatch) for rank in ranks]
             which = f"microbatch {microbatch} of pipeline {pipeline}"
             if not all(key in self._made for key in keys):
                 return f"; {which} adds nothing to its gradient"

@@ -6,19 +6,32 @@ products, and the update of a weight; nothing of plans, orders and groups.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from threading import Lock
 
 import numpy as np
 
 from ...compiler.codes import Code
-from ...compiler.ir import ElementwiseShape, GroupedGemmShape, Made, Op, Pattern, Read, Rejection, Shard, Workload
+from ...compiler.ir import (
+    ElementwiseShape,
+    GroupedGemmShape,
+    Made,
+    Op,
+    Pattern,
+    Read,
+    Rejection,
+    Shard,
+    Tensor,
+    Workload,
+)
 from ..axes import CutAxis
 from ..memory import Array, CheckedArray, Fault
 from ..operands import MODULUS, drawn
 from ..problem import mixture, of_experts
 from ..report import RunRefused
 from ..tasks import Task
-from .work import GroupWork, StepWork, Values, WeightSet, joined, split
+from .context import attended, gradient_of_block, keys_of, with_gradient
+from .work import Exchange, GroupWork, StepWork, Values, WeightSet, joined, split
 
 PRODUCTS = (Pattern.GEMM, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 KERNELS = (Pattern.KERNEL, Pattern.ALL_TO_ALL)
@@ -62,11 +75,16 @@ def check_ops(workload: Workload) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SerialLayer:
-    """A pass of a layer with whole tensors, that ``ranks`` share in the step; their kernels are alike."""
+    """A pass of a layer with whole tensors, that ``ranks`` share in the step; their kernels are alike.
+
+    Rows are those of all ``parts`` of a sequence, between which ``exchange`` is what attention takes.
+    """
 
     workload: Workload
     ranks: int
     seed: int
+    parts: int = 1
+    exchange: Exchange | None = None
 
     def results(self, given: Mapping[str, Array]) -> Tensors:
         """Return all results of the pass."""
@@ -103,22 +121,47 @@ class SerialLayer:
     def _kernel(self, op: Op, reads: Iterable[Read], known: Mapping[str, Array]) -> Array:
         """Each rank's part by itself, as kernels have it."""
         tensors = {tensor.name: tensor for tensor in self.workload.tensors}
-        output = tensors[op.shape.output]
-        operands = []
-        for read in reads:
-            own = split(self._taken(replace(read, transposed=False), known), tensors[read.tensor].shard, self.ranks)
-            operands.append([part.T for part in own] if read.transposed else own)
+        output, operands = tensors[op.shape.output], [self._of_ranks(read, tensors, known) for read in reads]
         rows = output.rows // (self.ranks if output.shard is Shard.ROWS else 1)
         cols = output.cols // (self.ranks if output.shard is Shard.COLS else 1)
-        by_rows = isinstance(op.shape.kernel, ElementwiseShape) and all(len(each[0]) == rows for each in operands)
+        by_rows = isinstance(op.shape.kernel, ElementwiseShape) and all(len(each[0][0]) == rows for each in operands)
         where, shape = (np.arange(rows), np.arange(cols)), op.shape.kernel
-        parts = [
-            of_experts(shape, *taken)
-            if isinstance(shape, GroupedGemmShape)
-            else mixture(self.seed, op.name, taken, *where, by_rows=by_rows)
-            for taken in zip(*operands, strict=True)
+        made = [
+            tuple(
+                of_experts(shape, *taken)
+                if isinstance(shape, GroupedGemmShape)
+                else mixture(self.seed, op.name, taken, *where, by_rows=by_rows)
+                for taken in zip(*part, strict=True)
+            )
+            for part in zip(*operands, strict=True)
         ]
-        return np.asarray(joined(parts, output.shard) % MODULUS)
+        if self.exchange is not None and self.exchange.op == op.name:
+            made = self._with_others(self.exchange, made, operands)
+        return np.concatenate([np.asarray(joined(each, output.shard) % MODULUS) for each in made])
+
+    def _of_ranks(
+        self, read: Read, tensors: Mapping[str, Tensor], known: Mapping[str, Array]
+    ) -> list[tuple[Array, ...]]:
+        """What ranks have of an operand of a kernel, by part of the sequence: its rows, or all of a weight."""
+        whole, tensor = self._taken(replace(read, transposed=False), known), tensors[read.tensor]
+        pieces = np.split(whole, self.parts) if len(whole) > tensor.rows else [whole] * self.parts
+        own = [split(piece, tensor.shard, self.ranks) for piece in pieces]
+        return [tuple(each.T for each in piece) for piece in own] if read.transposed else own
+
+    def _with_others(
+        self, of: Exchange, made: Sequence[Sequence[Array]], operands: Sequence[Sequence[Sequence[Array]]]
+    ) -> list[tuple[Array, ...]]:
+        """What attention makes, by part and rank, with what parts add to each other."""
+        parts, count, found = range(self.parts), len(of.operands), list[list[Array]]()
+        for rank in range(self.ranks):
+            keys = [keys_of(of, (each[part][rank] for each in operands[:count])) for part in parts]
+            done = [attended(self.seed, of, made[part][rank], keys, part) for part in parts]
+            for to, of_part in product(parts, parts) if of.gradient else ():
+                if to != of_part:
+                    back = gradient_of_block(self.seed, of, operands[-1][of_part][rank], of_part, to)
+                    done[to] = with_gradient(of, done[to], back)
+            found.append(done)
+        return list(zip(*found, strict=True))
 
     def _taken(self, read: Read, known: Mapping[str, Array]) -> Array:
         """What an op reads: all of a tensor, or some columns, of which each rank has its share."""
@@ -134,17 +177,20 @@ class SerialLayer:
 class SerialStep:
     """The whole step: ``gradients`` of the weights of each layer, pipeline and microbatch, and ``weights`` after it.
 
+    Of pipelines with parts of the same sequences it is the first that has them whole.
+
     The loss is half the sum of the squares of what the last layer hands on, whose gradient is that itself.
     """
 
     def __init__(self, job: StepWork, seed: int) -> None:
         self._job, self._seed = job, seed
         ranks = job.forward.num_ranks
-        self._forward = SerialLayer(job.forward.workload, ranks, seed)
-        self._backward = [SerialLayer(work.workload, ranks, seed) for work in job.backward]
+        self._forward, *self._backward = (
+            SerialLayer(work.workload, ranks, seed, job.parts, work.exchange) for work in (job.forward, *job.backward)
+        )
         self.gradients: dict[tuple[int, int, int], Tensors] = {}
         sums = [{name: np.zeros_like(self.first(layer, name)) for name in job.weights} for layer in self._layers]
-        for pipeline in range(job.pipelines):
+        for pipeline in range(0, job.pipelines, job.parts):
             for microbatch in range(job.microbatches):
                 self._pass(pipeline, microbatch)
                 for layer in self._layers:
@@ -170,11 +216,13 @@ class SerialStep:
 
     def input(self, pipeline: int, microbatch: int) -> Array:
         """What the first layer takes."""
-        return self._drawn(f"microbatch {microbatch} of pipeline {pipeline}", self._job.taken) % MODULUS
+        return (
+            self._drawn(f"microbatch {microbatch} of pipeline {pipeline}", self._job.taken, self._job.parts) % MODULUS
+        )
 
-    def _drawn(self, name: str, tensor: str) -> Array:
+    def _drawn(self, name: str, tensor: str, parts: int = 1) -> Array:
         shape = next(each for each in self._job.forward.workload.tensors if each.name == tensor)
-        return drawn(self._seed, name, np.arange(shape.rows), np.arange(shape.cols))
+        return drawn(self._seed, name, np.arange(parts * shape.rows), np.arange(shape.cols))
 
     def _pass(self, pipeline: int, microbatch: int) -> None:
         """One microbatch through all layers and back."""

@@ -23,11 +23,12 @@ _AFTER_ALL = -1
 
 @dataclass(frozen=True, slots=True)
 class GroupWork:
-    """A workload on a group of ranks, and its plan."""
+    """A workload on a group of ranks, and its plan; ``exchange`` is what ranks with other parts of a sequence give."""
 
     system: System
     workload: Workload
     plan: Plan
+    exchange: "Exchange | None" = None
 
     @property
     def num_ranks(self) -> int:
@@ -37,7 +38,8 @@ class GroupWork:
     @property
     def num_steps(self) -> int:
         """Steps of the plan, of all ranks together."""
-        return sum(len(part.schedule.steps_of(rank)) for part in self.plan.parts for rank in range(self.num_ranks))
+        own = sum(len(part.schedule.steps_of(rank)) for part in self.plan.parts for rank in range(self.num_ranks))
+        return own + (0 if self.exchange is None else self.num_ranks * self.exchange.num_steps)
 
     def carried_out(self, given: Given, wanted: Iterable[str], seed: int) -> Values:
         """Carry the plan out, and return the results ``wanted``; of a lone collective "" is what it leaves.
@@ -70,6 +72,45 @@ class GroupWork:
             stacked = np.concatenate(values) if values else np.zeros((0, sheet.cols.size))
             found.append(stacked.T if maker.shape.by_columns else stacked)
         return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What attention takes of ranks with other parts of a sequence; a pass is in two there.
+
+    Attributes
+    ----------
+    op, made
+        Attention, and the tensor that it makes.
+    operands, cols
+        What has keys and values: the last ``cols`` columns of these side by side; so have their gradients.
+    first, rest
+        The pass up to attention, and what follows.
+    gather
+        all_gather of the keys and values of all parts, or of two neighbours in a ring.
+    scatter
+        reduce_scatter of their gradients; None in a ring, and forward.
+    gradient
+        The gradient of its result that attention takes backward; forward empty.
+    is_ring
+        Whether blocks go from neighbour to neighbour.
+    """
+
+    op: str
+    made: str
+    operands: tuple[str, ...]
+    cols: int
+    first: GroupWork
+    rest: GroupWork
+    gather: GroupWork
+    scatter: GroupWork | None = None
+    gradient: str = ""
+    is_ring: bool = False
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of its plans for a rank of one part, at most."""
+        return self.gather.num_steps * (2 if self.gradient else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +152,8 @@ class StepWork:
         Those of each chunk, in the order of the model.
     pipelines, microbatches
         How many pipelines there are, and microbatches of each.
+    parts
+        So many pipelines after each other have a part each of the same sequences.
     strides
         How far apart in the numbers of ranks neighbours are: in a group, among pipelines, among stages.
     send
@@ -141,6 +184,7 @@ class StepWork:
     sums_beside: bool = False
     gathers_beside: bool = False
     notes: tuple[str, ...] = ()
+    parts: int = 1
 
     @property
     def num_stages(self) -> int:
@@ -156,6 +200,11 @@ class StepWork:
     def num_ranks(self) -> int:
         """All ranks."""
         return self.forward.num_ranks * self.pipelines * self.num_stages
+
+    def sharing(self, pipeline: int) -> range:
+        """The pipelines with parts of the same sequences."""
+        first = pipeline - pipeline % self.parts
+        return range(first, first + self.parts)
 
     @property
     def has_sums(self) -> bool:
