@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import BinaryIO
 
 from ...compiler.codes import Code
 from ...compiler.ir import OpCase, Rejection, Scenario, Settings
@@ -88,18 +90,27 @@ def name_of(file: Path) -> str:
 
 
 def source_of(file: Path, max_bytes: int = MAX_BYTES) -> Source:
-    """The text of a file of at most ``max_bytes``, or of stdin, which can be read once.
+    """The text of a file of at most ``max_bytes``, or of stdin.
 
     Raises
     ------
     CompileError
         If it cannot be read.
     """
+    if is_stdin(file):
+        return _text_of(None if sys.stdin is None else sys.stdin.buffer, max_bytes)
     report = Report()
     with report.trial():
-        if is_stdin(file):
-            return read_stream(None if sys.stdin is None else sys.stdin.buffer, STDIN, report, max_bytes)
         return read_source(file, report, max_bytes=max_bytes)
+    raise CompileError(report.diagnostics)
+
+
+@lru_cache(maxsize=1)
+def _text_of(stdin: BinaryIO | None, max_bytes: int) -> Source:
+    """What is on stdin, which can be read once."""
+    report = Report()
+    with report.trial():
+        return read_stream(stdin, STDIN, report, max_bytes)
     raise CompileError(report.diagnostics)
 
 

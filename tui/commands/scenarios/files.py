@@ -8,6 +8,7 @@ from pathlib import Path
 from ....compiler import CompileError
 from ....compiler.codes import Code
 from ....compiler.ir import Settings
+from ....compiler.ir.step import StepScenario
 from ....compiler.text.diagnostics import Diagnostic
 from ....compiler.text.diagnostics import as_json as json_object
 from ....compiler.text.writing import write_whole
@@ -22,7 +23,9 @@ def check_files(files: Sequence[Path], settings: Settings, *, as_json: bool) -> 
     num_wrong = 0
     for file in files:
         try:
-            diagnostics.extend(compiled(file, settings).warnings)
+            found = compiled(file, settings)
+            diagnostics.extend(found.warnings)
+            _check_steps(file, found.steps)
         except CompileError as error:
             diagnostics.extend(error.diagnostics)
             num_wrong += 1
@@ -32,6 +35,14 @@ def check_files(files: Sequence[Path], settings: Settings, *, as_json: bool) -> 
         show(diagnostics)
         say(_summary(len(files), num_wrong))
     return Exit.INPUT if num_wrong else Exit.DONE
+
+
+def _check_steps(file: Path, steps: Sequence[StepScenario]) -> None:
+    if any(step.schedules for step in steps):
+        from ....advisor.steps.answer import check_schedules  # which other files need nothing of
+
+        for step in steps:
+            check_schedules(source_of(file), step, step.schedules)
 
 
 def _summary(num_files: int, num_wrong: int) -> str:

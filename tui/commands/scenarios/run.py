@@ -8,6 +8,7 @@ from pathlib import Path
 from ....advisor import AdviceOptions, Advisor
 from ....advisor.candidates.advice import Advice
 from ....advisor.measured.traces.replay import ReplayedStep, read_step
+from ....advisor.steps.answer import check_schedules
 from ....advisor.steps.carried import job_of
 from ....compiler.codes import Code
 from ....compiler.ir.step import StepScenario, StepSchedule
@@ -22,7 +23,7 @@ from ...text.progress import progress_line
 from ...text.result import Carried, run_text, runs_document
 from ...text.step import replay_document, replay_text
 from ..answers.step import named_schedule, step_error
-from ..inputs import ScenarioInput, name_of, save, show
+from ..inputs import ScenarioInput, name_of, save, show, source_of
 from ..interrupts import interruptible
 from ..running import run_command
 
@@ -42,6 +43,7 @@ def run_file(source: ScenarioInput, *, schedule: str | None, seeds: range, over_
         else:
             name, ranks = step.name, step.system.num_ranks
             every = step.schedules if schedule is None and step.schedules else (named_schedule(source, step, schedule),)
+            check_schedules(source_of(source.file), step, every)
             runs = (partial(_carried_step, step, each, seeds) for each in every)
         carried: list[Carried] = []
         for run in runs:

@@ -10,10 +10,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from typer.testing import CliRunner
 
 from magus.advisor import advise_step
 from magus.compiler import CompileError
 from magus.compiler.ir import Progress
+from magus.tui.cli import app
 from tests.helpers.commands import document, magus
 from tests.helpers.steps import TEXT
 
@@ -233,7 +235,7 @@ def test_times_of_layers_keep_who_may_stop_them(file: Path) -> None:
     assert times.should_stop is before and times.num_simulated > 0
 
 
-@pytest.mark.parametrize("command", ["advise", "simulate", "report"])
+@pytest.mark.parametrize("command", ["advise", "simulate", "report", "check", "run"])
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
@@ -252,6 +254,14 @@ def test_a_schedule_that_cuts_no_layers_so_is_refused_in_its_place(
     line = file.read_text().splitlines().index(f"schedule mine for train {{ {schedule} }}") + 1
     assert done.exit_code == 1 and not done.stdout
     assert f"{file}:{line}:1: MGS570 error: {message}" in done.stderr
+
+
+def test_a_step_on_stdin_is_read_once(file: Path) -> None:
+    text = TEXT.format(more="schedule mine for train { stages 3, 3 }")
+    line = text.splitlines().index("schedule mine for train { stages 3, 3 }") + 1
+    for command in ("check", "run", "simulate", "advise"):
+        done = CliRunner().invoke(app, [command, "-"], input=text)
+        assert f"<stdin>:{line}:1: MGS570 error: mine: the stages have" in done.stderr
 
 
 def test_layouts_of_which_none_divides_say_why(file: Path) -> None:
