@@ -99,9 +99,6 @@ def _only_part(scenario: StepScenario, schedule: StepSchedule) -> LayerPart:
     blocks, name = scenario.step.blocks, scenario.name
     if len(blocks) > 1 or len(blocks[0].parts) > 1:
         raise refused(f"{name} has layers of several workloads; layers of one are carried out")
-    if schedule.pipeline.kind is PipelineKind.DUAL and schedule.zero == 3:
-        why = "dual has each layer on two stages, which take its weights at different times: no gather is of both"
-        raise refused(why, "zero 0, 1 or 2")
     (part,) = blocks[0].parts
     ranks = part.forward.num_ranks
     if scenario.num_stages > 1 and ranks > 1 and handed_on(part.forward).shard is Shard.NONE:
@@ -165,7 +162,7 @@ class _Small:
             microbatches,
             self._strides(pipelines),
             self._send(),
-            tuple(self._sets(pipelines, 1 + is_dual)),
+            tuple(self._sets(pipelines, is_dual=is_dual)),
             schedule.zero,
             Overlapped.GRADIENTS in schedule.overlapped,
             Overlapped.WEIGHTS in schedule.overlapped,
@@ -173,18 +170,28 @@ class _Small:
             parts,
         )
 
-    def _sets(self, pipelines: int, stages: int) -> Iterator[WeightSet]:
-        """The weights of a layer, by the ranks that hold the same: of so many pipelines, or all of as many stages."""
-        ranks, part = self._forward.num_ranks, self._part
+    def _sets(self, pipelines: int, *, is_dual: bool) -> Iterator[WeightSet]:
+        """The weights of a layer, by the ranks that hold the same: of so many pipelines, or all of their stages.
+
+        Two stages that have the same layers take weights at different times, so that each gathers its own (ZeRO-3).
+        """
+        ranks, part, apart = self._forward.num_ranks, self._part, is_dual and self._schedule.zero == 3
         weights = weights_of(replace(part.forward, workload=self._forward.workload))
         for whole, system in ((False, part.copies), (True, part.stage or part.forward.system)):
             own = [each for each in weights if (each.shard is Shard.NONE and ranks > 1) is whole]
-            copies, system = pipelines * stages * (ranks if whole else 1), system or self._scenario.stages
+            copies = pipelines * (1 + (is_dual and not apart)) * (ranks if whole else 1)
+            system = system or self._scenario.stages
             if own:
                 names, elements = tuple(each.name for each in own), sum(_elements(each, ranks, whole) for each in own)
                 among = None if copies == 1 or system is None else replace(system, num_ranks=copies)
                 shared = (None, None) if among is None else self._traffic(among, elements)
-                yield WeightSet(names, whole, *shared)
+                yield WeightSet(names, whole, *shared, self._joins(-(-elements // copies)) if apart else None)
+
+    def _joins(self, elements: int) -> GroupWork:
+        """The sum of so many elements of gradients of two stages."""
+        assert self._scenario.stages is not None, "there are several stages"
+        pair = replace(self._scenario.stages, num_ranks=2)
+        return shared_work(pair, SharedTraffic(Pattern.ALL_REDUCE, self._scenario.step.optimizer.gradients, elements))
 
     def _traffic(self, copies: System, elements: int) -> tuple[GroupWork, GroupWork | None]:
         """The sums of gradients, and the gathers of weights, among ranks that hold the same."""

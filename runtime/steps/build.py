@@ -147,6 +147,9 @@ class Actions(Protocol):
     def run_sum(self, layer: int, gradients: str, task: StageTask) -> None:
         """The gradients of a layer, summed among pipelines."""
 
+    def run_join(self, layer: int, task: StageTask) -> None:
+        """What two stages with the same layers have of the gradients of one, summed."""
+
     def run_update(self, layers: tuple[int, ...], task: StageTask) -> None:
         """The update of the weights of a stage."""
 
@@ -206,8 +209,14 @@ class StageBuilder:
             for layer in self._made:
                 made = (mate._made[layer] if job.sums_beside else mate._ended for mate in mates)
                 self._sum(layer, gradients_of(layer), [mark for marks in made for mark in marks])
-            for mate in mates:
-                mate._summed = self._summed
+        elif job.zero == 3 and len(mates) > 1:
+            before = [mark for mate in mates for mark in (*mate._ended, *mate._summed)]
+            for layer in self._made:
+                act = partial(self._actions.run_join, layer)
+                name = f"{gradients_of(layer)} of stages {' and '.join(str(mate._stage) for mate in mates)}"
+                self._summed.append(self._tasks.add(self._stage, 0, TRAFFIC, name, before, act, moves=True))
+        for mate in mates:
+            mate._summed = self._summed
 
     def update(self) -> list[Mark]:
         """Add the update of the weights."""

@@ -305,6 +305,26 @@ class CarriedStep:
                 before = self._memory.read(rank, name, task) if self._job.zero == 3 else 0
                 self._memory.write(rank, name, (each + before) % MODULUS, task)
 
+    def run_join(self, layer: int, task: StageTask) -> None:
+        """What two stages with the same layers have of the gradients of one, summed."""
+        job, found = self._job, list[tuple[int, str, Array]]()
+        for (of, _), pipeline, place in product(self._flats, range(job.pipelines), range(job.forward.num_ranks)):
+            ranks = [job.rank(stage, pipeline, place) for stage in job.mates(task.stage)]
+            name, halves = of.named(self._summed(layer)), list[Array]()
+            for own in self._read(ranks, name, task):
+                flat = own.ravel()
+                halves.append(np.concatenate([flat, np.zeros(flat.size % 2)]).reshape(2, -1))
+            assert of.joins is not None, "the stages gather weights apart"
+            for rank, half in zip(ranks, self._carried(of.joins, {_MOVED: tuple(halves)}, [""], task)[""], strict=True):
+                found.append((rank, name, half.ravel()[: flat.size].reshape(own.shape)))
+        self._pause(task, Moment.END)
+        for rank, name, values in found:
+            self._memory.write(rank, name, values % MODULUS, task)
+
+    def _summed(self, layer: int) -> str:
+        """The name of the gradients that weights of a layer are updated by."""
+        return f"sum of {gradients_of(layer)}" if self._job.has_sums else gradients_of(layer)
+
     def run_update(self, layers: tuple[int, ...], task: StageTask) -> None:
         """The update of the weights of a stage."""
         job = self._job
@@ -314,7 +334,7 @@ class CarriedStep:
                 flat.whole({name: pair[number] for name, pair in zip(of.names, pairs, strict=True)})
                 for number in (0, 1)
             ]
-            name = of.named(f"sum of {gradients_of(layer)}" if job.has_sums else gradients_of(layer))
+            name = of.named(self._summed(layer))
             for place, rank in enumerate(self._ranks(task.stage, task.pipeline)):
                 row = job.own_row(of, task.stage, task.pipeline, place)
                 gradients = self._memory.read(rank, name, task)

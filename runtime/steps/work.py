@@ -119,13 +119,15 @@ class WeightSet:
 
     ``whole``: each rank of a group has all of them, so that all ranks of a stage hold the same, and not a part that
     ranks of other pipelines have too. ``sums`` of gradients and ``gathers`` of weights are among these ranks; None
-    where there is one alone.
+    where there is one alone. ``joins`` sums what is left at two stages that have the same layers, but gather weights
+    each at its own time.
     """
 
     names: tuple[str, ...]
     whole: bool = False
     sums: GroupWork | None = None
     gathers: GroupWork | None = None
+    joins: GroupWork | None = None
 
     def named(self, name: str) -> str:
         """A tensor of all its weights, one after the other, for people."""
@@ -228,8 +230,9 @@ class StepWork:
         )
 
     def holders(self, each: WeightSet, stage: int) -> tuple[tuple[int, ...], ...]:
-        """The ranks of a stage and its mates by what they hold: those with the same of these weights together."""
-        places, mates, pipelines = range(self.forward.num_ranks), self.mates(stage), range(self.pipelines)
+        """The ranks of a stage, and its mates if they gather together, by what they hold: with the same together."""
+        places, pipelines = range(self.forward.num_ranks), range(self.pipelines)
+        mates = (stage,) if each.joins is not None else self.mates(stage)
         by_place = [
             tuple(self.rank(mate, pipeline, place) for mate in mates for pipeline in pipelines) for place in places
         ]
@@ -260,7 +263,7 @@ class StepWork:
         shared = sum(
             other.num_steps * (1 if own.whole else self.forward.num_ranks)
             for own in self.sets
-            for other in (own.sums, own.gathers)
+            for other in (own.sums, own.gathers, own.joins)
             if other is not None
         )
         times = 3 * self.microbatches if self.zero == 3 else 1

@@ -71,12 +71,13 @@ def test_a_step_is_carried_out_and_says_what_is_smaller(file: Path) -> None:
 
 
 def test_a_step_that_is_not_carried_out_says_why(file: Path) -> None:
+    file.write_text(file.read_text().replace("step layer", "step layer then layer"))
     done = magus("run", file, "--schedule", "both", "--json")
 
     assert done.exit_code == 1
     (one,) = json.loads(done.stdout)["schedules"]
     assert one["outcome"] == "refused"
-    assert one["sentences"][0].startswith("MGS540: dual has each layer on two stages, which take its weights at")
+    assert one["sentences"][0].startswith("MGS540: train has layers of several workloads")
     assert "unknown schedule" in magus("run", file, "--schedule", "turn").stderr
 
 
