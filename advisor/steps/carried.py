@@ -184,8 +184,9 @@ class _Small:
             if own:
                 names, elements = tuple(each.name for each in own), sum(_elements(each, ranks, whole) for each in own)
                 among = None if copies == 1 or system is None else replace(system, num_ranks=copies)
-                shared = (None, None) if among is None else self._traffic(among, elements)
-                yield WeightSet(names, whole, *shared, self._joins(-(-elements // copies)) if apart else None)
+                sums, gathers = (None, None) if among is None else self._traffic(among, elements)
+                joins = self._joins(-(-elements // copies)) if apart else None
+                yield WeightSet(names, whole, sums, gathers, joins)
 
     def _joins(self, elements: int) -> GroupWork:
         """The sum of so many elements of gradients of two stages."""
