@@ -8,7 +8,9 @@ from ...compiler.codes import Code
 from ...compiler.ir import (
     AttentionBackShape,
     AttentionShape,
+    ElementwiseShape,
     EngineMode,
+    GroupedGemmShape,
     Made,
     OpCase,
     OpChoice,
@@ -25,14 +27,14 @@ from ...compiler.ir import (
     Tensor,
     Workload,
 )
-from ...compiler.ir.step import KEEP_LEAST, ContextKind, Overlapped, PipelineKind
+from ...compiler.ir.step import KEEP_ALL, KEEP_LEAST, ContextKind, Overlapped, PipelineKind
 from ...compiler.planning.build import build_op_plan
 from ...compiler.planning.knobs.library import library_engine
 from ...compiler.planning.plan import build_plan
 from ...compiler.templates import BASELINE
 from ...runtime.report import RunRefused
 from ...runtime.steps.serial import part_shape
-from ...runtime.steps.work import Exchange, GroupWork
+from ...runtime.steps.work import Exchange, GroupWork, declared
 from ..layers.beside import SharedTraffic, traffic_plan
 from .outcome import StepOutcome
 from .times import handed_on
@@ -178,9 +180,43 @@ def can_run(outcome: StepOutcome, framework: str) -> bool:
     return not framework or framework in dict(flags_of(outcome))
 
 
+def made_again(outcome: StepOutcome) -> frozenset[str]:
+    """Return what the backward pass computes again of what it could find, where some results are kept, in words.
+
+    As modules of Megatron-LM; ``sum`` is what follows a product, ``qkv`` one before attention.
+    """
+    found = set[str]()
+    parts = (part for block in outcome.scenario.step.blocks for part in block.parts)
+    for part in parts if outcome.schedule.keep != KEEP_LEAST else ():
+        every, kept = (
+            {read.tensor for read in declared(part.back(keep).workload)} for keep in (KEEP_ALL, outcome.schedule.keep)
+        )
+        ops = {op.name: op for op in part.forward.workload.ops}
+        attention = [place for place, op in enumerate(ops.values()) if isinstance(op.shape.kernel, AttentionShape)]
+        for name, maker, _ in part.forward.workload.results:
+            if name in every - kept:
+                before = list(ops).index(maker) < max(attention, default=-1)
+                found.add(_module(ops[maker].shape, before=before))
+    return frozenset(found)
+
+
+def _module(shape: OpShape, *, before: bool) -> str:
+    """Of what makes a result, ``before`` attention or behind it."""
+    match shape.kernel:
+        case AttentionShape():
+            return "core_attn"
+        case GroupedGemmShape():
+            return "moe"
+        case ElementwiseShape():
+            return "sum"
+    return "moe" if shape.pattern.exchanges else "qkv" if before else "mlp"
+
+
 def _megatron(outcome: StepOutcome) -> Iterator[str]:
-    schedule, sizes = outcome.schedule, outcome.sizes
+    schedule, sizes, again = outcome.schedule, outcome.sizes, sorted(made_again(outcome))
     if schedule.pipeline.kind in (PipelineKind.ZERO_BUBBLE, PipelineKind.DUAL) and outcome.scenario.num_stages > 1:
+        return
+    if not set(again) <= {"core_attn", "mlp", "moe"}:
         return
     for axis, flag in _MEGATRON.items():
         if sizes.get(axis, 1) > 1:
@@ -206,12 +242,17 @@ def _megatron(outcome: StepOutcome) -> Iterator[str]:
             yield f"--overlap-{flag}"
     if schedule.keep == KEEP_LEAST:
         yield "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+    elif again:
+        yield f"--recompute-granularity selective --recompute-modules {' '.join(again)}"
 
 
 def _titan(outcome: StepOutcome) -> Iterator[str]:
     schedule, sizes = outcome.schedule, outcome.sizes
     pipelined = outcome.scenario.num_stages > 1
+    again = made_again(outcome)
     if not outcome.shares_weights or (pipelined and schedule.pipeline.kind not in _TITAN_SCHEDULES):
+        return
+    if not again <= {"sum"}:
         return
     for axis, key in _TITAN.items():
         if sizes.get(axis, 1) > 1:
@@ -225,7 +266,10 @@ def _titan(outcome: StepOutcome) -> Iterator[str]:
         yield from (f"--parallelism.pipeline_parallel_{end}_stage_less_layers=0" for end in ("first", "last"))
         yield f"--parallelism.pipeline_parallel_microbatch_size={_plain(outcome.microbatch)}"
     yield f"--training.local_batch_size={_plain(outcome.microbatch * outcome.scenario.step.microbatches)}"
-    yield f"--activation_checkpoint.mode={'full' if schedule.keep == KEEP_LEAST else 'none'}"
+    mode = "full" if schedule.keep == KEEP_LEAST else "selective" if again else "none"
+    yield f"--activation_checkpoint.mode={mode}"
+    if again:  # every second product, of which those that sums follow
+        yield "--activation_checkpoint.selective_ac_option=op"
 
 
 def _deepspeed(outcome: StepOutcome) -> Iterator[str]:
@@ -238,7 +282,7 @@ def _deepspeed(outcome: StepOutcome) -> Iterator[str]:
 
 
 def _maxtext(outcome: StepOutcome) -> Iterator[str]:
-    if outcome.scenario.num_stages > 1 or not outcome.shares_weights:
+    if outcome.scenario.num_stages > 1 or not outcome.shares_weights or made_again(outcome):
         return
     sizes = outcome.sizes
     for axis, key in _MAXTEXT.items():

@@ -11,6 +11,7 @@ from magus.advisor.steps.outcome import outcome_of
 from magus.advisor.steps.plans import flags_of
 from magus.advisor.steps.search import Searched
 from magus.advisor.steps.times import marks_of
+from magus.compiler import compile_text
 from magus.compiler.ir.step import Pipeline, PipelineKind, StepSchedule
 from magus.compiler.request.request import RequestError
 from magus.tui.text.step import searched_text
@@ -58,6 +59,47 @@ def test_deepspeed_shares_states_among_ranks_of_data_alone() -> None:
         for tp, zero in ((1, 1), (1, 3), (2, 3))
     ]
     assert ['"stage": 1' in found[0], '"stage": 3' in found[1], found[2]] == [True, True, ""]
+
+
+KEEPS = """use "nvidia/h100"
+system node { gpus 8 x H100; fabric switch(nvswitch, link=nvlink); mesh tp 2, dp 4 }
+workload layer on node.tp {
+  x = tensor bf16[4096, 2048] shard rows
+  wqkv = tensor bf16[2048, 3072] shard cols
+  wo = tensor bf16[2048, 2048] shard rows
+  wup = tensor bf16[2048, 16384] shard cols
+  wdn = tensor bf16[8192, 2048] shard rows
+  qkv = gemm(all_gather(norm(x)), wqkv)
+  a = attention(qkv, heads=16, kv_heads=4, causal=yes)
+  r = add(x, reduce_scatter(gemm(a, wo)))
+  u = gemm(all_gather(norm(r)), wup)
+  y = add(r, reduce_scatter(gemm(swiglu(u), wdn)))
+  repeat 8 y as x
+}
+workload train on node { step layer; sequences 16 x 4096 }
+schedule core for train { keep qkv, r, u; zero 3 }
+schedule both for train { keep qkv, r; zero 3 }
+schedule half for train { keep qkv, a, u; zero 3 }
+schedule few for train { keep a; zero 3 }
+schedule every for train { zero 3 }
+"""
+
+
+def test_what_is_kept_is_told_to_frameworks_that_can_keep_it() -> None:
+    """Megatron-LM makes modules again, torchtitan every second product; what neither can is offered to neither."""
+    step, times = compile_text(KEEPS).step(), LayerTimes()
+    assert step is not None
+    flags = {each.name: dict(flags_of(outcome_of(step, each, times))) for each in step.schedules}
+    modules = {name: each.get("Megatron-LM", "").partition("--recompute-modules ")[2] for name, each in flags.items()}
+    assert modules == {"core": "core_attn", "both": "core_attn mlp", "half": "", "few": "", "every": ""}
+    assert "activation_checkpoint.selective_ac_option=op" in flags["half"]["torchtitan"]
+    assert {name: sorted(each) for name, each in flags.items()} == {
+        "core": ["Megatron-LM"],
+        "both": ["Megatron-LM"],
+        "half": ["torchtitan"],
+        "few": [],
+        "every": ["MaxText", "Megatron-LM", "torchtitan"],
+    }
 
 
 def test_a_framework_that_is_not_known_is_refused() -> None:
