@@ -91,6 +91,11 @@ class OpShape:
         return self.moved is not None and not self.pattern.exchanges and bool(self.loads)
 
     @property
+    def ranks_differ(self) -> bool:
+        """Whether its kernel, alone, is another one at each rank."""
+        return self.kernel is not None and self.kernel.ranks_differ
+
+    @property
     def counts_on_device(self) -> bool:
         """Whether a router on the GPUs decides how many rows go where: an exchange with experts, or of uneven blocks.
 
@@ -111,6 +116,9 @@ class OpShape:
         >>> [hot.at(rank).gemm.m for rank in (0, 1)]
         [2, 8]
         """
+        if self.ranks_differ and self.kernel is not None:
+            own = self.kernel.of_rank(rank)
+            return self if own is self.kernel else replace(self, rank=rank, kernel=own)
         if not self.loads or rank == self.rank:
             return self
         gemm, kernel = self.gemm, self.kernel

@@ -127,6 +127,7 @@ _PRIORITY = whole(-MAX_PRIORITY, MAX_PRIORITY)
 _STREAM = whole(0, MAX_STREAMS - 1)
 _SPAN = named("span", Form(_read_span, list_form(whole(0, MAX_EXTENT), 2, 2).schema))
 _COUNTS = list_form(whole(0, MAX_EXTENT), MAX_RANKS)
+_NUMBERS = list_form(whole(0, 1 << 62), MAX_RANKS)
 _TENSOR: Form[JsonObject] = record(
     dict,
     {"rows": whole(1, MAX_EXTENT), "cols": whole(1, MAX_EXTENT), "dtype": word({each.value: each for each in DType})},
@@ -143,7 +144,7 @@ def _shape(item: Item) -> JsonObject:
     """The numbers and words of a kernel, which are compared and not looked at; one may be a list of numbers."""
     for value in item.members().values():
         if isinstance(value.value, list):
-            _COUNTS.read(value)
+            _NUMBERS.read(value)
         elif isinstance(value.value, dict):
             raise value.fail("a shape holds numbers, words and lists of numbers")
     return item.members()

@@ -165,6 +165,8 @@ def plan_period(system: System, plan: Plan, *, alike: bool = False) -> int:
 
     With ``alike`` those are taken for alike that do the same whoever their peers are: an estimate.
     """
+    if any(part.shape.ranks_differ for part in plan.parts):
+        return system.num_ranks
     if alike:
         schedules = {id(part.schedule): part.schedule for part in plan.parts}  # layers share theirs
         return math.lcm(*(period_if_alike(schedule, system.num_ranks) for schedule in schedules.values()))

@@ -88,7 +88,9 @@ def _run_before(state: Lowering, steps: Iterable[Step]) -> frozenset[str]:
 
 
 def period_of(scenario: OpCase, schedule: OpPlan) -> int:
-    """The least shift of all ranks that changes neither plan nor fabric: so many ranks stand for all."""
+    """The least shift of all ranks that changes neither plan, kernels nor fabric: so many ranks stand for all."""
+    if scenario.shape.ranks_differ:
+        return scenario.num_ranks
     return math.lcm(schedule.period(scenario.num_ranks), scenario.network.period)
 
 

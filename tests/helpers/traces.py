@@ -1,6 +1,7 @@
 """Traces in the form of torch.profiler on a GPU, as Kineto writes them, and profiles of Nsight Systems."""
 
 import json
+import random
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -107,3 +108,41 @@ def nsight(file: Path, copies: Sequence[tuple[object, ...]], *statements: str) -
         for statement in statements:
             database.execute(statement)
     return file
+
+
+def several_ranks(ranks: int, seed: int, spread: float, layers: int = 2) -> list[list[Event]]:
+    """A step as each of so many ranks runs it: kernels differ by ``spread``, collectives end when all have come.
+
+    Each rank begins by itself and has a clock of its own.
+    Products and collectives take as long as the profile of eight H100 says.
+    """
+    drawn = random.Random(seed)
+    tokens, hidden, inner = 4096, 8192, 3584
+    whole = tokens * hidden
+    program: list[tuple[str, float, Any]] = []
+    for number in range(layers):
+        program += [
+            ("norm", 12, None),
+            ("_allgather_base", 210.2, (whole // ranks, whole)),
+            ("mm", 309.4, (tokens, inner, hidden)),
+            ("act", 30, None),
+            ("flash", 160, None),
+            ("mm", 311.7, (tokens, hidden, inner)),
+            ("_reduce_scatter_base", 198.3, (whole, whole // ranks)),
+            (f"add_{number}", 7, None),
+        ]
+    now = [drawn.uniform(0, 40 * spread) for _ in range(ranks)]
+    clocks = [1_700_000_000.0 + drawn.uniform(-4e6, 4e6) for _ in range(ranks)]
+    events: list[list[Event]] = [[] for _ in range(ranks)]
+    for number, (name, took, sizes) in enumerate(program):
+        begins = [at + 5 for at in now]
+        for rank in range(ranks):
+            at = clocks[rank] + begins[rank]
+            if name.startswith("_"):
+                now[rank] = max(begins) + took
+                events[rank].append(collective(name, sizes, at, now[rank] - begins[rank], ranks))
+                continue
+            longer = took * (1 + drawn.uniform(0, spread))
+            now[rank] = begins[rank] + longer
+            events[rank] += gemm(number, sizes, at, longer) if name == "mm" else [other(name, at, longer)]
+    return events

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...advisor.candidates.advice import Advice
-from ...advisor.measured.traces.replay import AS_IT_RAN, KindTimes, ReplayedStep
+from ...advisor.measured.traces.replay import ReplayedStep
+from ...advisor.measured.traces.times import AS_IT_RAN, KindTimes, RankTimes
 from ...advisor.steps.answer import StepAdvice
 from ...advisor.steps.outcome import StepOutcome, memory_limit
 from ...advisor.steps.plans import flags_of
@@ -37,6 +38,9 @@ def replay_text(step: ReplayedStep, results: Sequence[Result], advices: Sequence
     lines = [*wrapped(step.title), "", *_table(rows), ""]
     kinds = [_kind_row(each) for each in step.kinds(results)]
     lines += _table([("kernels", "count", "measured", "simulated", "error"), *kinds])
+    ranks = [_rank_row(each) for each in step.rank_times(results)]
+    if ranks:
+        lines += ["", *_table([("ranks", "measured", "simulated", "error", "waits", "simulated"), *ranks])]
     if advices:
         reasons = dict.fromkeys(reason for advice in advices for reason in advice.reasons)
         lines += ["", *(line for reason in list(reasons)[:MAX_REASONS] for line in bullet("-", reason))]
@@ -45,7 +49,7 @@ def replay_text(step: ReplayedStep, results: Sequence[Result], advices: Sequence
 
 
 def _waited(step: ReplayedStep) -> str:
-    return f", {us_text(step.waited_us)} waiting for ranks" if step.waited_us else ""
+    return f", {us_text(step.waited_us)} waiting" if step.waited_us else ""
 
 
 def _how(schedules: Sequence[str]) -> str:
@@ -87,6 +91,16 @@ def replay_document(step: ReplayedStep, results: Sequence[Result], advices: Sequ
             }
             for each in step.kinds(results)
         ],
+        "ranks": [
+            {
+                "rank": each.rank,
+                "measured_us": each.measured_us,
+                "simulated_us": each.simulated_us,
+                "waited_us": each.waited_us,
+                "simulated_waited_us": each.simulated_waited_us,
+            }
+            for each in step.rank_times(results)
+        ],
         "doubts": list(step.doubts),
     }
 
@@ -117,6 +131,17 @@ def _kind_row(each: KindTimes) -> tuple[str, ...]:
         us_text(each.measured_us),
         us_text(each.simulated_us),
         _error(each.simulated_us, each.measured_us),
+    )
+
+
+def _rank_row(each: RankTimes) -> tuple[str, ...]:
+    times = each.measured_us, each.simulated_us
+    waits = each.waited_us, each.simulated_waited_us
+    return (
+        f"rank {each.rank}",
+        *map(us_text, times),
+        _error(each.simulated_us, each.measured_us),
+        *map(us_text, waits),
     )
 
 

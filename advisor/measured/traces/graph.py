@@ -13,6 +13,7 @@ from math import gcd
 
 from ....compiler.planning.knobs.library import CHANNELS
 from ....compiler.text.units import us_text
+from .ranks import Same, moved
 from .run import PairShape, TracedCollective, TracedGemm, TracedKernel, TracedRun, Unused, pairs_of
 from .workloads import operands_of, pair_call, product_call
 
@@ -27,7 +28,8 @@ class RunOp:
     """A kernel, a collective, or a pair of both, whose ``shape`` is then not None.
 
     ``needs`` are the places of the ops that it waits for, none of which another one of them waits for. ``idle_us`` is
-    how long nothing at all ran right before it, and ``gap_us`` how long after the last of its ``needs`` it began.
+    how long nothing at all ran right before it, and ``gap_us`` how long after the last of its ``needs`` it began. Of
+    several ranks ``longer_us`` is by how much its product took longer than at the rank where it was fastest.
     """
 
     kernel: TracedKernel | None
@@ -36,6 +38,7 @@ class RunOp:
     needs: tuple[int, ...] = ()
     gap_us: float = 0.0
     idle_us: float = 0.0
+    longer_us: float = 0.0
 
     @property
     def parts(self) -> tuple[TracedKernel, ...]:
@@ -65,7 +68,7 @@ def graph_of(run: TracedRun, ranks: int) -> tuple[RunOp, ...]:
     """
     ops = sorted(_paired(run, ranks), key=lambda op: (op.start_us, op.end_us))
     by_end = sorted(range(len(ops)), key=lambda place: ops[place].end_us)
-    ended, at, busy_until = 0, 0, float("-inf")
+    ended, at = 0, 0
     behind = list[int]()  # of each op a mask of those that it waits for, and of those that these wait for
     last_of: dict[int, int] = {}
     linked = list[RunOp]()
@@ -80,11 +83,52 @@ def graph_of(run: TracedRun, ranks: int) -> tuple[RunOp, ...]:
         behind.append(_union(behind, needs))
         if op.collective is None and op.kernel is not None:
             last_of[op.kernel.stream] = place
-        last = max((ops[need].end_us for need in needs), default=op.start_us)
-        idle = max(0.0, op.start_us - busy_until) if place else 0.0
-        linked.append(replace(op, needs=needs, gap_us=max(0.0, op.start_us - last), idle_us=idle))
+        linked.append(replace(op, needs=needs))
+    return _as_issued(_with_gaps(linked))
+
+
+def at_ranks(ops: Sequence[RunOp], ranks: Sequence[Same]) -> tuple[tuple[RunOp, ...], ...]:
+    """The same ops as each of several ranks ran them, by one clock; those without needs begin after the first of all.
+
+    An op that is not known of a rank takes as long as in ``ops``, and begins as long behind what it needs.
+    """
+    of_each = [_at_rank(ops, same) for same in ranks]
+    begin = min(op.start_us for each in of_each for op in each)
+    timed = [_with_gaps(each, begin) for each in of_each]
+    least = [min(each[place].parts[0].took_us for each in timed) for place in range(len(ops))]
+    return tuple(
+        tuple(
+            replace(op, longer_us=op.parts[0].took_us - fastest) if isinstance(op.parts[0].does, TracedGemm) else op
+            for op, fastest in zip(each, least, strict=True)
+        )
+        for each in timed
+    )
+
+
+def _at_rank(ops: Sequence[RunOp], same: Same) -> list[RunOp]:
+    found = list[RunOp]()
+    for op in ops:
+        known, later = all(each in same for each in op.parts), 0.0
+        if not known and op.needs:
+            later = max(found[need].end_us for need in op.needs) - max(ops[need].end_us for need in op.needs)
+        kernel, collective = (
+            None if each is None else same[each] if known else moved(each, later) for each in (op.kernel, op.collective)
+        )
+        found.append(replace(op, kernel=kernel, collective=collective))
+    return found
+
+
+def _with_gaps(ops: Sequence[RunOp], begin_us: float | None = None) -> list[RunOp]:
+    """The same ops with their gaps; those that need none begin when they can, or after ``begin_us``."""
+    found, busy_until = list(ops), float("-inf")
+    for place in sorted(range(len(ops)), key=lambda place: (ops[place].start_us, ops[place].end_us)):
+        op = ops[place]
+        first = op.start_us if begin_us is None else begin_us
+        gap = max(0.0, op.start_us - max((ops[need].end_us for need in op.needs), default=first))
+        idle = gap if not op.needs and begin_us is not None else op.start_us - busy_until
+        found[place] = replace(op, gap_us=gap, idle_us=max(0.0, idle) if busy_until > float("-inf") else gap)
         busy_until = max(busy_until, op.end_us)
-    return _as_issued(linked)
+    return found
 
 
 def moved_tensor(moves: TracedCollective) -> tuple[int, int, str] | None:
@@ -164,10 +208,11 @@ _TENSOR = "tensor"
 
 @dataclass(frozen=True, slots=True)
 class NamedOp:
-    """An op and its name in the text."""
+    """An op, its name in the text, and that of the op behind which its collective begins, empty if it has none."""
 
     name: str
     op: RunOp
+    behind: str
 
 
 @dataclass(slots=True)
@@ -193,11 +238,13 @@ class GraphWriter:
     """Writes the ops of one graph for GPUs with ``sms`` SMs, in the order in which they were issued.
 
     ``launch_us`` is what the simulator adds in front of a product or a collective: so much shorter is the time before.
+    ``ranks`` are the ops as each rank ran them, in the order of ranks.
     """
 
     ops: Sequence[RunOp]
     sms: int
     launch_us: float
+    ranks: Sequence[Sequence[RunOp]]
     named: list[NamedOp] = field(default_factory=list)
     _tensors: dict[str, str] = field(default_factory=dict)
     _lines: list[_Line] = field(default_factory=list)
@@ -205,6 +252,8 @@ class GraphWriter:
     _issued: list[tuple[float, str]] = field(default_factory=list)
     _separate: list[str] = field(default_factory=list)
     _on: dict[int, list[str]] = field(default_factory=dict)
+    _left: list[str] = field(default_factory=list)  # what those that need an op wait for
+    _behind: dict[int, str] = field(default_factory=dict)  # the last that an op waits for, by its number
 
     def workload(self, name: str, system: str) -> str:
         """Return the workload."""
@@ -229,7 +278,7 @@ class GraphWriter:
 
     def _write(self, number: int, op: RunOp) -> None:
         does, moves = op.kernel and op.kernel.does, op.collective and op.collective.does
-        needs = tuple(self.named[need].name for need in op.needs)
+        needs = tuple(self._left[need] for need in op.needs)
         if op.shape is not None:
             name = self._pair(number, op.shape, op, needs)
         elif isinstance(moves, TracedCollective) and op.collective is not None:
@@ -239,14 +288,33 @@ class GraphWriter:
         else:
             assert op.kernel is not None, "an op has a kernel or a collective"
             name = f"{_word(op.kernel.name)}_{number}"
-            self._timed(name, op.kernel.took_us, op.gap_us, self._sms_of(op.kernel), needs)
+            took = [each.kernel.took_us for each in self._each(number) if each.kernel is not None]
+            self._timed(name, took, [each.gap_us for each in self._each(number)], self._sms_of(op.kernel), needs)
             self._on.setdefault(op.kernel.stream, []).append(name)
             self._issued.append((op.start_us, name))
-        self.named.append(NamedOp(name, op))
+        gathers = op.shape is None or op.shape.is_gathered
+        self.named.append(NamedOp(name, op, self._behind.get(number, "") if gathers else name))
+        self._left.append(self._longer(number, name, op))
+
+    def _each(self, number: int) -> Sequence[RunOp]:
+        """An op as each rank ran it."""
+        return [ops[number] for ops in self.ranks]
+
+    def _longer(self, number: int, name: str, op: RunOp) -> str:
+        """What those that need an op wait for: itself, or what it takes longer at some ranks behind a gathered pair."""
+        longer = [each.longer_us for each in self._each(number)]
+        if not _is_gathered(op) or max(longer) < LEAST_GAP_US:
+            return name
+        said = f"longer_{number}"
+        self._timed(said, longer, [0.0], 1, ()).like = name
+        if op.kernel is not None:
+            self._on[op.kernel.stream].append(said)
+        self._issued.append((op.end_us, said))
+        return said
 
     def _pair(self, number: int, shape: PairShape, op: RunOp, needs: tuple[str, ...]) -> str:
         left, right = operands_of(shape)
-        x = self._operand(f"before_{number}", self._tensor(shape.dtype.value, *left), op, needs)
+        x = self._operand(number, self._tensor(shape.dtype.value, *left), needs)
         w = self._tensor(shape.dtype.value, *right)
         word = f"{shape.operation}_gemm" if shape.is_gathered else f"gemm_{shape.operation}"
         name = self._call(f"{word}_{number}", pair_call(shape, x, w), op)
@@ -258,7 +326,7 @@ class GraphWriter:
         return name
 
     def _gemm(self, number: int, gemm: TracedGemm, op: RunOp, needs: tuple[str, ...]) -> str:
-        x = self._operand(f"before_{number}", self._tensor(gemm.dtype.value, gemm.m, gemm.k), op, needs)
+        x = self._operand(number, self._tensor(gemm.dtype.value, gemm.m, gemm.k), needs)
         w = self._tensor(gemm.dtype.value, gemm.groups * gemm.k, gemm.n)
         name = self._call(f"gemm_{number}", product_call(x, w, gemm.m, gemm.groups), op)
         assert op.kernel is not None
@@ -270,7 +338,7 @@ class GraphWriter:
         """A collective alone: of elements of two bytes, as many as have the bytes that move."""
         tensor = moved_tensor(moves)
         assert tensor is not None, "others are taken for kernels of the time that they took"
-        x = self._operand(f"before_{number}", self._tensor("bf16", *tensor), op, needs, only_idle=True)
+        x = self._operand(number, self._tensor("bf16", *tensor), needs, only_idle=True)
         name = self._call(f"{moves.operation}_{number}", f"{moves.operation}({x})", op)
         self._separate.append(name)
         self._issued.append((op.start_us, name))
@@ -282,25 +350,34 @@ class GraphWriter:
         self._lines.append(line)
         return name
 
-    def _timed(self, name: str, took: float, gap: float, sms: int, needs: tuple[str, ...]) -> _Line:
-        after = f", after={gap:.3f} us" if gap >= LEAST_GAP_US else ""
-        said = f"takes={took:.3f} us{after}{f', sms={sms}' if sms else ''}"
+    def _timed(
+        self, name: str, took: Sequence[float], gaps: Sequence[float], sms: int, needs: tuple[str, ...]
+    ) -> _Line:
+        gaps = [gap if gap >= LEAST_GAP_US else 0.0 for gap in gaps]
+        after = f", after={_times_text(gaps)}" if any(gaps) else ""
+        said = f"takes={_times_text(took)}{after}{f', sms={sms}' if sms else ''}"
         line = _Line(name, timed=said, needs=needs)
         self._lines.append(line)
         self._by_name[name] = line
         return line
 
-    def _operand(self, name: str, tensor: str, op: RunOp, needs: tuple[str, ...], *, only_idle: bool = False) -> str:
+    def _operand(self, number: int, tensor: str, needs: tuple[str, ...], *, only_idle: bool = False) -> str:
         """What an op takes: ``tensor``, or that behind what it waits for, and behind the time in which nothing ran."""
-        gap = min(op.gap_us, op.idle_us) if only_idle else op.gap_us
-        gap = gap - self.launch_us if gap - self.launch_us >= LEAST_GAP_US else 0.0
-        if not needs and not gap:
+        op, gaps = self.ops[number], list[float]()
+        for each in self._each(number):
+            gap = (min(each.gap_us, each.idle_us) if only_idle else each.gap_us) - self.launch_us
+            longer = 0.0 if _is_gathered(op) else each.longer_us
+            gaps.append((gap if gap >= LEAST_GAP_US else 0.0) + longer)
+        waits = max(gaps) >= LEAST_GAP_US
+        if not needs and not waits:
             return tensor
         line = self._by_name.get(needs[0]) if len(needs) == 1 else None
-        if line is not None and not gap and line.like in (None, tensor):
+        if line is not None and not waits and line.like in (None, tensor):
             line.like = tensor
+            self._behind[number] = line.name
             return line.name
-        self._timed(name, gap, 0.0, 1, needs).like = tensor
+        self._behind[number] = name = f"before_{number}"
+        self._timed(name, gaps, [0.0], 1, needs).like = tensor
         if op.kernel is not None:
             self._on.setdefault(op.kernel.stream, []).append(name)
         self._issued.append((op.start_us, name))
@@ -323,6 +400,16 @@ class GraphWriter:
                 took[op.kernel.stream] += round(1000 * (op.kernel.end_us - op.kernel.start_us))
         main = max(took, key=lambda stream: (took[stream], -stream), default=0)
         yield from (names for stream, names in sorted(self._on.items()) if stream != main)
+
+
+def _is_gathered(op: RunOp) -> bool:
+    return op.shape is not None and op.shape.is_gathered
+
+
+def _times_text(times: Sequence[float]) -> str:
+    """``12.000 us``, or where ranks differ a list."""
+    said = [f"{max(0.0, each):.3f} us" for each in times]
+    return said[0] if len(set(said)) == 1 else f"[{', '.join(said)}]"
 
 
 def _word(kernel: str) -> str:

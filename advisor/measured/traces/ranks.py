@@ -1,56 +1,147 @@
-"""How long collectives wait for other ranks, from the traces of several of them.
+"""What ranks of one run did beside each other, from the traces of several of them, whatever their clocks.
 
 A kernel of a collective begins when its rank comes, and ends when all have come and are done. So that of the rank that
-comes last takes the time of the collective, and what others have more they wait. It needs no common clock.
+comes last takes the time of the collective, what others have more they wait, and ends tell what clocks differ by.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
 
 from ....compiler.codes import Code
 from ....compiler.text.diagnostics import Report, Span
 from .run import TracedCollective, TracedKernel, TracedRun
 
-_Key = tuple[str, int, tuple[int, ...], int, int]
-_TOLD = 8
-"""Ranks whose waiting is told."""
+Same = Mapping[TracedKernel, TracedKernel]
+"""Kernels of one rank, and of each the one of another rank that is the same in the program of both."""
 
 
-def with_waits(runs: Sequence[TracedRun], span: Span, report: Report) -> TracedRun:
-    """Return the first of ``runs``, one step of several ranks, with the time that its collectives waited for others.
+@dataclass(frozen=True, slots=True)
+class TracedRank:
+    """A rank of a run, its ``place`` among those that it moves data with, and what it ran by the clock of the first.
+
+    ``same`` has the kernels of the first.
+    """
+
+    rank: int
+    place: int
+    same: Same
+
+
+def with_waits(runs: Sequence[TracedRun], span: Span, report: Report) -> tuple[TracedRun, ...]:
+    """Return ``runs``, one step of several ranks, with the time that collectives waited for others.
 
     The n-th collective of one operation, group and size is the same in all traces that have as many of it. Traces of
     one rank, and those that have no collective of the first, are refused at ``span``.
     """
     if len(runs) == 1:
-        return runs[0]
-    ranks = [place if run.rank is None else run.rank for place, run in enumerate(runs)]
+        return tuple(runs)
+    ranks = [_rank_of(run, place) for place, run in enumerate(runs)]
     ((rank, times),) = Counter(ranks).most_common(1)
     if times > 1:
         raise report.fail(Code.MGS634, f"{times} traces are of rank {rank}", span, "give one of each rank")
-    found = [_by_key(run) for run in runs]
-    waited, of_kernel = [0.0] * len(runs), dict[TracedKernel, float]()
+    found, waited = [_by_key(run, _collective) for run in runs], [dict[TracedKernel, float]() for _ in runs]
     for key, own in found[0].items():
         places = [place for place, each in enumerate(found) if len(each.get(key, ())) == len(own)]
         for same in zip(*(found[place][key] for place in places), strict=True) if len(places) > 1 else ():
             least = min(each.took_us for each in same)
-            of_kernel[same[0]] = same[0].took_us - least
             for place, each in zip(places, same, strict=True):
-                waited[place] += each.took_us - least
-    if not of_kernel:
+                waited[place][each] = each.took_us - least
+    if not waited[0]:
         message = f"no other trace has a collective of that of rank {ranks[0]}, as often and of the same size"
         raise report.fail(Code.MGS634, message, span, "give traces of the same step of one run")
-    told = ", ".join(f"rank {rank} {each:.1f} us" for rank, each in list(zip(ranks, waited, strict=True))[:_TOLD])
-    notes = (f"{len(of_kernel)} collectives wait for the last rank to come: {told}", *runs[0].notes)
-    kernels = tuple(replace(each, waited_us=of_kernel.get(each, 0.0)) for each in runs[0].kernels)
-    return replace(runs[0], kernels=kernels, notes=notes)
+    return tuple(_waiting(*each) for each in zip(runs, waited, strict=True))
 
 
-def _by_key(run: TracedRun) -> dict[_Key, list[TracedKernel]]:
-    """The collectives of a run in their order, by what is the same at all of their ranks."""
-    found = defaultdict[_Key, list[TracedKernel]](list)
+def begun_together(run: TracedRun) -> TracedRun:
+    """Return a run that ``with_waits`` returned, whose collectives begin when the last of their ranks comes."""
+    late = {
+        kernel.does: replace(kernel.does, start_us=kernel.start_us + kernel.waited_us)
+        for kernel in run.kernels
+        if kernel.waited_us and isinstance(kernel.does, TracedCollective)
+    }
+    note = f"{len(late)} of {len(run.collectives)} collectives waited for other ranks: times are without that"
+    return replace(run, collectives=tuple(late.get(each, each) for each in run.collectives), notes=(note, *run.notes))
+
+
+def ranks_of(runs: Sequence[TracedRun], ranks: int) -> tuple[TracedRank, ...]:
+    """Return what ``runs``, which ``with_waits`` returned, say of ``ranks`` that move data together, the first first.
+
+    Ranks that are none of those, or have no collective of the first, are left out. Of a group that is not known each
+    rank is taken to be with those next to it.
+    """
+    first = runs[0]
+    groups = Counter(each.group for each in first.collectives if each.num_ranks == ranks and each.group)
+    ((group, _),) = groups.most_common(1) or [((), 0)]
+    found = dict[int, TracedRank]()
+    for number, run in enumerate(runs):
+        rank = _rank_of(run, number)
+        place = group.index(rank) if rank in group else None if group and number else rank % ranks
+        later = [there.end_us - here.end_us for here, there in _both(first, run, _collective)] if number else [0.0]
+        if place is not None and later and place not in found:
+            same = {here: moved(there, -median(later)) for here, there in _both(first, run, _name)}
+            found[place] = TracedRank(rank, place, same)
+    return tuple(found.values())
+
+
+def rank_doubts(run: TracedRun, known: Sequence[TracedRank], given: int, ranks: int) -> Iterator[str]:
+    """Yield what is in doubt of ``known`` ranks of so many, of as many traces as were ``given``."""
+    first, *others = known
+    if len(known) < given:
+        yield f"{given - len(known)} of {given} traces are of ranks that move nothing with rank {first.rank}: left out"
+    if others and len(known) < ranks:
+        yield f"{ranks - len(known)} of {ranks} ranks have no trace: each is taken to be as rank {first.rank}"
+    for each in others:
+        unknown = sum(kernel not in each.same for kernel in run.kernels)
+        if unknown:
+            yield f"{unknown} kernels of rank {first.rank} are not as often in rank {each.rank}: taken to be as long"
+
+
+def _rank_of(run: TracedRun, number: int) -> int:
+    return number if run.rank is None else run.rank
+
+
+def _waiting(run: TracedRun, waited: Mapping[TracedKernel, float]) -> TracedRun:
+    kernels = tuple(replace(each, waited_us=waited.get(each, 0.0)) for each in run.kernels)
+    return replace(run, kernels=kernels)
+
+
+def moved(kernel: TracedKernel, by_us: float) -> TracedKernel:
+    """Return a kernel that ran so much later."""
+    return replace(kernel, start_us=kernel.start_us + by_us, end_us=kernel.end_us + by_us)
+
+
+def _collective(kernel: TracedKernel) -> Hashable:
+    """What is the same of a collective at all of its ranks; None of other kernels."""
+    does = kernel.does
+    if not isinstance(does, TracedCollective):
+        return None
+    return does.operation, does.num_ranks, does.group, does.num_in, does.num_out
+
+
+def _name(kernel: TracedKernel) -> Hashable:
+    """What is the same of a kernel at all ranks, which may be in groups of their own."""
+    does = kernel.does
+    if isinstance(does, TracedCollective):
+        return does.operation, does.num_ranks, does.num_in, does.num_out
+    return kernel.name
+
+
+def _by_key(run: TracedRun, key_of: Callable[[TracedKernel], Hashable]) -> dict[Hashable, list[TracedKernel]]:
+    """The kernels of a run in their order by what is the same at all ranks; without those of which nothing is."""
+    found = defaultdict[Hashable, list[TracedKernel]](list)
     for kernel in run.kernels:
-        if isinstance(does := kernel.does, TracedCollective):
-            found[does.operation, does.num_ranks, does.group, does.num_in, does.num_out].append(kernel)
+        if (key := key_of(kernel)) is not None:
+            found[key].append(kernel)
     return found
+
+
+def _both(
+    one: TracedRun, other: TracedRun, key_of: Callable[[TracedKernel], Hashable]
+) -> Iterator[tuple[TracedKernel, TracedKernel]]:
+    """The kernels that are the same in two runs: the n-th of a key where both have as many."""
+    there = _by_key(other, key_of)
+    for key, own in _by_key(one, key_of).items():
+        if len(there.get(key, ())) == len(own):
+            yield from zip(own, there[key], strict=True)

@@ -10,22 +10,19 @@ from pathlib import Path
 
 from ....compiler import compile_text
 from ....compiler.codes import Code
-from ....compiler.ir import TICKS_PER_US, Scenario
+from ....compiler.ir import TICKS_PER_US
 from ....compiler.machine.known_gpus import LibraryGpu
 from ....compiler.machine.machine import requested_gpu
 from ....compiler.planning.knobs.library import library_engine, library_rejection
-from ....compiler.planning.plan import own_name
 from ....compiler.text.diagnostics import Report, Source, Span
 from ....compiler.text.fmt import format_text
 from ....simcore.figures.result import Result
-from ....simcore.simulate_layers import simulate_layers
-from .chakra import is_chakra, read_chakra
-from .chrome import ChromeTrace, TraceError
-from .graph import SLACK_US, GraphWriter, NamedOp, RunOp, graph_of
-from .kineto import read_run
-from .ranks import with_waits
+from .chrome import TraceError
+from .graph import SLACK_US, GraphWriter, RunOp, at_ranks, graph_of
+from .ranks import TracedRank, rank_doubts, ranks_of, with_waits
 from .run import TracedCollective, TracedGemm, TracedKernel, TracedRun, Unused, pairs_of
-from .workloads import HEAD, MESH, TraceOrigin, byte_pieces, head_of, is_trace, model_of, system_text, text_pieces
+from .times import AS_IT_RAN, KindTimes, RankTimes, StepPart, kinds_of, parts_between, ranks_apart
+from .workloads import MESH, TraceOrigin, head_of, model_of, run_of, system_text
 
 MAX_PAUSE_US = 1e6
 """Kernels with more time than this between them are of different runs, or of different clocks."""
@@ -34,59 +31,28 @@ MAX_KERNELS = 1024
 PART_KERNELS = 128
 """Kernels of a part of a step: each may need two operations of a workload, which has 256."""
 _COARSE_BYTES, _FINEST_BYTES, _MOST_LINE_HOPS = 64 << 10, 1 << 10, 100_000_000
-AS_IT_RAN = "as_it_ran"
 WORKLOAD = "step"
 
 
 @dataclass(frozen=True, slots=True)
-class KindTimes:
-    """Kernels of one kind: how many there are, and how long they take together, in us."""
-
-    kind: str
-    count: int
-    measured_us: float
-    simulated_us: float
-
-
-@dataclass(frozen=True, slots=True)
-class StepPart:
-    """A part of a step, a workload: ``scenario`` has a schedule whose name begins with ``AS_IT_RAN``.
-
-    It takes ``measured_us`` from the first begin of a kernel to the last end, and begins ``gap_us`` after those before
-    it have ended: less than 0 where the step was cut while some of them ran.
-    """
-
-    scenario: Scenario
-    ops: tuple[NamedOp, ...]
-    measured_us: float
-    gap_us: float
-
-    def simulated(self, unit_bytes: int) -> Result:
-        """Return the simulation of the part in the order in which it ran, in units of so many bytes."""
-        schedule = next(each for each in self.scenario.schedules if each.name.startswith(AS_IT_RAN))
-        return simulate_layers(
-            self.scenario.system, self.scenario.workload, schedule, name=self.scenario.name, unit_bytes=unit_bytes
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class ReplayedStep:
-    """A step with the ``text`` of its ``parts``, one after the other.
+    """A step with the ``text`` of its ``parts``, one after the other, of ``ranks`` whose traces are known.
 
-    ``idle_us`` is how long no kernel ran, and ``waited_us`` how long collectives waited for other ranks, which is known
-    from their traces alone.
+    ``idle_us`` is how long no kernel of the first ran, and ``waited_us`` how long its collectives waited for other
+    ranks, which is known from their traces alone.
     """
 
     title: str
     text: str
     parts: tuple[StepPart, ...]
+    ranks: tuple[TracedRank, ...]
     idle_us: float
     waited_us: float
     doubts: tuple[str, ...]
 
     @property
     def measured_us(self) -> float:
-        """From the first begin of a kernel to the last end."""
+        """From the first begin of a kernel to the last end, of all ranks that are known."""
         return self.total_us([part.measured_us for part in self.parts])
 
     def total_us(self, times: Sequence[float]) -> float:
@@ -108,40 +74,15 @@ class ReplayedStep:
         return coarse if unit == _COARSE_BYTES else tuple(part.simulated(unit) for part in self.parts)
 
     def kinds(self, results: Sequence[Result]) -> tuple[KindTimes, ...]:
-        """Return the times of kernels by their kind, those that took most time first."""
-        found: dict[str, list[tuple[float, float]]] = {}
-        for part, result in zip(self.parts, results, strict=True):
-            times = {own_name(op.name): op for op in result.ops}
-            for each in part.ops:
-                own = times[each.name]
-                ticks = _ticks_of(each.op, own.compute_ticks, own.comm_ticks)
-                for kernel, took in zip(each.op.parts, ticks, strict=True):
-                    found.setdefault(kind_of(kernel), []).append((kernel.took_us, took / TICKS_PER_US))
-        kinds = [
-            KindTimes(kind, len(each), sum(one for one, _ in each), sum(two for _, two in each))
-            for kind, each in found.items()
-        ]
-        return tuple(sorted(kinds, key=lambda each: -each.measured_us))
+        """Return the times of kernels of the first rank by their kind, those that took most time first."""
+        return kinds_of(list(zip(self.parts, results, strict=True)), self.ranks[0].place)
 
-
-def _ticks_of(op: RunOp, compute: int, comm: int) -> tuple[int, ...]:
-    """The simulated times of the parts of an op: those of its kernel and of its collective."""
-    if op.collective is None:
-        return (compute,)
-    return (comm,) if op.kernel is None else (compute, comm)
-
-
-def kind_of(kernel: TracedKernel) -> str:
-    """What a kernel is, in a word."""
-    match kernel.does:
-        case TracedGemm(groups=1):
-            return "GEMM"
-        case TracedGemm():
-            return "grouped GEMM"
-        case TracedCollective(operation=operation):
-            return operation
-        case _:
-            return "other kernels"
+    def rank_times(self, results: Sequence[Result]) -> tuple[RankTimes, ...]:
+        """Return the times of each rank, in the order of ranks; none where the trace of one alone is known."""
+        if len(self.ranks) == 1:
+            return ()
+        simulated_us = self.total_us([each.makespan_us for each in results])
+        return ranks_apart(list(zip(self.parts, results, strict=True)), self.ranks, self.measured_us, simulated_us)
 
 
 def read_step(
@@ -156,23 +97,15 @@ def read_step(
     OSError
         If it cannot be read.
     """
-    span = Span(Source(name, ""), 0, 0)
+    spans = [Span(Source(each, ""), 0, 0) for each in (name, *map(str, others))]
     requested = requested_gpu(gpu, Span(Source("--gpu", gpu), 0, len(gpu)), report) if gpu else None
     runs = list[TracedRun]()
-    for each, place in ((file, span), *((other, Span(Source(str(other), ""), 0, 0)) for other in others)):
+    for each, place in zip((file, *others), spans, strict=True):
         try:
-            runs.append(_run_of(each))
+            runs.append(run_of(each))
         except TraceError as error:
             raise report.fail(Code.MGS630, str(error), place) from None
-    return replayed_step(runs, name.rpartition("/")[2], requested, step, span, report)
-
-
-def _run_of(file: Path) -> TracedRun:
-    if is_chakra(byte_pieces(file)):
-        return read_chakra(byte_pieces(file))
-    if not is_trace(next(text_pieces(file), "")[:HEAD]):
-        raise TraceError("it is no trace of torch.profiler, and none of Chakra")
-    return read_run(ChromeTrace(text_pieces(file)))
+    return replayed_step(runs, name.rpartition("/")[2], requested, step, spans, report)
 
 
 def replayed_step(
@@ -180,36 +113,46 @@ def replayed_step(
     file: str,
     requested: LibraryGpu | None,
     step: int | None,
-    span: Span,
+    spans: Sequence[Span],
     report: Report,
 ) -> ReplayedStep:
     """Return one step of a run, on a node of the library with the GPU that is ``requested`` or that the run names.
 
-    ``runs`` are that of the rank that is replayed, and those of others. ``step`` is its number where the run marks
-    steps, None for the last that is whole. Mistakes go to ``report``, at ``span``.
+    ``runs`` are that of the rank that is replayed, and those of others, ``spans`` where each is said. ``step`` is its
+    number where the run marks steps, None for the last that all have. Mistakes go to ``report``.
     """
-    model = requested or model_of(runs[0], span, report)
-    if not all(run.kernels for run in runs):
-        hint = "profile with ProfilerActivity.CUDA on a machine with GPUs"
-        raise report.fail(Code.MGS631, "the trace has no kernels of a GPU", span, hint)
-    run = with_waits([_of_one_clock(_in_step(each, step, span, report)) for each in runs], span, report)
-    ranks = _ranks(run, model)
+    model = requested or model_of(runs[0], spans[0], report)
+    marked = [{each.number for each in run.steps} for run in runs if run.steps]
+    if step is None and len(marked) > 1:
+        step = max(set.intersection(*marked), default=None)
+    for run, span in zip(runs, spans, strict=True):
+        if not run.kernels:
+            hint = "profile with ProfilerActivity.CUDA on a machine with GPUs"
+            raise report.fail(Code.MGS631, "the trace has no kernels of a GPU", span, hint)
+    of_step = [_of_one_clock(_in_step(run, step, span, report)) for run, span in zip(runs, spans, strict=True)]
+    waiting = with_waits(of_step, spans[0], report)
+    run, ranks = waiting[0], _ranks(waiting[0], model)
+    known = ranks_of(waiting, ranks)
     if len(run.kernels) > MAX_KERNELS:
         note = f"only the first {MAX_KERNELS:,} of {len(run.kernels):,} kernels are taken"
         run = _only(run, run.kernels[:MAX_KERNELS], note)
     cut = parts_of(run)
     graphs = [graph_of(_only(run, kernels), ranks) for kernels in cut]
-    doubts = (*_doubts(run, [op for ops in graphs for op in ops]), *_cut_doubts(cut))
-    text, writers = _text(TraceOrigin(file, run.kind, run.rank, doubts), graphs, model, ranks)
-    compiled = compile_text(text)
-    parts, ended = list[StepPart](), min(each.start_us for each in run.kernels)
-    for name, writer in writers.items():
-        begin = min(op.start_us for op in writer.ops)
-        end = max(ended, *(op.end_us for op in writer.ops))
-        parts.append(StepPart(compiled.scenario(name), tuple(writer.named), end - begin, begin - ended))
-        ended = end
+    doubts = (*_doubts(run, [op for ops in graphs for op in ops]), *rank_doubts(run, known, len(runs), ranks))
+    doubts = (*doubts, *_cut_doubts(cut))
+    of_ranks = [_of_ranks(ops, known, ranks) for ops in graphs]
+    text, writers = _text(TraceOrigin(file, run.kind, run.rank, doubts), of_ranks, model, known[0].place)
+    parts = tuple(parts_between(compile_text(text), writers))
     waited_us = sum(each.waited_us for each in run.kernels)
-    return ReplayedStep(_title(run, file, model, ranks), text, tuple(parts), _idle_us(run.kernels), waited_us, doubts)
+    return ReplayedStep(_title(run, file, model, ranks), text, parts, known, _idle_us(run.kernels), waited_us, doubts)
+
+
+def _of_ranks(ops: Sequence[RunOp], known: Sequence[TracedRank], ranks: int) -> tuple[tuple[RunOp, ...], ...]:
+    """The ops as each of ``ranks`` ran them; of those whose trace is not ``known`` as the first did."""
+    if len(known) == 1:
+        return (tuple(ops),) * ranks
+    same = {each.place: each.same for each in known}
+    return at_ranks(ops, [same.get(place, known[0].same) for place in range(ranks)])
 
 
 def parts_of(run: TracedRun, most: int = PART_KERNELS) -> tuple[tuple[TracedKernel, ...], ...]:
@@ -287,15 +230,16 @@ def _only(run: TracedRun, kernels: Sequence[TracedKernel], *notes: str) -> Trace
 
 
 def _text(
-    origin: TraceOrigin, graphs: Sequence[Sequence[RunOp]], model: LibraryGpu, ranks: int
+    origin: TraceOrigin, graphs: Sequence[Sequence[Sequence[RunOp]]], model: LibraryGpu, own: int
 ) -> tuple[str, dict[str, GraphWriter]]:
-    """The file of all parts, and what has written each of its workloads."""
+    """The file of all parts, each as all ranks ran it, of which ``own`` is replayed; and what wrote its workloads."""
+    ranks = len(graphs[0])
     base = "\n".join([*head_of(origin, model), system_text(model, ranks)])
     one = f"workload one on node_{ranks} {{\n  x = tensor bf16[8, 8]\n  y = norm(x)\n}}"
     gpu = compile_text(f"{base}\n{one}\n").scenario("one").gpu
     names = [WORKLOAD] if len(graphs) == 1 else [f"{WORKLOAD}_{number}" for number in range(1, len(graphs) + 1)]
     launch_us = gpu.launch.kernel_ticks / TICKS_PER_US
-    writers = {name: GraphWriter(ops, gpu.sms, launch_us) for name, ops in zip(names, graphs, strict=True)}
+    writers = {name: GraphWriter(ops[own], gpu.sms, launch_us, ops) for name, ops in zip(names, graphs, strict=True)}
     workloads = {name: writer.workload(name, f"node_{ranks}") for name, writer in writers.items()}
     compiled = compile_text("\n".join([base, *workloads.values()]) + "\n")
     lines = [base]

@@ -23,9 +23,10 @@ from ....compiler.text.units import us_text
 from ....simcore.kernels.grouped_gemm import grouped_gemm_work
 from ....simcore.lower.collective import library_collective_time
 from ..tables.gemm import gemm_ticks
-from .chakra import read_chakra
+from .chakra import is_chakra, read_chakra
 from .chrome import ChromeTrace, TraceError
 from .kineto import read_run
+from .ranks import begun_together, with_waits
 from .run import PairShape, TracedPair, TracedRun, Unused, find_pairs, reported
 
 _WORDS = {"all_gather": "ag_gemm", "reduce_scatter": "gemm_rs", "all_reduce": "gemm_ar", "all_to_all": "gemm_a2a"}
@@ -161,23 +162,48 @@ class TraceWorkloads:
     count: int
 
 
-def read_trace(pieces: Iterator[str], file: str, gpu: str, report: Report) -> TraceWorkloads:
-    """Return the workloads of a trace, whose text comes in pieces; ``gpu`` is empty if the trace names the GPU."""
-    return _workloads(lambda: read_run(ChromeTrace(pieces)), file, gpu, report)
+def run_of(file: Path) -> TracedRun:
+    """Return what a trace says, one of torch.profiler or of Chakra.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read; a TraceError if it is none.
+    """
+    if is_chakra(byte_pieces(file)):
+        return read_chakra(byte_pieces(file))
+    if not is_trace(next(text_pieces(file), "")[:HEAD]):
+        raise TraceError("it is no trace of torch.profiler, and none of Chakra")
+    return read_run(ChromeTrace(text_pieces(file)))
 
 
-def read_chakra_trace(pieces: Iterator[bytes], file: str, gpu: str, report: Report) -> TraceWorkloads:
-    """Return the workloads of a Chakra trace, which comes in pieces; ``gpu`` must not be empty."""
-    return _workloads(lambda: read_chakra(pieces), file, gpu, report)
+def read_text(text: str) -> TracedRun:
+    """Return what a trace of torch.profiler says.
+
+    Raises
+    ------
+    TraceError
+        If it is none.
+    """
+    return read_run(ChromeTrace(iter((text,))))
 
 
-def _workloads(read: Callable[[], TracedRun], file: str, gpu: str, report: Report) -> TraceWorkloads:
+def read_traces(read: Sequence[tuple[str, Callable[[], TracedRun]]], gpu: str, report: Report) -> TraceWorkloads:
+    """Return the workloads of a run, by how the trace of each file is ``read``; others are of other ranks.
+
+    Times are those of the first, without what its collectives waited for the others. ``gpu`` is empty if the trace
+    names the GPU.
+    """
+    file, _ = read[0]
     span = Span(Source(file, ""), 0, 0)
     requested = requested_gpu(gpu, Span(Source("--gpu", gpu), 0, len(gpu)), report) if gpu else None
-    try:
-        run = read()
-    except TraceError as error:
-        raise report.fail(Code.MGS630, str(error), span) from None
+    runs = list[TracedRun]()
+    for name, each in read:
+        try:
+            runs.append(each())
+        except TraceError as error:
+            raise report.fail(Code.MGS630, str(error), Span(Source(name, ""), 0, 0)) from None
+    run = begun_together(with_waits(runs, span, report)[0]) if len(runs) > 1 else runs[0]
     _check_run(run, span, report)
     model = requested or model_of(run, span, report)
     most = model.ports or MESH

@@ -39,7 +39,7 @@ class CallArgumentKind(Enum):
     COUNTS = auto()  # a list of whole numbers: a tuple of int
     TYPE = auto()  # an element type: a DType
     ROUTING = auto()  # uniform, power_law(1.2, seed=3), loads([...]) and so on: a RoutingLaw
-    TIME = auto()  # 12 us: ticks, an int
+    TIMES = auto()  # 12 us, or a list of them, one for each rank: a tuple of ticks
     NAME = auto()  # a name of the file or of the library: a str
     AXIS = auto()  # an axis of the mesh: its name, and how many ranks lie along it
     TABLE = auto()  # a list of whole numbers, or such a list for each rank: a tuple of int or of such tuples

@@ -107,6 +107,15 @@ class KernelShape(ABC):
         """
         return self
 
+    @property
+    def ranks_differ(self) -> bool:
+        """Whether each rank has a kernel of its own, see ``of_rank``, whatever it gets in a collective."""
+        return False
+
+    def of_rank(self, rank: int) -> Self:
+        """The kernel of one rank."""
+        return self
+
 
 class ProductShape(KernelShape):
     """A product of matrices, C = A B, multiplied at the rate of the type of A, ``dtype``.

@@ -160,7 +160,8 @@ OPERATIONS = (
 )
 
 
-# ``timed(like, x, y, takes=12 us)``: a kernel of which only the time is known, as a trace of a run has it.
+# ``timed(like, x, y, takes=12 us)``: a kernel of which only the time is known, as a trace of a run has it. Of several
+# ranks, ``takes=[12 us, 14 us]``.
 #
 # What it leaves lies as its first operand does. The others say what it waits for, however they lie and of any type,
 # terms of a sum too. It takes no traffic into account: its time has that in it, without what runs beside it.
@@ -171,13 +172,30 @@ MOST_READ = 64
 
 @dataclass(frozen=True, slots=True)
 class TimedShape(KernelShape):
-    """A kernel of ``ticks`` on ``sms`` SMs, all of them if 0, that begins ``after_ticks`` behind what it waits for."""
+    """A kernel of ``ticks`` on ``sms`` SMs, all of them if 0, that begins ``after_ticks`` behind what it waits for.
+
+    Where ranks differ, both are those of rank 0, and each rank has its own in the lists.
+    """
 
     operation: ClassVar[str] = "timed"
 
     ticks: int
     after_ticks: int = 0
     sms: int = 0
+    ticks_by_rank: tuple[int, ...] = ()
+    after_ticks_by_rank: tuple[int, ...] = ()
+
+    @property
+    def ranks_differ(self) -> bool:
+        """Whether each rank has its own times."""
+        return bool(self.ticks_by_rank)
+
+    def of_rank(self, rank: int) -> Self:
+        """The kernel of one rank."""
+        if not self.ranks_differ:
+            return self
+        own = self.ticks_by_rank[rank], self.after_ticks_by_rank[rank]
+        return self if own == (self.ticks, self.after_ticks) else replace(self, ticks=own[0], after_ticks=own[1])
 
     @property
     def flops(self) -> int:
@@ -200,7 +218,11 @@ def _timed(call: OperationCall) -> CallResult:
     if sms > call.gpu.sms:
         message = f"{call.gpu.name} has {call.gpu.sms} SMs, got {sms}"
         raise OperationError(Rejection(Code.MGS307, message, "leave sms out: all of them"))
-    shape = TimedShape(call.arguments["takes"], call.arguments.get("after", 0), sms)
+    takes, after = call.arguments["takes"], call.arguments.get("after", (0,))
+    ranks = max(len(takes), len(after))
+    by_rank = takes * (ranks // len(takes)), after * (ranks // len(after))
+    differ = len(set(zip(*by_rank, strict=True))) > 1
+    shape = TimedShape(takes[0], after[0], sms, *(by_rank if differ else ()))
     return CallResult(replace(call.tensors[0], name=call.result), shape)
 
 
@@ -210,8 +232,8 @@ OPERATION = KernelOperation(
     infer=_timed,
     num_tensors=(1, MOST_READ),
     arguments=(
-        CallArgument("takes", CallArgumentKind.TIME, required=True),
-        CallArgument("after", CallArgumentKind.TIME),
+        CallArgument("takes", CallArgumentKind.TIMES, required=True),
+        CallArgument("after", CallArgumentKind.TIMES),
         CallArgument("sms", CallArgumentKind.COUNT),
     ),
     opaque=True,

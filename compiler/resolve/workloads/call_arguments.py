@@ -41,14 +41,17 @@ _EXTENT = Property("a size", NUMBER, Fraction(1), Fraction(MAX_EXTENT), whole=Tr
 
 
 class ArgumentReader:
-    """Reads the arguments of calls in one workload on ``whole``, or on a group of it."""
+    """Reads the arguments of calls in one workload on ``num_ranks`` ranks, which are ``whole`` or a group of it."""
 
-    def __init__(self, report: Report, evaluator: ExpressionEvaluator, place: Place, whole: System) -> None:
+    def __init__(
+        self, report: Report, evaluator: ExpressionEvaluator, place: Place, whole: System, num_ranks: int
+    ) -> None:
         self._report, self._place, self._seed, self._system = report, place, evaluator.seed, whole
+        self._num_ranks = num_ranks
         self._numbers = FigureReader(report, evaluator)
         self._readers: Mapping[CallArgumentKind, Callable[[str, ast.Expression], Any]] = {
             CallArgumentKind.COUNT: lambda name, written: self._whole(name, written, low=1),
-            CallArgumentKind.TIME: self._ticks,
+            CallArgumentKind.TIMES: self._times,
             CallArgumentKind.TRUTH: lambda _, written: truth(written, self._report),
             CallArgumentKind.COUNTS: self._counts,
             CallArgumentKind.TYPE: lambda _, written: dtype_named(written, self._report),
@@ -103,6 +106,14 @@ class ArgumentReader:
     def _ticks(self, name: str, written: ast.Expression) -> int:
         wanted = Property(name, TIME, Fraction(0), MAX_TIME)
         return round_half_up(self._numbers.value(wanted, (written,), self._place).amount * TICKS_PER_SECOND)
+
+    def _times(self, name: str, written: ast.Expression) -> tuple[int, ...]:
+        if not isinstance(written, ast.Listed):
+            return (self._ticks(name, written),)
+        if len(written.items) != self._num_ranks:
+            message = f"{name} has {len(written.items)} times, and there are {self._num_ranks} ranks"
+            raise self._report.fail(Code.MGS310, message, written.span, "one time for all, or a list of one for each")
+        return tuple([self._ticks(name, item) for item in written.items])
 
     def _name(self, name: str, written: ast.Expression) -> str:
         if not isinstance(written, ast.Name):

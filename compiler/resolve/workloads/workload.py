@@ -82,7 +82,7 @@ class WorkloadReader:
         # Sizes of groups are parameters: a group of one rank has no collectives, and is no mistake.
         self._one_rank = system.of > 0 and system.num_ranks == 1
         self._tensors = TensorReader(report, evaluator, system.num_ranks, _routes(entry.declaration), self._one_rank)
-        self._arguments = ArgumentReader(report, evaluator, self._place, whole)
+        self._arguments = ArgumentReader(report, evaluator, self._place, whole, system.num_ranks)
         self._numbers = FigureReader(report, evaluator)
         self._known: dict[str, Tensor] = {}
         self._spans: dict[str, Span] = {}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from magus.advisor.measured.traces.run import TracedCollective, TracedGemm, Trac
 from magus.compiler import CompileError, compile_text
 from magus.compiler.text.diagnostics import Report
 from magus.compiler.text.fmt import format_text
+from magus.simcore.figures.result import Result
 from tests.helpers.chakra import LAYERS as CHAKRA_LAYERS
 from tests.helpers.marks import examples
 from tests.helpers.some import some
-from tests.helpers.traces import Event, collective, document, gemm, other, sharded_layer
+from tests.helpers.traces import Event, collective, document, gemm, other, several_ranks, sharded_layer
 
 pytestmark = pytest.mark.usefixtures("compiled_core")
 AT = 1_700_000_000.0
@@ -330,6 +332,11 @@ def ranks_of(folder: Path, *runs: tuple[int, Sequence[Event]]) -> ReplayedStep:
     raise CompileError(report.diagnostics)
 
 
+def coarse(step: ReplayedStep) -> list[Result]:
+    """Its simulation in units that are large, which takes little."""
+    return [part.simulated(64 << 10) for part in step.parts]
+
+
 def later(events: Sequence[Event], took: int, clock: float) -> list[Event]:
     """The events of a rank whose collectives take so long, with the same ends, by another clock."""
     return [
@@ -342,19 +349,21 @@ def later(events: Sequence[Event], took: int, clock: float) -> list[Event]:
 def test_what_collectives_wait_for_other_ranks_is_known_of_several(tmp_path: Path) -> None:
     alone = step_of(tmp_path, LAYER)
     step = ranks_of(tmp_path, (3, LAYER), (0, later(LAYER, 150, 5e7)), (1, later(LAYER, 190, -3e5)))
-    kinds = {each.kind: each.measured_us for each in step.kinds(step.simulated())}
+    kinds = {each.kind: each.measured_us for each in step.kinds(coarse(step))}
 
     assert (alone.waited_us, step.waited_us) == (0, (210 - 150) + (205 - 150))
     assert (kinds["all_gather"], kinds["reduce_scatter"], kinds["GEMM"]) == (150, 150, 750)
-    assert "2 collectives wait for the last rank to come: rank 3 115.0 us, rank 0 0.0 us, rank 1 80.0 us" in step.doubts
+    assert "5 of 8 ranks have no trace: each is taken to be as rank 3" in step.doubts
     assert step.measured_us == alone.measured_us
     assert "took 370.0 us, 150.0 us" in step.text
 
 
 def test_the_rank_that_comes_last_waits_for_none(tmp_path: Path) -> None:
     step = ranks_of(tmp_path, (0, later(LAYER, 150, 0)), (3, LAYER))
+    times = {each.rank: (each.waited_us, each.simulated_waited_us) for each in step.rank_times(coarse(step))}
+
     assert step.waited_us == 0
-    assert "2 collectives wait for the last rank to come: rank 0 0.0 us, rank 3 115.0 us" in step.doubts
+    assert (times[0][0], times[3][0]) == (0, 115)
 
 
 def test_traces_that_are_not_of_one_run(tmp_path: Path) -> None:
@@ -368,3 +377,73 @@ def test_traces_that_are_not_of_one_run(tmp_path: Path) -> None:
             ranks_of(tmp_path, *runs)
         (found,) = caught.value.diagnostics
         assert f"{found.code.name} {found.message}".startswith(said)
+
+
+def test_ranks_are_simulated_together(tmp_path: Path) -> None:
+    """Who waits for whom is an outcome: ranks come when their own kernels have ended."""
+    runs = list(enumerate(several_ranks(8, 1, 0.3)))
+    first, alone = ranks_of(tmp_path, *runs), ranks_of(tmp_path, runs[0])
+    results = coarse(first)
+    (whole,), (one,) = results, coarse(alone)
+
+    assert whole.ranks_simulated == 8
+    assert abs(whole.makespan_us / first.measured_us - 1) < 0.03
+    assert one.makespan_us / alone.measured_us < 0.9  # which knows nothing of ranks that it waited for
+    for each in some(first.rank_times(results)):
+        assert each.simulated_waited_us == pytest.approx(each.waited_us, abs=0.1)
+        assert each.simulated_us / each.measured_us == pytest.approx(whole.makespan_us / first.measured_us, abs=1e-3)
+    assert max(each.waited_us for each in first.rank_times(results)) > 100
+    (other,) = (each for each in first.kinds(results) if each.kind == "other kernels")
+    assert other.simulated_us == pytest.approx(other.measured_us, abs=0.1)
+    assert compile_text(first.text).scenario("step").workload == first.parts[0].scenario.workload
+
+
+def test_ranks_that_are_alike_are_simulated_once(tmp_path: Path) -> None:
+    runs = list(enumerate(several_ranks(8, 1, 0.0)))
+    step, alone = ranks_of(tmp_path, *runs), ranks_of(tmp_path, runs[0])
+
+    assert coarse(step)[0].ranks_simulated == 1
+    assert coarse(step)[0].makespan_ticks == coarse(alone)[0].makespan_ticks
+    assert alone.rank_times(coarse(alone)) == ()
+
+
+def test_long_steps_of_several_ranks_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "parts_of", partial(parts_of, most=10))
+    runs = list(enumerate(several_ranks(8, 4, 0.3)))
+    step = ranks_of(tmp_path, *runs)
+    results = coarse(step)
+
+    assert len(step.parts) == 2
+    assert abs(step.total_us([each.makespan_us for each in results]) / step.measured_us - 1) < 0.03
+    for each in step.rank_times(results):
+        assert each.simulated_us / each.measured_us == pytest.approx(0.98, abs=0.02)
+
+
+def test_kernels_that_a_rank_has_not(tmp_path: Path) -> None:
+    runs = several_ranks(8, 1, 0.3)
+    runs[2] = [event for event in runs[2] if event["name"] != "norm"]
+    step = ranks_of(tmp_path, *enumerate(runs))
+
+    assert "2 kernels of rank 0 are not as often in rank 2: taken to be as long" in step.doubts
+    assert abs(coarse(step)[0].makespan_us / step.measured_us - 1) < 0.04
+
+
+def test_ranks_of_other_groups_are_left_out(tmp_path: Path) -> None:
+    runs = several_ranks(8, 1, 0.3)
+    step = ranks_of(tmp_path, (0, runs[0]), (9, runs[1]))
+
+    assert "1 of 2 traces are of ranks that move nothing with rank 0: left out" in step.doubts
+
+
+def test_the_last_step_that_all_ranks_mark(tmp_path: Path) -> None:
+    def marked(events: Sequence[Event], *numbers: int) -> list[Event]:
+        start = min(event["ts"] for event in events if event["cat"] == "kernel") - 10
+        marks = [
+            {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "ts": start, "dur": 9e3, "args": {}}
+            for number in numbers
+        ]
+        return [*marks, *events]
+
+    runs = several_ranks(8, 1, 0.3)
+    step = ranks_of(tmp_path, (0, marked(runs[0], 4, 5)), (1, marked(runs[1], 3, 4)))
+    assert "step 4 of those that the trace marks: 4, 5" in step.doubts

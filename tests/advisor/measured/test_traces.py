@@ -12,7 +12,7 @@ from magus.advisor.measured.traces import chrome
 from magus.advisor.measured.traces.chrome import ChromeTrace, TraceError
 from magus.advisor.measured.traces.kineto import read_run
 from magus.advisor.measured.traces.run import PairShape, TracedRun, find_pairs
-from magus.advisor.measured.traces.workloads import HEAD, is_trace, read_trace
+from magus.advisor.measured.traces.workloads import HEAD, is_trace, read_traces
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import DType, Pattern
 from magus.compiler.text.diagnostics import Report, render_text
@@ -43,7 +43,7 @@ def written(text: str, gpu: str = "", name: str = "step.json") -> str:
     """
     report = Report()
     with report.attempt():
-        return read_trace(pieces(text), name, gpu, report).text
+        return read_traces([(name, lambda: read_run(ChromeTrace(pieces(text))))], gpu, report).text
     raise CompileError(report.diagnostics)
 
 

@@ -40,6 +40,33 @@ def test_each_takes_its_time_and_begins_behind_what_it_waits_for() -> None:
     assert found["d"][0] == 30.0  # with the launch of a kernel, which the others have in their times
 
 
+def test_each_rank_may_have_its_own_times() -> None:
+    """What follows begins at each rank behind its own; a collective behind the last of them."""
+    behind = "y = all_gather(b); d = timed(x, y, takes=5 us)"
+    found = scenario(
+        "a = timed(x, takes=[20 us, 70 us, 31 us, 20 us], after=[0 us, 0 us, 0 us, 5 us]);"
+        f"b = timed(x, a, takes=[9 us, 4 us, 4 us, 4 us]); {behind}"
+    )
+    result = simulate(found.system, build_plan(found.system, found.workload, SERIAL))
+    ends = {
+        (each.rank, each.name.partition(".")[0]): round(each.end_ticks / TICKS_PER_US, 3)
+        for each in result.timeline.intervals
+    }
+    alike = times(f"a = timed(x, takes=70 us); b = timed(x, a, takes=4 us); {behind}")
+
+    assert [ends[rank, "a"] for rank in range(4)] == [20, 70, 31, 25]
+    assert [ends[rank, "b"] for rank in range(4)] == [29, 74, 35, 29]
+    assert result.ranks_simulated == 4
+    assert result.makespan_us == pytest.approx(alike["d"][1], abs=0.01)
+
+
+def test_ranks_of_one_time_are_alike() -> None:
+    listed = scenario("a = timed(x, takes=[20 us, 20 us, 20 us, 20 us], after=[1 us, 1 us, 1 us, 1 us])")
+
+    assert listed.workload == scenario("a = timed(x, takes=20 us, after=1 us)").workload
+    assert simulate(listed.system, build_plan(listed.system, listed.workload, SERIAL)).ranks_simulated == 1
+
+
 def test_what_it_leaves_may_be_gathered_or_added_up() -> None:
     found = scenario("a = timed(x, takes=9 us); y = reduce_scatter(timed(w, a, takes=1 us)); z = all_gather(a)")
 
@@ -75,6 +102,9 @@ def test_a_kernel_of_few_blocks_leaves_the_other_sms() -> None:
     ("body", "message"),
     [
         ("a = timed(x)", "MGS209 timed does not say its takes"),
+        ("a = timed(x, takes=[1 us, 2 us])", "MGS310 takes has 2 times, and there are 4 ranks"),
+        ("a = timed(x, takes=1 us, after=[])", "MGS310 after has 0 times, and there are 4 ranks"),
+        ("a = timed(x, takes=[1 us, 2 us, 3, 4 us])", "MGS301 takes is a time: 3 what?"),
         ("a = timed(x, takes=12)", "MGS301 takes is a time: 12 what?"),
         ("a = timed(x, takes=12 KiB)", "MGS303 takes is a time, got bytes"),
         ("a = timed(x, takes=11 s)", "MGS307 takes is from 0 to 10 s, got 11 s"),

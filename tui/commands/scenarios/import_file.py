@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from ....advisor.measured.nccl_logs import is_log, is_other_table, read_log, refuse_other_table
@@ -39,10 +40,10 @@ def import_files(files: Sequence[Path], options: ImportOptions) -> Exit:
         return Exit.USAGE
     if options.traffic:
         return _import_traffic(files, options)
-    if len(files) > 1:
-        say("magus import: several files are read with --traffic alone")
+    if len(files) > 1 and not all(_is_chakra(file) or _pieces_of_trace(file) is not None for file in files):
+        say("magus import: several files are traces of several ranks, or read with --traffic")
         return Exit.USAGE
-    return _import_file(files[0], options)
+    return _import_file(files, options)
 
 
 def _import_traffic(files: Sequence[Path], options: ImportOptions) -> Exit:
@@ -61,23 +62,19 @@ def _import_traffic(files: Sequence[Path], options: ImportOptions) -> Exit:
     return report_errors(action)
 
 
-def _import_file(file: Path, options: ImportOptions) -> Exit:
+def _import_file(files: Sequence[Path], options: ImportOptions) -> Exit:
+    """Write what the first of ``files`` describes; if it is a trace, others are those of other ranks."""
 
     def action() -> Exit:
-        report, name = Report(), name_of(file)
-        if _is_chakra(file):
-            text, content = _reported(report, lambda: _chakra_workloads(file, name, options, report))
-            return _deliver(text, content, options, log=False)
-        trace = _pieces_of_trace(file)
-        source = Source(name, "") if trace is not None else source_of(file, MAX_BYTES)
+        report, file, name = Report(), files[0], name_of(files[0])
+        traced = _is_chakra(file) or _pieces_of_trace(file) is not None
+        source = Source(name, "") if traced else source_of(file, MAX_BYTES)
         log = is_log(source.text)
         if options.collective and not log:
             say("magus import: --collective is for logs of nccl-tests, and this file is none")
             return Exit.USAGE
-        if is_trace(source.text[:HEAD]):
-            trace = iter((source.text,))
-        if trace is not None:
-            text, content = _reported(report, lambda: _workloads(trace, name, options, report))
+        if traced or is_trace(source.text[:HEAD]):
+            text, content = _reported(report, lambda: _workloads(files, source.text, options, report))
         elif log:
             text, content = _reported(report, lambda: _rows(source, options, report))
         else:
@@ -119,17 +116,14 @@ def _rows(source: Source, options: ImportOptions, report: Report) -> tuple[str, 
     return rows.text, f"{rows.count} rows"
 
 
-def _workloads(trace: Iterator[str], name: str, options: ImportOptions, report: Report) -> tuple[str, str]:
-    from ....advisor.measured.traces.workloads import read_trace  # here: it needs numpy, which dumps of machines do not
+def _workloads(files: Sequence[Path], text: str, options: ImportOptions, report: Report) -> tuple[str, str]:
+    """The workloads of traces in ``files``, or of the one that was read as ``text``."""
+    from ....advisor.measured.traces import workloads  # here: it needs numpy, which dumps of machines do not
 
-    found = read_trace(trace, name, options.gpu, report)
-    return found.text, f"{found.count} workloads"
-
-
-def _chakra_workloads(file: Path, name: str, options: ImportOptions, report: Report) -> tuple[str, str]:
-    from ....advisor.measured.traces.workloads import read_chakra_trace
-
-    found = read_chakra_trace(byte_pieces(file), name, options.gpu, report)
+    read = [(name_of(file), partial(workloads.run_of, file)) for file in files]
+    if text:
+        read = [(name_of(files[0]), partial(workloads.read_text, text))]
+    found = workloads.read_traces(read, options.gpu, report)
     return found.text, f"{found.count} workloads"
 
 

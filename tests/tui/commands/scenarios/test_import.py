@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from tests.helpers.commands import magus
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.machines import MACHINES
 from tests.helpers.paths import GOLDEN
-from tests.helpers.traces import LAYERS, nsight
+from tests.helpers.traces import LAYERS, nsight, several_ranks
+from tests.helpers.traces import document as trace_of
 
 H100 = MACHINES / "h100.xml"
 
@@ -114,6 +116,23 @@ def test_a_trace_becomes_workloads(tmp_path: Path) -> None:
     assert magus("simulate", out, "--workload", "gemm_rs_2", "--granularity", "packet").exit_code == 0
 
 
+def test_of_several_ranks_collectives_are_without_what_they_waited(tmp_path: Path) -> None:
+    files = [tmp_path / f"{rank}.json" for rank in range(2)]
+    for rank, (file, events) in enumerate(zip(files, several_ranks(8, 3, 0.3), strict=False)):
+        file.write_text(json.dumps({**trace_of(events), "distributedInfo": {"rank": rank}}))
+    alone, of_both = magus("import", files[0]), magus("import", *files)
+    twice = magus("import", files[0], files[0])
+
+    assert "of 4 collectives waited for other ranks: times are without that" in of_both.stdout
+    assert median_us(of_both.stdout) < median_us(alone.stdout)
+    assert (twice.exit_code, "MGS634" in twice.stderr) == (1, True)
+
+
+def median_us(text: str) -> float:
+    """The first time that is said of an all_gather."""
+    return float(re.findall(r"medians: all_gather ([\d.]+) us", " ".join(text.replace("#", "").split()))[0])
+
+
 def test_a_packed_trace_that_is_cut_off(tmp_path: Path) -> None:
     data = gzip.compress(LAYERS.encode(), 0)
     path = tmp_path / "a.json.gz"
@@ -176,5 +195,5 @@ def test_several_files_are_those_of_traffic(tmp_path: Path) -> None:
     no_profile = magus("import", H100, "--traffic")
 
     assert [each.exit_code for each in (several, of_a_log, no_profile)] == [2, 2, 1]
-    assert "several files are read with --traffic alone" in several.stderr
+    assert "several files are traces of several ranks, or read with --traffic" in several.stderr
     assert "MGS630" in no_profile.stderr
