@@ -26,7 +26,7 @@ from .resolve.values.device_numbers import StatedNumber
 from .resolve.values.params import Param, bind
 from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report, Severity, Source, Span, did_you_mean
 from .text.load import load, read_source
-from .text.names import Scope
+from .text.names import Kind, Scope
 
 MAX_CHECKED_BINDINGS = 32
 NUM_KEPT = 64
@@ -38,7 +38,7 @@ class Compiled:
     """A compiled file: a scenario per workload, in the order of the file, and the expectations about them.
 
     ``params`` and ``numbers`` are what the scenarios depend on: values that the file leaves open, and numbers of its
-    devices.
+    devices. ``spans`` are where workloads are declared.
     """
 
     path: str
@@ -49,6 +49,12 @@ class Compiled:
     numbers: tuple[StatedNumber, ...] = ()
     steps: tuple[StepScenario, ...] = ()
     partitions: tuple[Partition, ...] = ()
+    spans: tuple[tuple[str, Span], ...] = ()
+
+    def span_of(self, workload: str) -> Span | None:
+        """Return where a workload is declared, or the one that it is a part of; None if no text has it."""
+        whole = next((each.name for each in self.partitions if workload in each.parts), workload)
+        return dict(self.spans).get(whole)
 
     def step(self, name: str | None = None) -> StepScenario | None:
         """Return the step of that name, by default the first of a file that asks about it alone; None if it is none."""
@@ -227,6 +233,7 @@ def _compile(
         resolved.numbers,
         resolved.steps,
         resolved.partitions,
+        tuple((entry.name, entry.declaration.span) for entry in scope.of_kind(Kind.WORKLOAD)),
     )
 
 

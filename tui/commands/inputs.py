@@ -1,7 +1,8 @@
 """Inputs of commands: files, ``-`` for stdin, and the scenario of one workload."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -52,6 +53,18 @@ def say_rejection(rejection: Rejection) -> None:
 def say_request_error(error: RequestError) -> None:
     """Print what is wrong with a request on stderr."""
     say_rejection(Rejection(error.code, f"{error.field}: {error.message}", error.hint))
+
+
+@contextmanager
+def placed(found: Compiled, workload: str) -> Iterator[None]:
+    """Tell of a workload that does not fit into memory where it is declared."""
+    try:
+        yield
+    except ScheduleError as error:
+        rejection, span = error.rejection, found.span_of(workload)
+        if rejection.code is not Code.MGS402 or span is None:
+            raise
+        raise CompileError((Diagnostic(rejection.code, rejection.message, span, rejection.hint),)) from None
 
 
 def save(path: Path, content: str | bytes, message: str) -> Exit:

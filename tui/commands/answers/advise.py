@@ -21,7 +21,7 @@ from ...text.next_steps import next_steps
 from ...text.ops import WorkloadAnswer, several_document, several_text
 from ...text.progress import progress_line
 from ...text.render import advice_text, brief_text
-from ..inputs import ScenarioInput, source_of
+from ..inputs import ScenarioInput, placed, source_of
 from ..interrupts import interruptible
 from ..out import NO_PICTURES, Pictures
 from ..running import exit_code_if_strict, run_command
@@ -74,7 +74,8 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
             return advise_step(source, step, options)
         subjects = source.subjects(found)
         if len(subjects) == 1:
-            return _advise_one(source, subjects[0], options, partial(draw, subjects[0]))
+            with placed(found, subjects[0].name):
+                return _advise_one(source, subjects[0], options, partial(draw, subjects[0]))
 
         return advise_all(source, subjects, options, found.partitions)
 

@@ -46,7 +46,7 @@ from ...text.door import print_json, put
 from ...text.progress import progress_line
 from ...text.result import result_text
 from ...text.sweep import seeds_document, seeds_text
-from ..inputs import ScenarioInput, save, show
+from ..inputs import ScenarioInput, placed, save, show
 from ..running import exit_code_if_strict, run_command
 from ..simulate_options import SimulateOptions, explain_outcome, stoppable
 
@@ -72,10 +72,11 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
             return simulate_step(source, step, options)
         question = found.scenario(source.workload)
         seeds = options.seeds(question)
-        if question.only_case is None:
-            ran = _ran(question, options, partial(draw, question))
-        else:
-            ran = _ran_alone(question.only_case, options)
+        with placed(found, question.name):
+            if question.only_case is None:
+                ran = _ran(question, options, partial(draw, question))
+            else:
+                ran = _ran_alone(question.only_case, options)
         result, done = ran.result, ran.result.outcome is RunOutcome.DONE
         by_seed = ran.by_seed(seeds) if seeds and done else ()
         recorded = ran.record() if options.record is not None and done else Exit.DONE

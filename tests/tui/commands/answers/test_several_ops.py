@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,9 @@ def test_what_does_not_fit_into_memory_is_refused(file: Path) -> None:
 
     assert done.exit_code == 1
     assert "MGS402" in done.output and ": the tensors of 40 layers take" in " ".join(done.output.split())
+    assert re.search(
+        r"\.mgs:\d+:1: MGS402 error: workload (\w+): .*\n  workload \1 on ", done.output
+    )  # where it is declared
 
 
 def test_batches_have_ops_of_their_own(tmp_path: Path) -> None:
