@@ -11,8 +11,11 @@ from statistics import median
 
 from ....compiler.codes import Code
 from ....compiler.text.diagnostics import Report, Span
+from ....compiler.text.units import us_text
 from .run import TracedCollective, TracedKernel, TracedRun
 
+_TOLD = 4
+"""Notes of traces that a refusal tells."""
 Same = Mapping[TracedKernel, TracedKernel]
 """Kernels of one rank, and of each the one of another rank that is the same in the program of both."""
 
@@ -21,12 +24,19 @@ Same = Mapping[TracedKernel, TracedKernel]
 class TracedRank:
     """A rank of a run, its ``place`` among those that it moves data with, and what it ran by the clock of the first.
 
-    ``same`` has the kernels of the first.
+    ``same`` has the kernels of the first. Ends of collectives are at most ``apart_us`` from those at the first, by that
+    clock; ``notes`` are those of its trace.
     """
 
     rank: int
     place: int
     same: Same
+    apart_us: float
+    notes: tuple[str, ...]
+
+
+MAX_APART_US = 100.0
+"""Ranks end a collective within some us. More than this is told: the clock of a trace may not be one."""
 
 
 def with_waits(runs: Sequence[TracedRun], span: Span, report: Report) -> tuple[TracedRun, ...]:
@@ -50,6 +60,8 @@ def with_waits(runs: Sequence[TracedRun], span: Span, report: Report) -> tuple[T
                 waited[place][each] = each.took_us - least
     if not waited[0]:
         message = f"no other trace has a collective of that of rank {ranks[0]}, as often and of the same size"
+        notes = [f"rank {rank}: {note}" for rank, run in zip(ranks, runs, strict=True) for note in run.notes]
+        message = "; ".join((message, *notes[:_TOLD]))
         raise report.fail(Code.MGS634, message, span, "give traces of the same step of one run")
     return tuple(_waiting(*each) for each in zip(runs, waited, strict=True))
 
@@ -80,8 +92,9 @@ def ranks_of(runs: Sequence[TracedRun], ranks: int) -> tuple[TracedRank, ...]:
         place = group.index(rank) if rank in group else None if group and number else rank % ranks
         later = [there.end_us - here.end_us for here, there in _both(first, run, _collective)] if number else [0.0]
         if place is not None and later and place not in found:
-            same = {here: moved(there, -median(later)) for here, there in _both(first, run, _name)}
-            found[place] = TracedRank(rank, place, same)
+            clock = median(later)
+            same = {here: moved(there, -clock) for here, there in _both(first, run, _name)}
+            found[place] = TracedRank(rank, place, same, max(abs(each - clock) for each in later), run.notes)
     return tuple(found.values())
 
 
@@ -93,6 +106,12 @@ def rank_doubts(run: TracedRun, known: Sequence[TracedRank], given: int, ranks: 
     if others and len(known) < ranks:
         yield f"{ranks - len(known)} of {ranks} ranks have no trace: each is taken to be as rank {first.rank}"
     for each in others:
+        yield from (f"rank {each.rank}: {note}" for note in each.notes if note not in first.notes)
+        if each.apart_us > MAX_APART_US:
+            yield (
+                f"collectives of rank {each.rank} end up to {us_text(each.apart_us)} from those of rank {first.rank}:"
+                " its clock is not one, or they are not the same"
+            )
         unknown = sum(kernel not in each.same for kernel in run.kernels)
         if unknown:
             yield f"{unknown} kernels of rank {first.rank} are not as often in rank {each.rank}: taken to be as long"

@@ -447,3 +447,24 @@ def test_the_last_step_that_all_ranks_mark(tmp_path: Path) -> None:
     runs = several_ranks(8, 1, 0.3)
     step = ranks_of(tmp_path, (0, marked(runs[0], 4, 5)), (1, marked(runs[1], 3, 4)))
     assert "step 4 of those that the trace marks: 4, 5" in step.doubts
+
+
+def test_what_is_odd_in_the_trace_of_another_rank_is_told(tmp_path: Path) -> None:
+    first, other_rank = several_ranks(8, 1, 0.3)[:2]
+    kernels = [event for event in other_rank if event["cat"] == "kernel"]
+    for event in kernels[-6:]:
+        event["ts"] += 400
+    for event in kernels[:1]:
+        event["ts"] -= 3e6
+    step = ranks_of(tmp_path, (0, first), (1, other_rank))
+
+    assert "rank 1: 1 kernels are a second or more from the others: left out" in step.doubts
+    assert any("collectives of rank 1 end up to" in doubt and "its clock is not one" in doubt for doubt in step.doubts)
+    (tmp_path / "rank_0.json").write_text(json.dumps({**document(first), "distributedInfo": {"rank": 0}}))
+    cut = json.dumps({**document(first), "distributedInfo": {"rank": 1}})[:1500]
+    (tmp_path / "cut.json").write_text(cut)
+    report = Report()
+    with report.attempt():
+        read_step(tmp_path / "rank_0.json", "rank_0.json", "", None, report, [tmp_path / "cut.json"])
+    (found,) = report.diagnostics
+    assert found.code.name == "MGS634" and "rank 1: the trace ends early" in found.message
