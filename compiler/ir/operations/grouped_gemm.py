@@ -107,7 +107,9 @@ def _infer(call: OperationCall) -> CallResult:
 def _by_rows(x: Tensor, w: Tensor, rows: tuple[int, ...], *, transposed: bool) -> GroupedGemmShape:
     """The rows of each expert by its weights; of transposed weights experts lie side by side."""
     if not transposed:
-        check_inner(f"{len(rows)} experts of {x.name}", len(rows) * x.cols, w)
+        if len(rows) * x.cols != w.rows:
+            needed = f"{len(rows)} experts of {x.name} need {len(rows)} x {x.cols} rows of weights on a rank"
+            raise mismatch(f"{needed}, {w.name} has {w.rows}")
         return GroupedGemmShape(rows, w.cols, x.cols, x.dtype)
     check_inner(x.name, x.cols, w)
     if w.cols % len(rows):

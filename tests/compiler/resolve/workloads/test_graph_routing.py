@@ -197,7 +197,7 @@ def test_experts_beyond_links_are_at_the_fabric() -> None:
 
 def test_replicas_have_weights_of_their_own() -> None:
     """8 replicas of 32 experts are 5 of each rank, which w1 and w2 must have."""
-    with pytest.raises(CompileError, match="5 experts of t has 5120 columns, w1 has 4096 rows"):
+    with pytest.raises(CompileError, match="5 experts of t need 5 x 1024 rows of weights on a rank, w1 has 4096"):
         graph(", type=fp8, routing=power_law(1.2, seed=2), replicas=8")
 
 
