@@ -22,7 +22,7 @@ from magus.compiler.ir import (
     Wait,
 )
 from magus.compiler.planning.build import build_op_plan, reject_choice
-from magus.compiler.templates.forest import ordered_copies
+from magus.compiler.templates.tree_copies import ordered_copies
 from magus.runtime import carry_out
 from magus.simcore.cores.engine import Core, run
 from tests.helpers.oracle.agreement import differences
