@@ -31,7 +31,7 @@ from ...compiler.text.units import us_text
 from ...simcore import RunTooLarge
 from ...simcore.kernels.gemm import gemm_work
 from .fused_experts import chains_of, fused_us, reject_chain, saved_us
-from .predict import CallTimes, Promise, about_kernels, call_times, library_us, simulated_us
+from .predict import CallTimes, Promise, about_kernels, call_times, error_of, library_us, simulated_us, widened
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +360,9 @@ def _reported(
     for case in scenario.cases:
         if case.name in done:
             method = implementation.method_of(case.shape)
-            error = None if method is None or method.error is None else float(method.error)
+            error = None if method is None else error_of(method)
+            if error is not None and case.gpu.name not in implementation.gpus:
+                error = widened(error, (scenario.profile_error,))
             about = "" if method is None else about_kernels(case, method)
             yield case.name, error, _outside(case, implementation, done[case.name]), about
 

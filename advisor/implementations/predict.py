@@ -242,6 +242,14 @@ KERNEL_ERROR = 0.28
 The call and the cost of a kernel are those above; none of these was fitted to those kernels but the error itself.
 """
 
+FUSED_ERROR = 0.21
+"""Of 44 speedups of kernels for a GEMM with its collective, to which nothing was fitted, nine tenths are within it:
+docs/accuracy.md. That of a method by itself is no less, unless it has ``FEW_ROWS`` such rows.
+"""
+
+FEW_ROWS = 10
+"""Of fewer rows nine tenths are all."""
+
 MOST_ERROR = 0.9
 """Errors beyond this say nothing."""
 
@@ -251,7 +259,7 @@ KERNEL_SHORTEST_US = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A predicted speedup. ``error`` is the relative error of such speedups, None if it was not measured.
+    """A predicted speedup. Nine tenths of such speedups are within the relative ``error``, None if that is not known.
 
     ``outside`` says why the error was not measured for the like of this, empty if it was. ``in_graph`` and ``on_host``
     are the speedups where all is replayed in a CUDA graph, and where the GPU waits for each call; None if they are the
@@ -299,6 +307,28 @@ class Promise:
         return Verdict.OVERLAP
 
 
+def p90(errors: Sequence[float]) -> float:
+    """Return the error that nine tenths of ``errors`` do not pass; there is at least one."""
+    return sorted(errors)[math.ceil(0.9 * len(errors)) - 1]
+
+
+def error_of_rows(own: Sequence[float], family: float = 0.0) -> float:
+    """Return the error of a promise by those of rows that nothing was fitted to; with few, no less than ``family``."""
+    return max(p90(own) if own else 0.0, family if len(own) < FEW_ROWS else 0.0)
+
+
+def error_of(method: Method) -> float | None:
+    """Return the error of speedups by ``method``: its own, else that of its family where it was measured."""
+    if method.error is not None:
+        return float(method.error)
+    return FUSED_ERROR if method.shortest_ticks and method.path is not TransferPath.LIBRARY else None
+
+
+def widened(error: float, others: Sequence[float]) -> float:
+    """Return an error with ``others`` on top, of what is uncertain besides."""
+    return min(MOST_ERROR, (1 + error) * math.prod(1 + other for other in others) - 1)
+
+
 def kernel_us(us: float, flops: int, num_calls: int = 1, alike_us: float = 0.0) -> float:
     """Return the time in us of a kernel for a schedule of ``us``, of which ``alike_us`` are no part of it.
 
@@ -317,5 +347,4 @@ def kernel_promise(
     """
     shorter = us < KERNEL_SHORTEST_US
     outside = f"kernels were measured from {us_text(KERNEL_SHORTEST_US)} on" if shorter else ""
-    most = (1 + max(KERNEL_ERROR, resolution)) * math.prod(1 + error for error in errors)
-    return Promise(speedup, min(MOST_ERROR, most - 1), outside, in_graph)
+    return Promise(speedup, widened(max(KERNEL_ERROR, resolution), errors), outside, in_graph)

@@ -183,9 +183,9 @@ class Method:
     all_reduces in place of the library, and ``routed`` its dispatches or combines.
 
     ``missing`` are numbers that are not known: without them there is no prediction. Nothing is known of other ``gpus``
-    and ``dtypes`` than these, if there are some, nor of more than ``most_rows`` rows or ``most_ranks`` ranks. ``error``
-    is the mean relative error of predicted speedups over the library on rows it was not fitted to, None if there were
-    none; ``shortest_ticks`` is the shortest time among those rows and the rows of the fit.
+    and ``dtypes`` than these, if there are some, nor of more than ``most_rows`` rows or ``most_ranks`` ranks. Nine of
+    ten predicted speedups over the library, on rows it was not fitted to, are within the relative ``error``, None if
+    there were too few; ``shortest_ticks`` is the shortest time among those rows and the rows of the fit, 0 without any.
     """
 
     pattern: Pattern

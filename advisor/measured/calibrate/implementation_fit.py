@@ -152,9 +152,9 @@ def fit_exchange(constants: Sequence[Constant], start: Method, rows: Sequence[Ex
     return fit(constants, [[constant.of(start) for constant in constants]], logs, measured_us)
 
 
-def mean_error(method: Method, points: Sequence[OwnPoint]) -> float:
-    """Return the mean error of predicted speedups, or times, in percent."""
-    return float(100 * np.mean([abs(point.target_us / point.us(method) - 1) for point in points]))
+def errors_of(method: Method, points: Sequence[OwnPoint]) -> list[float]:
+    """Return the relative errors of predicted speedups, or times."""
+    return [abs(point.target_us / point.us(method) - 1) for point in points]
 
 
 def _fit_on(start: Method, found: Method, constants: Sequence[Constant], times: _Times) -> tuple[Fitted, ...]:

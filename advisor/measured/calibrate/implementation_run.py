@@ -8,8 +8,9 @@ import numpy as np
 
 from ....compiler import CompileError, format_text
 from ....compiler.codes import Code
-from ....compiler.ir import Implementation, Method, Pattern, Progress
+from ....compiler.ir import Implementation, Method, Pattern, Progress, TransferPath
 from ....compiler.text.diagnostics import Diagnostic, printable
+from ...implementations.predict import FUSED_ERROR, error_of_rows
 from ..tables.collectives import tables_of
 from ..tables.csv_rows import MeasuredError
 from ..tables.exchanges import PATTERN_OF, PATTERNS, ExchangeRow, exchange_rows
@@ -22,11 +23,11 @@ from .implementation_fit import (
     MIN_HALF,
     OwnPoint,
     constants_of,
+    errors_of,
     fit_exchange,
     fit_method,
     halves,
     implementation_named,
-    mean_error,
     point_of,
     start_of,
 )
@@ -35,7 +36,10 @@ from .run import Errors, FittedPart
 
 @dataclass(frozen=True, slots=True)
 class FittedMethod:
-    """One pattern after its fit; ``assumed`` are constants that are neither shipped nor determined by the rows."""
+    """One pattern after its fit; ``assumed`` are constants that are neither shipped nor determined by the rows.
+
+    ``error`` is that of its promises, a share.
+    """
 
     part: FittedPart
     pattern: Pattern
@@ -43,6 +47,7 @@ class FittedMethod:
     assumed: tuple[Constant, ...]
     by_group: bool
     shortest_us: float
+    error: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,8 @@ def _fitted(
     if not fitted:
         return f"kept: {label}, the rows determine no constant"
     found = put_all(start, fitted)
-    before, after = None if method.missing else mean_error(method, held), mean_error(found, held)
+    before, errors = None if method.missing else _mean(errors_of(method, held)), errors_of(found, held)
+    after = _mean(errors)
     if before is not None and after >= before:
         return f"kept: {label}, {before:.1f}% off the {len(held)} held-out rows, the fitted constants {after:.1f}%"
     group = "speedup" if any(point.row.row.serial_us for point in held) else "time"
@@ -134,7 +140,8 @@ def _fitted(
     determined = {one.constant.name for one in fitted}
     assumed = tuple(each for each in constants_of(method) if each.name in {*method.missing} - determined)
     shortest_us = min(point.row.row.fused_us for point in points)
-    return FittedMethod(part, pattern, found, assumed, by_group, shortest_us)
+    family = 0.0 if method.path is TransferPath.LIBRARY else FUSED_ERROR
+    return FittedMethod(part, pattern, found, assumed, by_group, shortest_us, error_of_rows(errors, family))
 
 
 def calibrate_exchange(path: Path, implementation: Implementation) -> ImplementationCalibration:
@@ -176,17 +183,22 @@ def _fitted_exchange(method: Method, rows: Sequence[ExchangeRow], file: str, lef
     if len(fit_to) < len(constants) or not held:
         return f"kept: {method.pattern.value}, {_rows(len(fit_to))} to fit {len(constants)} constants"
 
-    def error(by: Method) -> float:
-        return float(100 * np.mean([abs(row.us(by.routed) / row.time_us - 1) for row in held if by.routed]))
+    def errors(by: Method) -> list[float]:
+        return [abs(row.us(by.routed) / row.time_us - 1) for row in held if by.routed]
 
     fitted = fit_exchange(constants, method, fit_to)
-    new, before = put_all(method, fitted), error(method)
-    after = error(new)
+    new, before = put_all(method, fitted), _mean(errors(method))
+    after = _mean(errors(new))
     if after >= before:
         return f"kept: {method.pattern.value}, {before:.1f}% off the held-out rows, the fitted constants {after:.1f}%"
-    errors = (Errors("time", len(held), before, after),)
-    part = FittedPart(method.pattern.value, fitted, len(fit_to), len(own), (file,), errors)
-    return FittedMethod(part, method.pattern, new, (), False, own[0].time_us)
+    means = (Errors("time", len(held), before, after),)
+    part = FittedPart(method.pattern.value, fitted, len(fit_to), len(own), (file,), means)
+    return FittedMethod(part, method.pattern, new, (), False, own[0].time_us, error_of_rows(errors(new)))
+
+
+def _mean(errors: Sequence[float]) -> float:
+    """The mean of relative errors in percent."""
+    return float(100 * np.mean(errors))
 
 
 def _rows(count: int) -> str:
@@ -258,7 +270,9 @@ def _block(calibration: ImplementationCalibration, method: FittedMethod) -> Iter
         yield f'{constant.name} {value} @assumed "the rows of {file} do not determine it"'
     (errors,) = part.errors
     before = "not known" if errors.before is None else f"{errors.before:.1f} %"
-    held = f"{errors.rows} held-out rows of {file}, mean of {errors.group}; {before} before"
-    yield f'error {errors.after:.1f} % @measured "{held}"'
+    held = (
+        f"{errors.rows} held-out rows of {file}; their mean of {errors.group} is {errors.after:.1f} %, {before} before"
+    )
+    yield f'error {100 * method.error:.1f} % @measured "{held}"'
     yield f'shortest {method.shortest_us:.6g} us @measured "{file}"'
     yield "}"

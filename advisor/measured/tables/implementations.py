@@ -159,10 +159,10 @@ MARGIN = 0.02
 class ImplementationComparison(TimeComparison[ImplementationRow]):
     """One row, with the predicted times of the implementation and of the library.
 
-    ``resolution`` is the error of predicted speedups that the implementation states, 0 without one.
+    ``within`` is the error that its promise has without the rows of its thread, None if there are no others.
     """
 
-    resolution: float = 0.0
+    within: float | None = None
 
     @property
     def sign_is_right(self) -> bool:
@@ -170,9 +170,14 @@ class ImplementationComparison(TimeComparison[ImplementationRow]):
         return (self.predicted > 1) == (self.measured > 1)
 
     @property
+    def promise(self) -> Promise:
+        """What is promised where it is called as in the benchmark."""
+        return Promise(self.predicted, self.within)
+
+    @property
     def promised(self) -> bool:
-        """Whether the predicted gain is beyond the error that the implementation states."""
-        return Promise(self.predicted, self.resolution).verdict is Verdict.OVERLAP
+        """Whether the predicted gain is beyond that error."""
+        return self.promise.verdict is Verdict.OVERLAP
 
     @property
     def slower(self) -> bool:
@@ -201,9 +206,7 @@ def _compared(row: ImplementationRow) -> ImplementationComparison | str:
             return f"{row.label}: {us.message}"
     found = [us for us in times if not isinstance(us, Rejection)]
     serial_us, fused_us = (us.graph_us if row.in_graph else us.us for us in found)
-    method = shipped[row.name].method(row.part.pattern)
-    resolution = float(method.error) if method is not None and method.error is not None else 0.0
-    return ImplementationComparison(row, serial_us, fused_us, resolution)
+    return ImplementationComparison(row, serial_us, fused_us)
 
 
 # Tables that ship with Magus, measured for it (``advisor/measured/rows``), against the GEMM form and copies.

@@ -310,6 +310,7 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     agreements += [simulated_copies(group, advance) for group in moved]
     compared = tuple(kept_rows(promise_comparisons(promised, advance), left_out))
     shipped = tuple(kept_rows(implementation_comparisons(implementations, advance), left_out))
+    shipped = implementation_report.by_other_threads(shipped)
     return Validation(
         figures=summed_up(rows),
         agreements=tuple(agreement for agreement in agreements if agreement is not None),

@@ -3,21 +3,20 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from statistics import median
 
 from ....compiler.ir import JsonObject
 from ....compiler.resolve.expect.expectation import Verdict
-from ...implementations.predict import Promise
+from ...implementations.predict import p90
 from ..tables.implementations import ImplementationComparison
 from ..tables.promises import PromiseComparison
-from .implementation_report import p90
 from .promise_report import GAINS
 
 TITLE = "Scoreboard"
 HEADER = ("rows", "p50", "p90", "sign", "cover", "lost", "won")
 SMALL_US = 250
 EVERY, FOR_A_PLAN = "all implementations", "kernels for a plan"
-FIT, HELD_OUT, UNSEEN = "fit", "held out", "thread never fitted"
 
 NOTES = (
     "Rows are measured speedups over the library, by what they were used for: constants were fitted to them (fit), to "
@@ -26,17 +25,29 @@ NOTES = (
     "plan it is what is promised over the best that was measured, or over the library where that is faster.",
     "Sign is the share of rows that are predicted faster than the library where they are, and slower where they are; "
     "rows without the library's time beside them are not counted. Cover is the share of intervals that have the "
-    "measured speedup in them. Lost counts kernels that are advised and take longer than the library, won those that "
-    "are not advised and gain more than 2%.",
+    "measured speedup in them; those of implementations are as wide as the errors of other threads say. Lost counts "
+    "kernels that are advised and take longer than the library, won those that are not advised and gain more than 2%.",
 )
+
+
+class Use(Enum):
+    """What rows were used for; the value is its name in the table, and the first comes first."""
+
+    UNSEEN = "thread never fitted"
+    HELD_OUT = "held out"
+    FIT = "fit"
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One measured speedup: its error in percent and whether sign and interval have it, None if that does not count."""
+    """One measured speedup: its error in percent and whether sign and interval have it, None if that does not count.
+
+    It is ``small`` if its kernel takes less than ``SMALL_US``.
+    """
 
     name: str
-    group: str
+    use: Use
+    small: bool
     error: float
     sign: bool | None
     covered: bool | None
@@ -50,17 +61,19 @@ Line = tuple[str, str, tuple[str, ...]]  # the kernel, the group of its rows, an
 def board(promises: Sequence[PromiseComparison], rows: Sequence[ImplementationComparison]) -> Iterator[Line]:
     """Yield a line for each group of kernels for a plan, of all implementations, and of each."""
     scored = [*map(_of_promise, promises), *map(_of_row, rows)]
-    groups: dict[tuple[str, str], list[Scored]] = defaultdict(list)
+    groups: dict[tuple[str, Use, bool], list[Scored]] = defaultdict(list)
     for each in scored:
         for name in (each.name,) if each.name == FOR_A_PLAN else (EVERY, each.name):
-            groups[name, each.group].append(each)
-    uses, first = (UNSEEN, HELD_OUT, FIT), (FOR_A_PLAN, EVERY)
+            groups[name, each.use, each.small].append(each)
+    uses, first = tuple(Use), (FOR_A_PLAN, EVERY)
 
-    def rank(key: tuple[str, str]) -> tuple[bool, bool, str, int, bool]:
-        name, group = key
-        return name != FOR_A_PLAN, name not in first, name, uses.index(group.split(", ")[0]), "small" not in group
+    def rank(key: tuple[str, Use, bool]) -> tuple[bool, bool, str, int, bool]:
+        name, use, small = key
+        return name != FOR_A_PLAN, name not in first, name, uses.index(use), not small
 
-    yield from ((*key, _cells(groups[key])) for key in sorted(groups, key=rank))
+    for name, use, small in sorted(groups, key=rank):
+        group = f"{use.value}, {'small' if small else f'from {SMALL_US} us'}"
+        yield name, group, _cells(groups[name, use, small])
 
 
 def _of_promise(each: PromiseComparison) -> Scored:
@@ -68,21 +81,17 @@ def _of_promise(each: PromiseComparison) -> Scored:
     missed = each.verdict is Verdict.SERIAL and row.speedup > GAINS
     covered = None if each.interval is None else each.is_covered
     error = 100 * (each.over_best - 1)
-    return Scored(FOR_A_PLAN, _group(UNSEEN, row.best_us), error, None, covered, each.is_lost, missed)
+    return Scored(FOR_A_PLAN, Use.UNSEEN, row.best_us < SMALL_US, error, None, covered, each.is_lost, missed)
 
 
 def _of_row(each: ImplementationComparison) -> Scored:
-    row, promise = each.row, Promise(each.predicted, each.resolution or None)
-    use = UNSEEN if row.whole_thread else HELD_OUT if row.held_out else FIT
+    row, interval = each.row, each.promise.interval
+    use = Use.UNSEEN if row.whole_thread else Use.HELD_OUT if row.held_out else Use.FIT
     sign = each.sign_is_right if row.serial_us is not None else None
-    interval = promise.interval
     covered = None if interval is None else interval[0] <= each.measured <= interval[1]
-    missed = promise.verdict is Verdict.SERIAL and each.measured > GAINS
-    return Scored(row.name, _group(use, row.fused_us), each.error, sign, covered, each.promised and each.slower, missed)
-
-
-def _group(use: str, us: float) -> str:
-    return f"{use}, {'small' if us < SMALL_US else f'from {SMALL_US} us'}"
+    missed = each.promise.verdict is Verdict.SERIAL and each.measured > GAINS
+    lost = each.promised and each.slower
+    return Scored(row.name, use, row.fused_us < SMALL_US, each.error, sign, covered, lost, missed)
 
 
 def _cells(rows: Sequence[Scored]) -> tuple[str, ...]:

@@ -4,13 +4,14 @@ The accuracy itself needs measured tables: MAGUS_MEASURED_DATA names their folde
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 
 import pytest
 
+from magus.advisor.implementations.predict import FEW_ROWS, FUSED_ERROR, error_of, error_of_rows, p90
 from magus.advisor.measured.tables.fused import FusedPart
 from magus.advisor.measured.tables.implementations import (
     KNOWN_AS,
@@ -47,12 +48,12 @@ def read(folder: Path, *lines: str) -> tuple[ImplementationRow, ...]:
 
 
 def compared(
-    speedup: float, predicted: float, *, held_out: bool = True, paired: bool = True
+    speedup: float, predicted: float, *, held_out: bool = True, paired: bool = True, within: float | None = 0.05
 ) -> ImplementationComparison:
     part = FusedPart(Pattern.AG_GEMM, 512, 256, 512)
     partner = 100 * speedup if paired else None
     row = ImplementationRow("flux", "H100", 4, DType.BF16, part, 100.0, partner, "here", held_out)
-    return ImplementationComparison(row, 50 * predicted, 50.0, 0.05)
+    return ImplementationComparison(row, 50 * predicted, 50.0, within)
 
 
 def shipped_methods() -> list[tuple[str, Method]]:
@@ -198,12 +199,33 @@ def of_all_rows(compiled_core: None) -> list[ImplementationComparison]:
 @measured
 def test_stated_errors_are_those_of_the_held_out_rows(of_all_rows: list[ImplementationComparison]) -> None:
     rows = [row for row in of_all_rows if row.row.held_out]
-    named = {(row.row.name, row.row.part.pattern) for row in rows}  # exchanges and all_reduces have other tables
+    errors = defaultdict[tuple[str, Pattern], list[float]](list)
+    for row in rows:
+        errors[row.row.name, row.row.part.pattern].append(abs(row.error) / 100)
+    family = p90([abs(row.error) / 100 for row in rows])
+    shipped = {(name, each.pattern): each for name, each in shipped_methods()}
 
-    stated = [(name, each) for name, each in shipped_methods() if each.error and (name, each.pattern) in named]
-    for name, method in some(stated):
-        own = [abs(row.error) for row in rows if row.row.name == name and row.row.part.pattern is method.pattern]
-        assert method.error is not None and fmean(own) == pytest.approx(100 * float(method.error), abs=1)
+    assert family <= FUSED_ERROR < family + 0.01
+    for method, own in some(errors.items()):
+        assert error_of(shipped[method]) == pytest.approx(error_of_rows(own, FUSED_ERROR), abs=0.01), method
+
+
+def test_the_error_of_few_rows_is_no_less_than_that_of_the_family() -> None:
+    few, many = [0.01] * (FEW_ROWS - 1), [0.01] * (FEW_ROWS - 1) + [0.5]
+
+    assert (error_of_rows([], 0.2), error_of_rows(few, 0.2), error_of_rows([*few[1:], 0.5], 0.2)) == (0.2, 0.2, 0.5)
+    assert error_of_rows(many, 0.2) == 0.01, "nine tenths of ten"
+
+
+def test_no_promise_is_as_wide_as_the_rows_of_its_own_thread_say() -> None:
+    far, near = compared(1.0, 1.4, within=None), compared(1.0, 1.1, within=None)
+    rows = (far, near, replace(near, row=replace(near.row, source="there")))
+
+    found = implementation_report.by_other_threads(rows)
+
+    assert [row.within for row in found] == [pytest.approx(0.1), pytest.approx(0.1), pytest.approx(0.4)]
+    (alone,) = implementation_report.by_other_threads([far])
+    assert alone.within is None and not alone.promised
 
 
 @pytest.mark.slow

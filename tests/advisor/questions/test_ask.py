@@ -111,12 +111,12 @@ def test_what_was_found_in_time_is_an_answer_and_marked(answer: ModelAnswer, mon
 
 @pytest.mark.slow
 def test_what_is_switched_on_gains_over_today() -> None:
-    answer = ask(model_question("llama-3.1-70b", "h100", "vllm", prefill=8192))
+    answer = ask(model_question("llama-3.1-8b", "h100", "vllm", prefill=16384))
     first = answer.first
 
     assert first is not None and first.switch.offer == "torch_async_tp"
     assert first.promise.verdict is not Verdict.SERIAL and first.promise.speedup > 1.02
-    assert first.pays_from is not None and first.pays_from <= 8192
+    assert first.pays_from is not None and first.pays_from <= 16384
     assert f'"sp_min_token_num": {first.pays_from}' in first.setting
     # What is compared with is what runs today, and not the library's layer by rows.
     assert answer.today_us <= answer.library_us == answer.advice[0].offers.library_us  # type: ignore[union-attr]
