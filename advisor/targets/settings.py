@@ -237,6 +237,10 @@ NAME = "torch_async_tp"
 PATTERNS = (Pattern.AG_GEMM, Pattern.GEMM_RS)
 
 
+_ASK = "magus ask --for vllm compares these with the all_reduce that runs without them"
+_OVER = f"gains are over all_gather and reduce_scatter of the library; {_ASK}"
+
+
 @dataclass(frozen=True, slots=True)
 class _Tokens:
     """The answer for a number of tokens."""
@@ -280,7 +284,7 @@ def _write(table: PolicyTable, options: Options) -> str:
     if first < len(points):
         config["sp_min_token_num"] = points[first].tokens
     text = json.dumps({"pass_config": config})
-    why = comments(*(point.why for point in points))
+    why = comments(*(point.why for point in points), _OVER)
     return f"{heading(table, 'vllm')}{why}compilation-config: '{text}'\n"
 
 
@@ -305,7 +309,9 @@ def _tokens(point: SweepPoint) -> int:
     rows = [each.gemm.m for each in workloads if each.pattern in PATTERNS and each.gemm is not None]
     if not rows:
         does = ", ".join(dict.fromkeys(each.label for each in workloads if each.moved is not None))
-        hint = nearest_of("vllm", point) or f"it has one for {' and '.join(each.value for each in PATTERNS)}"
+        has = f"it has one for {' and '.join(each.value for each in PATTERNS)}"
+        sums = any(case.shape.pattern in (Pattern.ALL_REDUCE, Pattern.GEMM_AR) for case in point.advice.scenario.cases)
+        hint = nearest_of("vllm", point) or (f"{has}: activations by rows; {_ASK}" if sums else has)
         raise refused(f"vLLM has no pass for {does or 'kernels alone'}", hint)
     return max(rows)
 

@@ -215,10 +215,24 @@ def framework_named(name: str) -> Framework:
     """
     known = frameworks()
     if name not in known:
-        near = get_close_matches(name, known, 1, 0.5)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-        raise RequestError(Code.MGS203, "for", f"'{name[:40]}' is no framework that is known", hint)
+        raise RequestError(Code.MGS203, "for", f"'{name[:40]}' is no framework that is known", _meant(name, known))
     return known[name]
+
+
+def _meant(name: str, known: Mapping[str, Framework]) -> str:
+    """What to say instead: a framework that is called so, or one that switches on what is called so."""
+    said = _letters(name)
+    titled = [key for key, each in known.items() if said == _letters(each.title)]
+    switches = {key: " ".join(_letters(switch.what) for switch in each.switches) for key, each in known.items()}
+    holding = [key for key, words in switches.items() if len(said) > 2 and said in words]
+    if holding and not titled:
+        return f"it is switched on in {' and '.join(holding)}"
+    near = titled or get_close_matches(name, known, 1, 0.5)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.lower()))
 
 
 # How GPUs share a layer: attention among some, or by data, and experts; as a framework shares it.

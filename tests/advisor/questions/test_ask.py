@@ -13,7 +13,8 @@ from magus.advisor.answer.switches import sizes_of, today_of
 from magus.advisor.implementations.offers import offers_of
 from magus.advisor.policy.table import SweepPoint, table_of
 from magus.advisor.questions.ask import QUICK, ModelAnswer
-from magus.advisor.targets.settings import TORCHTITAN
+from magus.advisor.targets import Refused
+from magus.advisor.targets.settings import TORCHTITAN, VLLM
 from magus.compiler.codes import Code
 from magus.compiler.from_model.frameworks import Need
 from magus.compiler.ir import Cancelled
@@ -21,7 +22,7 @@ from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.tui.text.ask import ask_text
 from magus.tui.text.render import implementation_lines
-from tests.helpers.commands import document
+from tests.helpers.commands import document, magus
 
 pytestmark = pytest.mark.usefixtures("compiled_core", "one_model", "kept_answers")
 
@@ -46,9 +47,27 @@ def test_one_answer_by_every_way(answer: ModelAnswer) -> None:
     status, served, _ = asyncio.run(call(application(Advisor.load(), Limits(600.0)), body, path=ASK_PATH))
 
     assert status == 200 and served == python == document(*WORDS)
+    assert magus(*WORDS).stdout.strip() == ask_text(answer).strip()
     required = openapi_document()["components"]["schemas"]["AskAnswer"]["required"]
     assert set(required) == set(served)
     assert python["schema"] == "magus-ask/1" and python["today_us"] > 0
+
+
+def test_the_file_of_vllm_says_what_its_gain_is_over(answer: ModelAnswer) -> None:
+    def written(advice: Advice) -> str:
+        point = SweepPoint((("M", "1"),), advice, SERIAL, {})
+        return VLLM.text(table_of((), [advice], (point,), simulated=True), {})
+
+    with pytest.raises(Refused, match="no pass for GEMM.AR") as caught:
+        written(answer.advice[0])
+    assert "magus ask --for vllm" in caught.value.rejection.hint
+
+    question = answer.question
+    by_rows = Advisor.load().recommend(question.scenario(question.workloads[0], question.tokens, sequence=True), QUICK)
+    text = " ".join(written(by_rows).replace("\n# ", " ").split())
+    assert "over all_gather and reduce_scatter of the library; magus ask --for vllm compares" in text
+    (switch,) = answer.switches
+    assert not switch.pays and '"enable_sp": false' in text, "one decision"
 
 
 @pytest.mark.slow
