@@ -112,7 +112,9 @@ def step_svg(outcome: StepOutcome) -> str:
     scale = TimeScale(max(each.end_ticks for each in spans), LEFT, WIDTH - LEFT - RIGHT)
     bottom = TOP + (LANE + GAP) * stages
     title = f"{outcome.scenario.name}: {outcome.layout}, {outcome.words}"
-    body = [text_at(12, 22, fitting(title, WIDTH - 24), "title"), text_at(12, 40, _summary(outcome), "faint")]
+    numbered = any(each.microbatch and _is_numbered(each, scale) for each in spans)
+    said = _summary(outcome) + (", numbers are microbatches" if numbered else "")
+    body = [text_at(12, 22, fitting(title, WIDTH - 24), "title"), text_at(12, 40, said, "faint")]
     body += [*_legend(spans), *_axis(scale, bottom)]
     for stage in range(stages):
         top = TOP + (LANE + GAP) * stage
@@ -128,7 +130,11 @@ def _summary(outcome: StepOutcome) -> str:
     said = f"step {outcome.seconds:.3f} s: bubble {run.bubble:.1%}, exposed traffic {run.exposed:.1%}"
     if run.pipeline.simulated < run.pipeline.microbatches:
         said += f"; {run.pipeline.simulated} of {run.pipeline.microbatches} microbatches are drawn, the others repeat"
-    return f"{said}; times in s, numbers are microbatches"
+    return f"{said}; times in s"
+
+
+def _is_numbered(span: StageSpan, scale: TimeScale) -> bool:
+    return scale.x(span.end_ticks) - scale.x(span.start_ticks) >= NUMBERED_PIXELS
 
 
 def _waits(outcome: StepOutcome, stage: int) -> float:
@@ -170,7 +176,7 @@ def _lane(spans: list[StageSpan], scale: TimeScale, top: float) -> Iterator[str]
         about = f"{first.name}: {seconds}" if len(group) == 1 else f"{len(group)} passes: {seconds}"
         inset = 0.4 if right - x > 3 else 0.0
         yield rect_at(x + inset, y, max(right - x - 2 * inset, 0.3), height - (first.place == 0), first.kind, about)
-        if len(group) == 1 and first.microbatch and right - x >= NUMBERED_PIXELS:
+        if len(group) == 1 and first.microbatch and _is_numbered(first, scale):
             yield text_at((x + right) / 2, y + height / 2 + 3.5, str(first.microbatch), "on", "middle")
 
 

@@ -58,7 +58,7 @@ def test_the_file_of_vllm_says_what_its_gain_is_over(answer: ModelAnswer) -> Non
         point = SweepPoint((("M", "1"),), advice, SERIAL, {})
         return VLLM.text(table_of((), [advice], (point,), simulated=True), {})
 
-    with pytest.raises(Refused, match="no pass for GEMM.AR") as caught:
+    with pytest.raises(Refused, match=r"no pass for GEMM\+AR") as caught:
         written(answer.advice[0])
     assert "magus ask --for vllm" in caught.value.rejection.hint
 
