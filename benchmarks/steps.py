@@ -13,14 +13,18 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
+from hypothesis import given, settings
+
 from magus.advisor.measured.tables.steps import StepComparison, StepRow, scenario_of, step_comparisons, step_rows
 from magus.advisor.measured.validate.step_report import by_source, targets_of
-from magus.advisor.steps.layer_times import LayerTimes
+from magus.advisor.steps.layer_times import LayerTimes, PassOf
 from magus.advisor.steps.outcome import MARGIN, chunks_of, memory_of, outcome_of
 from magus.advisor.steps.search import search
 from magus.compiler import compile_text
-from magus.compiler.ir import Settings
-from magus.compiler.ir.step import Overlapped, Pipeline, PipelineKind, StepScenario, StepSchedule
+from magus.compiler.ir import TICKS_PER_SECOND, Settings
+from magus.compiler.ir.step import KEEP_ALL, Overlapped, Pipeline, PipelineKind, StepScenario, StepSchedule
+from magus.simcore.steps.pipeline import ChunkTicks, run_pipeline
+from tests.helpers.pipelines import by_messages, drawn
 
 from .harness.joint_step import joint_ticks, step_of
 from .harness.report import Figure, main
@@ -62,10 +66,37 @@ JOINT = (
 
 PEAK_MEMORY_MIB = 2048
 
+DRAWN = 200
+"""Pipelines that are drawn and compared with an executor of messages."""
+
+EXPERTS = """use "nvidia/h100"
+system node {{ gpus 8 x H100; fabric switch(nvswitch, link=nvlink); mesh dp 8; mesh ep 8, edp 1 over dp }}
+workload moe on node.ep {{
+  x   = tensor bf16[8 * 4096, {hidden}] shard rows
+  wup = tensor bf16[{experts} * {hidden}, {inner}] shard rows
+  wdn = tensor bf16[{experts} * {inner}, {hidden}] shard rows
+  t = dispatch(x, experts={experts}, top={top})
+  u = grouped_gemm(t, wup)
+  y = combine(grouped_gemm(gelu(u), wdn))
+  repeat 1 y as x
+}}
+workload train on node {{ step moe; sequences 8 x 4096 }}
+"""
+"""A layer of experts alone as Megatron-LM times it: no gate, and even loads."""
+
+MEASURED_EXPERTS = {
+    (4096, 14336, 8, 2): {"all_to_all": (4.262, 7.825), "DeepEP": (4.609, 8.030), "HybridEP": (4.414, 7.840)},
+    (7168, 2048, 32, 8): {"all_to_all": (6.943, 10.453), "DeepEP": (5.425, 9.059), "HybridEP": (5.246, 8.846)},
+}
+"""By hidden, inner, experts, of a token: ms forward and backward by what exchanges rows, in bf16 on 8 H100
+(NVIDIA/Megatron-LM@32f2c9cfdd, tests/functional_tests/test_cases/common/moe_perf)."""
+
 
 def measure() -> Iterator[Figure]:
     """Yield all figures."""
+    yield Figure(f"ends of ranks of {DRAWN} drawn pipelines, off those by messages", _inexact(), "cases", "lower", 0)
     yield from _compared()
+    yield from _experts()
     for name, seconds in SEARCHES.items():
         yield from _searched(name, seconds)
     yield Figure("peak memory of rows and layouts", _peak_mib(), "MiB", "lower", PEAK_MEMORY_MIB)
@@ -76,6 +107,38 @@ def measure() -> Iterator[Figure]:
 def _peak_mib() -> float:
     """The most memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _inexact() -> int:
+    """How many drawn pipelines end at other ticks than an executor of messages has them end."""
+    off = list[bool]()
+
+    @settings(max_examples=DRAWN, derandomize=True, database=None, deadline=None)
+    @given(drawn())
+    def compare(case: tuple[Pipeline, list[ChunkTicks], int, int, int]) -> None:
+        pipeline, ticks, microbatches, send, beside = case
+        ends = run_pipeline(pipeline, ticks, microbatches, send, beside).ends
+        off.append(ends != by_messages(pipeline, microbatches, ticks, send, beside))
+
+    compare()
+    return sum(off)
+
+
+def _experts() -> Iterator[Figure]:
+    """Layers of experts, whose rows are exchanged by the library, once to each rank."""
+    errors = list[float]()
+    times = LayerTimes()
+    for (hidden, inner, experts, top), measured in MEASURED_EXPERTS.items():
+        step = compile_text(EXPERTS.format(hidden=hidden, inner=inner, experts=experts, top=top)).step()
+        assert step is not None, "the text has a step"
+        (part,) = step.step.blocks[0].parts
+        took = [1e3 * times.of(PassOf(each)).ticks / TICKS_PER_SECOND for each in (part.forward, part.back(KEEP_ALL))]
+        for by, found in measured.items():
+            for name, ms, one in zip(("forward", "backward"), took, found, strict=True):
+                errors.append(100 * (ms / one - 1))
+                yield Figure(f"{experts} experts of {inner} columns, {by}, {name}: error", errors[-1], "%", "lower")
+    mean = sum(map(abs, errors)) / len(errors)
+    yield Figure(f"layers of experts, {len(errors)} figures: mean of absolute errors", mean, "%", "lower", 10)
 
 
 def _jointly() -> Iterator[Figure]:
