@@ -46,10 +46,11 @@ class StepAdvice:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """What to know before trusting the figures."""
+        """What to know before trusting the figures of the layout to use; of the file's without one."""
         chosen = self.recommended
-        first = next(iter(self.scenario.schedules), StepSchedule("usual"))
-        return marks_of(self.scenario, first if chosen is None else chosen.schedule)
+        if chosen is not None:
+            return marks_of(chosen.scenario, chosen.schedule)
+        return marks_of(self.scenario, next(iter(self.scenario.schedules), StepSchedule("usual")))
 
     def document(self) -> JsonObject:
         """Return the answer as JSON, as ``magus advise --json`` prints it: seconds, bytes, shares."""

@@ -113,3 +113,7 @@ def test_columns_of_the_head_that_do_not_divide_are_told() -> None:
     odd = replace(step, step=replace(step.step, vocabulary=8191))
     said = [[each for each in marks_of(one, StepSchedule("s")) if "head" in each] for one in (step, odd)]
     assert not said[0] and "8191 columns of head are computed as 8192, 4096 on each of 2 ranks" in said[1][0]
+    alone = small_step(TP=1)
+    whole = replace(alone, step=replace(alone.step, vocabulary=8191))
+    found = Searched((outcome_of(whole, StepSchedule("s"), LayerTimes()),), (), 1, 0, 0)
+    assert not [each for each in StepAdvice(odd, found).marks if "head" in each], "one rank has all columns"
