@@ -246,7 +246,8 @@ def part_of(fabric: Fabric, num_ranks: int, stride: int, size: int) -> Fabric | 
         return part_of(plainer, num_ranks, stride, size)
     if unlike is not None:
         message = f"{what} are not alike: gpu {unlike} is not joined to its group as gpu 0 to its own"
-        return Rejection(Code.MGS440, message, "write each kind of group as a system of its own")
+        hint = "sizes by which each group lies in its nodes as the first does, or each kind as a system of its own"
+        return Rejection(Code.MGS440, message, hint)
     return Fabric(TOPOLOGY, fabric.link, fabric.switch, fabric.both_ways, part)
 
 
