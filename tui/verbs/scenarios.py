@@ -267,7 +267,7 @@ def _config(text: str, kernel: Path | None) -> "Config | None":
 
 def import_file(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="A dump, log or trace; - reads it from stdin.")
+        list[Path], typer.Argument(metavar="FILE...", help="A dump, a log, or traces of ranks; - is stdin.")
     ],
     out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Take the GPUs for this one of the library.")] = "",
@@ -302,7 +302,8 @@ def replay(
 ) -> None:
     """Show a step of a trace: measured, simulated, as it could be.
 
-    All kernels of the trace become a workload, with their streams and the times in which none ran.
+    All kernels of the trace become a workload, with their streams and the times in which none ran. Traces of several
+    ranks are simulated together.
     """
     from ..commands.scenarios.run import ReplayOptions, replay_trace
 

@@ -20,7 +20,7 @@ from ....simcore.figures.result import Result
 from .chrome import TraceError
 from .graph import SLACK_US, GraphWriter, RunOp, at_ranks, graph_of
 from .ranks import TracedRank, rank_doubts, ranks_of, with_waits
-from .run import TracedCollective, TracedGemm, TracedKernel, TracedRun, Unused, pairs_of
+from .run import TracedCollective, TracedGemm, TracedKernel, TracedRun, TracedStep, Unused, pairs_of
 from .times import AS_IT_RAN, KindTimes, RankTimes, StepPart, kinds_of, parts_between, ranks_apart
 from .workloads import MESH, TraceOrigin, head_of, model_of, run_of, system_text
 
@@ -30,6 +30,8 @@ MAX_KERNELS = 1024
 """Kernels that are taken of a step: a file has at most 40,000 words, and so many take up to 30 each."""
 PART_KERNELS = 128
 """Kernels of a part of a step: each may need two operations of a workload, which has 256."""
+KEPT_STEPS = 4
+"""Steps at the end of a trace of which kernels are kept, where none is asked for."""
 _COARSE_BYTES, _FINEST_BYTES, _MOST_LINE_HOPS = 64 << 10, 1 << 10, 100_000_000
 WORKLOAD = "step"
 
@@ -102,7 +104,7 @@ def read_step(
     runs = list[TracedRun]()
     for each, place in zip((file, *others), spans, strict=True):
         try:
-            runs.append(run_of(each))
+            runs.append(_needed(run_of(each), step))
         except TraceError as error:
             raise report.fail(Code.MGS630, str(error), place) from None
     return replayed_step(runs, name.rpartition("/")[2], requested, step, spans, report)
@@ -122,9 +124,8 @@ def replayed_step(
     number where the run marks steps, None for the last that all have. Mistakes go to ``report``.
     """
     model = requested or model_of(runs[0], spans[0], report)
-    marked = [{each.number for each in run.steps} for run in runs if run.steps]
-    if step is None and len(marked) > 1:
-        step = max(set.intersection(*marked), default=None)
+    if step is None and len(runs) > 1:
+        step = _common_step(runs)
     for run, span in zip(runs, spans, strict=True):
         if not run.kernels:
             hint = "profile with ProfilerActivity.CUDA on a machine with GPUs"
@@ -200,12 +201,33 @@ def _in_step(run: TracedRun, step: int | None, span: Span, report: Report) -> Tr
         raise report.fail(Code.MGS633, message, span, f"it marks {known}" if known else "profiler.step() marks steps")
     wanted = [each for each in run.steps if step in (None, each.number)]
     for each in reversed(wanted):
-        found = [kernel for kernel in run.kernels if each.start_us <= kernel.start_us < each.end_us]
+        found = [kernel for kernel in run.kernels if _began_in(kernel, each)]
         if found:
             return _only(run, found, f"step {each.number} of those that the trace marks: {known}")
     if step is not None:
         raise report.fail(Code.MGS633, f"no kernel began in step {step}", span, f"it marks {known}")
     return run
+
+
+def _needed(run: TracedRun, step: int | None) -> TracedRun:
+    """The run with the kernels of the step that is asked for, or of the last few: there may be many long traces."""
+    wanted = [each for each in run.steps if step in (None, each.number)][-KEPT_STEPS:]
+    kernels = [kernel for kernel in run.kernels if any(_began_in(kernel, each) for each in wanted)]
+    return _only(run, kernels) if kernels else run
+
+
+def _began_in(kernel: TracedKernel, step: TracedStep) -> bool:
+    return step.start_us <= kernel.start_us < step.end_us
+
+
+def _common_step(runs: Sequence[TracedRun]) -> int | None:
+    """The last step in which all runs that mark steps have kernels; None where there is none."""
+    common = [
+        {each.number for each in run.steps[-KEPT_STEPS:] if any(_began_in(one, each) for one in run.kernels)}
+        for run in runs
+        if run.steps
+    ]
+    return max(set.intersection(*common), default=None) if common else None
 
 
 def _of_one_clock(run: TracedRun) -> TracedRun:

@@ -435,6 +435,25 @@ def test_ranks_of_other_groups_are_left_out(tmp_path: Path) -> None:
     assert "1 of 2 traces are of ranks that move nothing with rank 0: left out" in step.doubts
 
 
+def test_kernels_are_kept_of_the_last_steps_alone(tmp_path: Path) -> None:
+    """Of each trace, so that many long ones may be read."""
+    runs = several_ranks(8, 1, 0.3, layers=6)[:2]
+    for events in runs:
+        norms = [event["ts"] - 10 for event in events if event["name"] == "norm"]
+        spans = zip(norms, [*norms[1:], norms[-1] + 1e5], strict=True)
+        events += [
+            {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "ts": at, "dur": end - at, "args": {}}
+            for n, (at, end) in enumerate(spans)
+        ]
+    run = run_of(runs[0])
+    kept, asked = replay._needed(run, None), replay._needed(run, 1)
+
+    assert [len(each.kernels) for each in (run, kept, asked)] == [48, 32, 8]
+    assert kept.kernels == run.kernels[16:]
+    step = ranks_of(tmp_path, *enumerate(runs))
+    assert "step 5 of those that the trace marks: 0, 1, 2, 3, 4, 5" in step.doubts
+
+
 def test_the_last_step_that_all_ranks_mark(tmp_path: Path) -> None:
     def marked(events: Sequence[Event], *numbers: int) -> list[Event]:
         start = min(event["ts"] for event in events if event["cat"] == "kernel") - 10
