@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from magus.compiler import CompileError
+from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import Plan, Scenario
 from magus.compiler.planfile.file import plan_in_file
 from magus.compiler.planfile.forms import plan_schema
 from magus.compiler.planfile.write import document_text, op_plan_document, plan_document
+from magus.compiler.planning.plan import build_plan
 from magus.compiler.resolve.schedules.from_text import SERIAL, resolve_schedule, schedule_named
 from magus.simcore.lower.plan import lower
 from tests.helpers.marks import first
@@ -59,6 +60,18 @@ def test_a_plan_that_is_read_back_is_the_same(scenario: Scenario, tmp_path: Path
 
     assert found == replace(plan, expression=str(tmp_path / "p.json"))
     assert schedule_named(scenario, str(tmp_path / "p.json")) == found
+
+
+def test_kernels_whose_times_differ_from_rank_to_rank(tmp_path: Path) -> None:
+    text = """use "nvidia/h100"
+    system node { gpus 2 x H100; fabric switch(nvswitch, link=nvlink) }
+    workload w on node { x = tensor bf16[64, 64]; y = all_reduce(timed(x, takes=[9 ms, TIME])) }"""
+    uneven, other = (compile_text(text.replace("TIME", time)).scenario("w") for time in ("90 ms", "91 ms"))
+    plan = build_plan(uneven.system, uneven.workload, SERIAL)
+    document = document_text(plan_document(uneven.system, uneven.workload, plan))
+
+    assert read(uneven, document, tmp_path) == replace(plan, expression=str(tmp_path / "p.json"))
+    assert [code for code, _ in errors(other, document, tmp_path)] == ["MGS524"]
 
 
 def test_layers_share_plans(scenario: Scenario) -> None:
