@@ -164,10 +164,10 @@ def wrapped(text: str) -> list[str]:
     return hanging(text, 0)
 
 
-def bullet(sign: str, text: str) -> Iterator[str]:
-    """Wrap ``text`` behind a sign; following lines are indented."""
+def bullet(sign: str, text: str, following: str = " ") -> Iterator[str]:
+    """Wrap ``text`` behind a sign; other lines are behind ``following``, a space or the sign again."""
     for index, line in enumerate(_lines(text, columns() - 4)):
-        yield f"  {sign if index == 0 else ' '} {line}"
+        yield f"  {sign if index == 0 else following} {line}"
 
 
 def hanging(text: str, indent: int, first: str = "") -> list[str]:

@@ -57,8 +57,8 @@ def brief_text(advice: Advice, *, how: bool = False, todo: Sequence[NextStep] = 
     lines += ["", *asked] if asked else []
     lines += ["", "Why:", *(line for reason in advice.reasons[:MOST_REASONS] for line in bullet("-", reason))]
     lines += ["", "Next:", *next_lines(todo[:MOST_STEPS])]
-    more = f"{len(others) - 1} more marks, " if others[1:] else ""
-    lines.append(f"  # magus advise --full: {more}schedules, bound, ties, losses, reasons")
+    more = f"{len(others) - 1} more mark{'s' if others[2:] else ''}, " if others[1:] else ""
+    lines += bullet("#", f"magus advise --full: {more}schedules, bound, ties, losses, reasons", "#")
     return "\n".join(lines)
 
 
