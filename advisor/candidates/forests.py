@@ -22,7 +22,7 @@ from ...compiler.ir import (
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates import forest
 from ..bounds.link_loads import relayed_load
-from ..solver.forest import FEW_RANKS, packings
+from ..solver.forest import EARLY, FEW_RANKS, SHALLOW, packings
 from ..solver.trees import TreeFlow
 
 PIECES = (1, 3, 8)
@@ -32,8 +32,10 @@ CLOSE, GAIN = 1.03, 0.005
 with each doubling, so that all further ones together gain no more than the last."""
 MOST_DOUBLED = 12_000
 """Steps up to which there are twice as many: each such simulation takes three seconds and more."""
-AROUND = ((3, 4), (3, 2)), ((2, 3), (4, 3))
-"""Parts of the best number that are tried then; and if one is better, what is half or twice the number."""
+Parts = Sequence[tuple[int, int]]
+AROUND: Sequence[tuple[Parts, int]] = (((3, 4), (3, 2), (2, 1)), 3), (((2, 3), (4, 3)), 1)
+"""Parts of the best number that are tried then, of so many sets of trees; and if one is better, around that.
+Twice the number only below what is known: there may be a better one between 3 and 8."""
 BESIDE = (4, 8, 16)
 """The same beside a kernel, where kernels of half a shard are tried first, then of half and twice as much."""
 SUMS = 16
@@ -42,8 +44,8 @@ SHARED = 1
 """Channels beyond half the engines, of ranks that send to several over one port: an engine is held until the last byte
 is there, and only with engines to spare the next bytes leave before."""
 LEAST_CHUNK_BYTES = 64 << 10
-LEAST_BYTES = 1 << 20
-"""By copy engines."""
+LEAST_BYTES, LARGE_BYTES = 1 << 20, 8 << 20
+"""By copy engines; and from where on the packing of fewest levels is not tried."""
 SM_BYTES = range(1 << 17, 1 << 22)
 """By SMs with flags between the data. Below, a second copy takes longer than all bytes by straight routes, but for a
 broadcast; above, the flags cost more than setups."""
@@ -120,7 +122,9 @@ def _by_sms(scenario: OpCase) -> Iterator[OpChoice]:
     counts = [each.count for each in explore.values("engine") if each.kind is EngineKind.SM] or SM_COUNTS
     modes = EngineMode.OWN, EngineMode.CHANNELS
     pieces_of = SM_PIECES if pattern is Pattern.BROADCAST else SM_PIECES[:1]
-    for trees, protocol, count, mode, pieces in product(trees_of(scenario), protocols, counts, modes, pieces_of):
+    for trees, protocol, count, mode, pieces in product(
+        trees_of(scenario)[: len(SHALLOW)], protocols, counts, modes, pieces_of
+    ):
         engine, lanes = EngineChoice(EngineKind.SM, count, mode), _most_links(trees, pattern)
         tactics = ExecutionOptions(protocol=protocol)
         lanes = lanes if mode is EngineMode.CHANNELS else 0
@@ -134,10 +138,13 @@ def trees_of(scenario: OpCase) -> Sequence[Trees]:
     """The sets of trees to try: on a torus of equal sides, or of many ranks, its own, else those of the solver."""
     grid, few = _sides(scenario), scenario.num_ranks <= FEW_RANKS
     pattern, most_peers = scenario.shape.pattern, scenario.gpu.dma.engines or scenario.num_ranks
+    moved = scenario.shape.moved.num_bytes if scenario.shape.moved else 0
+    alone = moved >= LEAST_BYTES and not pattern.overlaps
+    shapes = SHALLOW if not alone else (*SHALLOW[: 2 if moved >= LARGE_BYTES else 3], *EARLY)
     if pattern.exchanges:
         return packings(scenario.system.fabric, scenario.num_ranks, TreeFlow.EACH)
     if pattern is Pattern.BROADCAST:
-        return packings(scenario.system.fabric, scenario.num_ranks, TreeFlow.FIRST, most_peers)
+        return packings(scenario.system.fabric, scenario.num_ranks, TreeFlow.FIRST, most_peers, shapes)
     if grid and min(grid) > 2 and (len(set(grid)) == 1 or not few):
         if scenario.num_ranks > MOST_RANKS:
             return ()
@@ -145,7 +152,7 @@ def trees_of(scenario: OpCase) -> Sequence[Trees]:
     if not few and scenario.system.fabric.node_size:
         return ()  # there are algorithms for nodes that are all alike
     flow = TreeFlow.UP if pattern.reduces else TreeFlow.BOTH if pattern.sums else TreeFlow.DOWN
-    return packings(scenario.system.fabric, scenario.num_ranks, flow, most_peers)
+    return packings(scenario.system.fabric, scenario.num_ranks, flow, most_peers, shapes)
 
 
 def _sides(scenario: OpCase) -> tuple[int, ...]:
@@ -245,24 +252,37 @@ def try_forests(
         if fastest <= (1 + GAIN) * bound:
             return
         more = list(_doubled(scenario, timed, CLOSE * fastest))
-    for parts in AROUND[:1] if scenario.shape.pattern.overlaps else AROUND:
-        ticks, best = min(timed, key=lambda one: one[0], default=(math.inf, None))
-        if best is None or ticks > CLOSE * least:
-            return
+    beside = scenario.shape.pattern.overlaps
+    for parts, most in (((), 1),) if beside else AROUND:
+        fastest = min((ticks for ticks, _ in timed), default=math.inf)
+        best = [choice for ticks, choice in _fastest_of_each(timed)[:most] if ticks <= CLOSE * min(fastest, least)]
         known = [choice for _, choice in timed]
-        timed += timer([one for one in neighbours_of(scenario, best, parts) if one not in known])
-        if min(each for each, _ in timed) == ticks:
+        most_chunks = max((one.chunks for one in known), default=0)
+        new = [
+            one
+            for each in best
+            for one in neighbours_of(scenario, each, parts)
+            if one not in known and (beside or one.chunks < max(most_chunks, 2 * each.chunks))
+        ]
+        if new:
+            timed += timer(new)
+        if min((ticks for ticks, _ in timed), default=math.inf) == fastest:
             return
+
+
+def _fastest_of_each(timed: Sequence[tuple[int, OpChoice]]) -> list[tuple[int, OpChoice]]:
+    """The fastest choice of each set of trees, by time."""
+    fastest = dict[Trees, tuple[int, OpChoice]]()
+    for ticks, choice in sorted(timed, key=lambda one: one[0]):
+        fastest.setdefault(choice.trees, (ticks, choice))
+    return list(fastest.values())
 
 
 def _doubled(scenario: OpCase, timed: Sequence[tuple[int, OpChoice]], limit: float) -> Iterator[OpChoice]:
     """Yield twice as many chunks for each set of trees that takes up to ``limit`` with the most chunks it has."""
     if scenario.shape.pattern.overlaps or scenario.num_ranks > FEW_RANKS:
         return
-    fastest = dict[Trees, tuple[int, OpChoice]]()
-    for ticks, choice in sorted(timed, key=lambda one: one[0]):
-        fastest.setdefault(choice.trees, (ticks, choice))
-    for ticks, best in fastest.values():
+    for ticks, best in _fastest_of_each(timed):
         like = {one.chunks: other for other, one in timed if replace(one, chunks=best.chunks) == best}
         before = min((other for chunks, other in like.items() if chunks < best.chunks), default=math.inf)
         twice = replace(best, chunks=2 * best.chunks)
@@ -271,14 +291,14 @@ def _doubled(scenario: OpCase, timed: Sequence[tuple[int, OpChoice]], limit: flo
             yield twice
 
 
-def neighbours_of(scenario: OpCase, best: OpChoice, parts: Sequence[tuple[int, int]] = AROUND[0]) -> Iterator[OpChoice]:
+def neighbours_of(scenario: OpCase, best: OpChoice, parts: Parts = AROUND[0][0]) -> Iterator[OpChoice]:
     """Yield ``best`` with such ``parts`` of its chunks; beside a kernel half and twice as many, and as many rows."""
     pieces, waves = best.chunks // scenario.num_ranks, best.waves
     least = len(best.trees) // scenario.num_ranks  # fewer chunks are the same plan
     others = [(max(pieces * part // whole, pieces + 1 if part > whole else 0), 1) for part, whole in parts]
     if scenario.shape.pattern.overlaps:
         others = [(pieces // 2, waves // 2), (pieces * 2, waves * 2), (pieces, waves // 2), (pieces, waves * 2)]
-    for other in others:
+    for other in dict.fromkeys(others):
         if min(other):
             choice = replace(best, chunks=other[0] * scenario.num_ranks, waves=other[1])
             is_new = max(other[0], least) != max(pieces, least) or other[1] != waves

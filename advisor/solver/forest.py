@@ -38,8 +38,11 @@ MOST_RANKS, MOST_ROOTS = 64, 32
 """Ranks that are alike are one root: its trees are those of all."""
 FEW_RANKS = 16
 """Of more ranks one packing is sought; with more roots, with few rounds of the second program."""
-SLACKS = (0.003, 0.05, 0.1)
-"""How much longer than the least time a packing of few levels may take."""
+Shape = tuple[float, float]
+"""How much longer than the least time a packing of few levels may take, and by which part a copy counts as longer for
+each level below it: links that bring in what others pass on are then done before these."""
+SHALLOW: tuple[Shape, ...] = ((0.003, 0.0), (0.05, 0.0), (0.1, 0.0))
+EARLY: tuple[Shape, ...] = ((0.003, 0.1), (0.003, 0.2), (0.003, 0.4))
 EVEN, MOST_EVEN = (TreeFlow.DOWN, TreeFlow.UP, TreeFlow.BOTH), 4
 MANY_TREES, EVEN_TREES = 64, (2, 4)
 """Where a packing has more than so many trees, of so few roots that are not alike, the others that are tried have so
@@ -60,7 +63,11 @@ many levels at first those that carry nothing; and the shares of a shard that ma
 
 @lru_cache(maxsize=8)
 def packings(
-    fabric: Fabric, num_ranks: int, flow: TreeFlow = TreeFlow.DOWN, most_peers: int = MOST_RANKS
+    fabric: Fabric,
+    num_ranks: int,
+    flow: TreeFlow = TreeFlow.DOWN,
+    most_peers: int = MOST_RANKS,
+    shapes: tuple[Shape, ...] = SHALLOW,
 ) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Return the trees of a few packings, as ``forest`` takes them, the least time first.
 
@@ -71,10 +78,12 @@ def packings(
     if packer is None:
         return ()
     packer.add_shallow_trees()
-    found = [packer.of_few_levels(slack) for slack in (SLACKS if num_ranks <= FEW_RANKS else SLACKS[:1])]
+    found = [packer.of_few_levels(*shapes[0])]
     graph, roots = packer.graph, len(packer.graph.images)
     if flow in EVEN and roots <= MOST_EVEN and len(found[0]) * num_ranks > MANY_TREES * roots:
-        found[1:] = [even_packing(graph, count, packer.least) for count in EVEN_TREES]
+        found += [even_packing(graph, count, packer.least) for count in EVEN_TREES]
+    elif num_ranks <= FEW_RANKS:
+        found += [packer.of_few_levels(*shape) for shape in shapes[1:]]
     return tuple(dict.fromkeys(_weighed(packing, graph) for packing in found if packing))
 
 
@@ -191,9 +200,9 @@ class _Packer:
                     hop = costs.mean() * (0.02, 0.5, 2.0)[number % 3]
                     self.add(root, shortest_tree(self.graph, root, costs + hop * self.graph.levels))
 
-    def of_few_levels(self, slack: float) -> list[tuple[Column, float]]:
-        """Return trees with their shares, of the least sum of levels, that take ``slack`` more than the least time."""
-        program = _FewLevels(self, slack)
+    def of_few_levels(self, slack: float, early: float) -> list[tuple[Column, float]]:
+        """Return trees with their shares, of the least sum of levels: see ``Shape``."""
+        program = _FewLevels(self, slack, early)
         rounds = LEVEL_ROUNDS if self.is_small else MANY_ROUNDS
         if not program.improve(rounds):
             return []
@@ -221,10 +230,10 @@ class _Packer:
 class _FewLevels:
     """The second program: of trees that take little more than the least time those of the least sum of levels."""
 
-    def __init__(self, packer: _Packer, slack: float) -> None:
+    def __init__(self, packer: _Packer, slack: float, early: float) -> None:
         from ortools.linear_solver import pywraplp
 
-        self.packer, self.columns = packer, list[Column]()
+        self.packer, self.early, self.columns = packer, early, list[Column]()
         self.solver, self._shares = pywraplp.Solver.CreateSolver("GLOP"), list[Any]()
         self.penalties = np.zeros(len(packer.graph.ends))
         self.whole = [self.solver.Constraint(each, each) for each in packer.wholes]
@@ -240,7 +249,8 @@ class _FewLevels:
     def _take_new(self) -> None:
         """Take the columns that the packer has and this program has not."""
         for column in list(self.packer.columns)[len(self.columns) :]:
-            share, loads = self.solver.NumVar(0, self.solver.infinity(), ""), self.packer.columns[column]
+            share = self.solver.NumVar(0, self.solver.infinity(), "")
+            loads = self.packer.graph.loads_of(*column, self.early) if self.early else self.packer.columns[column]
             self.columns.append(column)
             self._shares.append(share)
             self.whole[self.packer.pools[column[0]]].SetCoefficient(share, self.packer.parts[column[0]])
@@ -301,13 +311,15 @@ class _FewLevels:
         prices = np.maximum([-row.dual_value() for row in self.rows], 0) / packer.least
         known = len(packer.columns)
         for root, images in graph.images.items():
-            costs = graph.costs_of(root, prices) + self.penalties[images.edges].sum(axis=0)
-            costs += BUSY * len(images.ranks) * packer.times / packer.least
+            links, others = graph.costs_of(root, prices), self.penalties[images.edges].sum(axis=0)
+            others += BUSY * len(images.ranks) * packer.times / packer.least
+            costs = links + others
             alike, least = len(images.ranks), packer.parts[root] * self.whole[packer.pools[root]].dual_value() - 1e-6
             trees = [level_tree(graph, root, costs), graph.best_tree(root, costs)]
             trees += [shortest_tree(graph, root, costs + hop * alike * graph.levels) for hop in (0.1, 1.0)]
             for parents in trees:
-                if graph.used(root, parents, costs) + alike * graph.levels_of(root, parents) < least:
+                used = graph.used(root, parents, links, self.early) + graph.used(root, parents, others)
+                if used + alike * graph.levels_of(root, parents) < least:
                     packer.add(root, parents)
         self._take_new()
         return len(packer.columns) > known

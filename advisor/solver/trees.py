@@ -190,18 +190,31 @@ class TreeGraph:
         """The numbers of the edges of a tree."""
         return [self.place[above, rank] for rank, above in enumerate(parents) if rank != root]
 
-    def loads_of(self, root: int, parents: Parents) -> Floats:
+    def loads_of(self, root: int, parents: Parents, early: float = 0.0) -> Floats:
         """How long a byte from each rank like ``root``, down its image of a tree, holds each link."""
-        return summed(self.images[root].links, self.used(root, parents, self.loads))
+        return summed(self.images[root].links, self.used(root, parents, self.loads, early))
 
-    def used(self, root: int, parents: Parents, of_edges: Floats) -> Floats:
-        """The sum over the edges of a tree of ``of_edges`` [edges, ...], each as often as it passes data of a rank."""
+    def used(self, root: int, parents: Parents, of_edges: Floats, early: float = 0.0) -> Floats:
+        """The sum over the edges of a tree of ``of_edges`` [edges, ...], each as often as it passes data of a rank.
+
+        An edge counts by the part ``early`` more for each level below it.
+        """
         times = np.ones(len(parents) - 1)
         if self.to_each:
             below = Counter(rank for target in range(len(parents)) for rank in _way(root, parents, target))
             times = np.array([below[rank] for rank in range(len(parents)) if rank != root])
+        if early:
+            times *= 1 + early * self._levels_below(root, parents)
         total: Floats = times @ of_edges[self.edges_of(root, parents)]
         return total
+
+    def _levels_below(self, root: int, parents: Parents) -> Numbers:
+        """How many levels of ranks are below the end of each edge of a tree."""
+        below = np.zeros(len(parents), np.int64)
+        for rank in range(len(parents)):
+            for levels, at in enumerate(_way(root, parents, rank)):
+                below[at] = max(below[at], levels)
+        return np.delete(below, root)
 
     def best_tree(self, root: int, costs: Floats) -> Parents:
         """The tree that costs least: the shortest ways, or the cheapest edges where data passes each once."""
@@ -209,11 +222,9 @@ class TreeGraph:
 
     def levels_of(self, root: int, parents: Parents) -> float:
         """How deep a tree is: its deepest rank, or the mean of all where each has data of its own."""
-        levels: list[float] = self.levels.tolist()
-        ranks = range(len(parents))
-        hops: list[float] = [
-            sum(levels[self.place[parents[each], each]] for each in _way(root, parents, rank)) for rank in ranks
-        ]
+        ranks, levels = range(len(parents)), iter(self.levels[self.edges_of(root, parents)].tolist())
+        of_rank = [0.0 if rank == root else next(levels) for rank in ranks]
+        hops: list[float] = [sum(of_rank[each] for each in _way(root, parents, rank)) for rank in ranks]
         return sum(hops) / (len(hops) - 1) if self.to_each else max(hops)
 
     def costs_of(self, root: int, prices: Floats) -> Floats:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from magus.advisor.solver.cuts import Flows, narrowest_between, widest_spread
-from magus.advisor.solver.forest import GAP, MANY_TREES, MOST_RANKS, SLACKS, packings
+from magus.advisor.solver.forest import EARLY, GAP, MANY_TREES, MOST_RANKS, SHALLOW, packings
 from magus.advisor.solver.trees import SLOW, TreeFlow, graph_of
 from magus.compiler import compile_text
 from magus.compiler.ir import Fabric, network_of
@@ -43,7 +43,8 @@ def rate_of(ranks: int, fabric: Fabric) -> Fraction:
 
 def slacks_of(found: Sequence[object]) -> tuple[float, ...]:
     """The slack of each packing: the first has the least, and of two that are the same one is left out."""
-    return SLACKS[0], *SLACKS[len(SLACKS) - len(found) + 1 :]
+    slacks = [slack for slack, _ in SHALLOW]
+    return slacks[0], *slacks[len(slacks) - len(found) + 1 :]
 
 
 @pytest.mark.parametrize("name", FABRICS)
@@ -136,6 +137,29 @@ workload one on s {{ x = tensor bf16[128, 64] shard rows; y = all_gather(x) }}
             loads.update((above, rank) for rank, above in enumerate(parents) if rank != root)
         shards = max(loads.values()) * 16 / len(trees)
         assert 15 / 4 <= shards <= 1.1 * 15 / 4  # a rank gets 15 shards over four links
+
+
+def test_links_that_bring_in_what_is_passed_on_are_done_early() -> None:
+    """Two boxes of six at a switch each, five NICs between them: rank 3, without one, gets all over the switch."""
+    hubs, nics = [[rank, 12 + rank // 6] for rank in range(12)], [[rank, rank + 6] for rank in range(6) if rank != 3]
+    text = f"""use "amd/mi300x"
+link wide extends xgmi {{ bandwidth 400 GB/s; achieved 360 GB/s }}
+system s {{ gpus 12 x MI300X; fabric edges(switches=2, wide={hubs}, xgmi={nics}) }}
+workload one on s {{ x = tensor bf16[120, 64] shard rows; y = all_gather(x) }}
+"""
+    fabric = compile_text(text).scenario().case.system.fabric
+
+    def shards_of_a_nic(trees: Sequence[tuple[int, ...]]) -> float:
+        whole, loads = Counter[int](), defaultdict[tuple[int, int], float](float)
+        for root, weight, *_ in trees:
+            whole[root] += weight
+        for root, weight, *parents in trees:
+            for rank, above in enumerate(parents):
+                loads[above, rank] += weight / whole[root] * ((above < 6) != (rank < 6))
+        return max(loads.values())
+
+    first, early = (packings(fabric, 12, shapes=(shape,))[0] for shape in (SHALLOW[0], EARLY[1]))
+    assert 6 / 5 <= shards_of_a_nic(early) < 1.25 < shards_of_a_nic(first)
 
 
 def test_a_level_over_a_slow_link_counts_more() -> None:
