@@ -116,7 +116,7 @@ ALL_REDUCE, EXCHANGE, SMALL_ROW = "256 MiB: all_reduce", "16 MiB: all_to_all", "
 def measure(only: str = "") -> Iterator[Figure]:
     """Yield the figures of the rows whose name contains ``only``.
 
-    For each machine and size the time over the bound, and that of named algorithms over it: of those that were ruled out
+    For each machine and size the time over the bound, and that of named algorithms over it: of those that are ruled out
     the time of the busiest link, which is less than theirs.
     """
     advisor = Advisor.load()
