@@ -13,7 +13,6 @@ from math import gcd
 
 from ....compiler.planning.knobs.library import CHANNELS
 from ....compiler.text.units import us_text
-from .ranks import Same, moved
 from .run import PairShape, TracedCollective, TracedGemm, TracedKernel, TracedRun, Unused, pairs_of
 from .workloads import operands_of, pair_call, product_call
 
@@ -84,41 +83,10 @@ def graph_of(run: TracedRun, ranks: int) -> tuple[RunOp, ...]:
         if op.collective is None and op.kernel is not None:
             last_of[op.kernel.stream] = place
         linked.append(replace(op, needs=needs))
-    return _as_issued(_with_gaps(linked))
+    return _as_issued(with_gaps(linked))
 
 
-def at_ranks(ops: Sequence[RunOp], ranks: Sequence[Same]) -> tuple[tuple[RunOp, ...], ...]:
-    """The same ops as each of several ranks ran them, by one clock; those without needs begin after the first of all.
-
-    An op that is not known of a rank takes as long as in ``ops``, and begins as long behind what it needs.
-    """
-    of_each = [_at_rank(ops, same) for same in ranks]
-    begin = min(op.start_us for each in of_each for op in each)
-    timed = [_with_gaps(each, begin) for each in of_each]
-    least = [min(each[place].parts[0].took_us for each in timed) for place in range(len(ops))]
-    return tuple(
-        tuple(
-            replace(op, longer_us=op.parts[0].took_us - fastest) if isinstance(op.parts[0].does, TracedGemm) else op
-            for op, fastest in zip(each, least, strict=True)
-        )
-        for each in timed
-    )
-
-
-def _at_rank(ops: Sequence[RunOp], same: Same) -> list[RunOp]:
-    found = list[RunOp]()
-    for op in ops:
-        known, later = all(each in same for each in op.parts), 0.0
-        if not known and op.needs:
-            later = max(found[need].end_us for need in op.needs) - max(ops[need].end_us for need in op.needs)
-        kernel, collective = (
-            None if each is None else same[each] if known else moved(each, later) for each in (op.kernel, op.collective)
-        )
-        found.append(replace(op, kernel=kernel, collective=collective))
-    return found
-
-
-def _with_gaps(ops: Sequence[RunOp], begin_us: float | None = None) -> list[RunOp]:
+def with_gaps(ops: Sequence[RunOp], begin_us: float | None = None) -> list[RunOp]:
     """The same ops with their gaps; those that need none begin when they can, or after ``begin_us``."""
     found, busy_until = list(ops), float("-inf")
     for place in sorted(range(len(ops)), key=lambda place: (ops[place].start_us, ops[place].end_us)):

@@ -18,10 +18,10 @@ from ....compiler.text.diagnostics import Report, Source, Span
 from ....compiler.text.fmt import format_text
 from ....simcore.figures.result import Result
 from .chrome import TraceError
-from .graph import SLACK_US, GraphWriter, RunOp, at_ranks, graph_of
+from .graph import SLACK_US, GraphWriter, RunOp, graph_of
 from .ranks import TracedRank, rank_doubts, ranks_of, with_waits
 from .run import TracedCollective, TracedGemm, TracedKernel, TracedRun, TracedStep, Unused, pairs_of
-from .times import AS_IT_RAN, KindTimes, RankTimes, StepPart, kinds_of, parts_between, ranks_apart
+from .times import AS_IT_RAN, KindTimes, RankTimes, StepPart, at_ranks, kinds_of, parts_between, ranks_apart
 from .workloads import MESH, TraceOrigin, head_of, model_of, run_of, system_text
 
 MAX_PAUSE_US = 1e6

@@ -1,7 +1,7 @@
 """Times of a step of a run beside those of its simulation: of its parts, of kernels by kind, and of ranks."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....compiler.ir import TICKS_PER_US, Scenario
 from ....compiler.pipeline import Compiled
@@ -9,8 +9,8 @@ from ....compiler.planning.plan import own_name
 from ....simcore.figures.metrics import union_ticks
 from ....simcore.figures.result import Interval, IntervalKind, Result
 from ....simcore.simulate_layers import simulate_layers
-from .graph import GraphWriter, NamedOp, RunOp
-from .ranks import TracedRank
+from .graph import GraphWriter, NamedOp, RunOp, with_gaps
+from .ranks import Same, TracedRank, moved
 from .run import TracedCollective, TracedGemm, TracedKernel
 
 AS_IT_RAN = "as_it_ran"
@@ -38,6 +38,37 @@ class RankTimes:
     simulated_us: float
     waited_us: float
     simulated_waited_us: float
+
+
+def at_ranks(ops: Sequence[RunOp], ranks: Sequence[Same]) -> tuple[tuple[RunOp, ...], ...]:
+    """The same ops as each of several ranks ran them, by one clock; those without needs begin after the first of all.
+
+    An op that is not known of a rank takes as long as in ``ops``, and begins as long behind what it needs.
+    """
+    of_each = [_at_rank(ops, same) for same in ranks]
+    begin = min(op.start_us for each in of_each for op in each)
+    timed = [with_gaps(each, begin) for each in of_each]
+    least = [min(each[place].parts[0].took_us for each in timed) for place in range(len(ops))]
+    return tuple(
+        tuple(
+            replace(op, longer_us=op.parts[0].took_us - fastest) if isinstance(op.parts[0].does, TracedGemm) else op
+            for op, fastest in zip(each, least, strict=True)
+        )
+        for each in timed
+    )
+
+
+def _at_rank(ops: Sequence[RunOp], same: Same) -> list[RunOp]:
+    found = list[RunOp]()
+    for op in ops:
+        known, later = all(each in same for each in op.parts), 0.0
+        if not known and op.needs:
+            later = max(found[need].end_us for need in op.needs) - max(ops[need].end_us for need in op.needs)
+        kernel, collective = (
+            None if each is None else same[each] if known else moved(each, later) for each in (op.kernel, op.collective)
+        )
+        found.append(replace(op, kernel=kernel, collective=collective))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
