@@ -127,7 +127,8 @@ class CommPlan:
         devices = _ANY_PLAN.read(Item({key: each.value for key, each in members.items()}, "", document.origin))
         by_rank = devices["device_plans"].members()
         if set(by_rank) != set(map(str, range(ranks))):
-            message = f"plans of devices {', '.join(sorted(by_rank))[:64]} are here, there are {ranks} ranks"
+            known = ", ".join(sorted(by_rank))[:64]
+            message = f"plans of {f'devices {known}' if known else 'no device'} are here, there are {ranks} ranks"
             raise devices["device_plans"].fail(message, code=Code.MGS524)
         ops: dict[Key, CommOp] = {}
         for rank in range(ranks):

@@ -6,6 +6,7 @@ github.com/tie-pilot-qxw/syncopate, ``syncopate/communication/descriptor.py`` (c
 """
 
 import ast
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from ...text.json_forms import Item, JsonPlace
 MAX_PYTHON_BYTES = 4 << 20
 """Python takes a hundred times as much memory to read it."""
 MAX_DEPTH = 24
+_MAX_BITS = 64
 SUFFIX = ".py"
 CLASS = "is"
 OWN = "MAGUS"
@@ -47,7 +49,9 @@ def read_python(text: str, place: JsonPlace) -> Item:
     if len(text) > MAX_PYTHON_BYTES:
         raise place.fail(Code.MGS130, f"more than {MAX_PYTHON_BYTES >> 20} MiB of Python are not read")
     try:
-        statements = ast.parse(text).body
+        with warnings.catch_warnings():  # of doubtful Python, which is told as a mistake or means what it says
+            warnings.simplefilter("ignore")
+            statements = ast.parse(text).body
     except SyntaxError as error:
         raise place.fail(place.wrong_form, f"line {error.lineno or 1}: no Python: {error.msg}") from None
     except (RecursionError, MemoryError, ValueError):
@@ -55,7 +59,7 @@ def read_python(text: str, place: JsonPlace) -> Item:
     reader = _Reader(place)
     for statement in statements:
         reader.statement(statement)
-    if reader.plan is None:
+    if reader.plan is None or "device_plans" not in reader.plan:
         raise place.fail(place.wrong_form, "there is no CommPlan", "plan = CommPlan({0: DevicePlan(dev=0, ...), ...})")
     return Item({**reader.plan, "magus": reader.own}, "", place)
 
@@ -99,10 +103,12 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise self._beyond(node, f"brackets more than {MAX_DEPTH} deep")
         match node:
+            case ast.Constant(value=int() as value) if value.bit_length() > _MAX_BITS:
+                raise self._beyond(node, f"a number of more than {_MAX_BITS} bits")
             case ast.Constant(value=bool() | int() | float() | str() | None as value):
                 return value
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-                return -value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float()) as operand):
+                return -self._value(operand, depth)  # type: ignore[operator]
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 return [self._value(part, depth + 1) for part in parts]
             case ast.Dict(keys=keys, values=values):
@@ -119,18 +125,27 @@ class _Reader:
     def _members(self, keys: list[ast.expr | None], values: list[ast.expr], depth: int) -> Iterator[tuple[str, object]]:
         seen = set[str]()
         for key, value in zip(keys, values, strict=True):
-            if not isinstance(key, ast.Constant) or str(key.value) in seen:
+            name = str(self._value(key)) if isinstance(key, ast.Constant) else None
+            if name is None or name in seen:
                 raise self._beyond(value, "a key that stands twice, or is no number and no text")
-            seen.add(str(key.value))
-            yield str(key.value), self._value(value, depth + 1)
+            seen.add(name)
+            yield name, self._value(value, depth + 1)
 
     def _call(self, node: ast.Call, depth: int) -> JsonObject:
-        name = ast.unparse(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else ""
+        match node.func:
+            case ast.Name(id=name):
+                pass
+            case ast.Attribute(value=ast.Name(id=owner), attr=member):
+                name = f"{owner}.{member}"
+            case _:
+                name = ""
         if name not in FIELDS:
             hint = f"classes are {listing(FIELDS)}; a plan that a program makes is written out by repr(plan)"
             raise self._beyond(node, f"a call of {name[:64] or 'an expression'}", hint)
         if len(node.args) > len(FIELDS[name]):
             raise self._beyond(node, f"{len(node.args)} arguments of {name}")
+        if any(each.arg is None for each in node.keywords):
+            raise self._beyond(node, "arguments behind **")
         given = [*zip(FIELDS[name], node.args, strict=False), *((each.arg, each.value) for each in node.keywords)]
         if len({key for key, _ in given}) < len(given):
             raise self._beyond(node, f"an argument of {name} that is given twice")
