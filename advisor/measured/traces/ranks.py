@@ -36,7 +36,7 @@ class TracedRank:
 
 
 MAX_APART_US = 100.0
-"""Ranks end a collective within some us. More than this is told: the clock of a trace may not be one."""
+"""Ranks end a collective within some us. More than this is told: a clock may run faster or slower."""
 
 
 def with_waits(runs: Sequence[TracedRun], span: Span, report: Report) -> tuple[TracedRun, ...]:
@@ -59,7 +59,7 @@ def with_waits(runs: Sequence[TracedRun], span: Span, report: Report) -> tuple[T
             for place, each in zip(places, same, strict=True):
                 waited[place][each] = each.took_us - least
     if not waited[0]:
-        message = f"no other trace has a collective of that of rank {ranks[0]}, as often and of the same size"
+        message = f"no collective of rank {ranks[0]} is in another trace, as often and of the same size"
         notes = [f"rank {rank}: {note}" for rank, run in zip(ranks, runs, strict=True) for note in run.notes]
         message = "; ".join((message, *notes[:_TOLD]))
         raise report.fail(Code.MGS634, message, span, "give traces of the same step of one run")
@@ -110,7 +110,7 @@ def rank_doubts(run: TracedRun, known: Sequence[TracedRank], given: int, ranks: 
         if each.apart_us > MAX_APART_US:
             yield (
                 f"collectives of rank {each.rank} end up to {us_text(each.apart_us)} from those of rank {first.rank}:"
-                " its clock is not one, or they are not the same"
+                " its clock runs faster or slower, or they are not the same"
             )
         unknown = sum(kernel not in each.same for kernel in run.kernels)
         if unknown:

@@ -40,8 +40,11 @@ def import_files(files: Sequence[Path], options: ImportOptions) -> Exit:
         return Exit.USAGE
     if options.traffic:
         return _import_traffic(files, options)
-    if len(files) > 1 and not all(_is_chakra(file) or _pieces_of_trace(file) is not None for file in files):
-        say("magus import: several files are traces of several ranks, or read with --traffic")
+    of_ranks = files if len(files) > 1 else ()
+    others = [file for file in of_ranks if not _is_chakra(file) and _pieces_of_trace(file) is None]
+    if others:
+        what = "several files are traces of several ranks, or read with --traffic"
+        say(f"magus import: {name_of(others[0])} is no file with a trace: {what}")
         return Exit.USAGE
     return _import_file(files, options)
 

@@ -191,9 +191,13 @@ workload w on box { x = tensor bf16[8192, 8192] shard rows; y = all_gather(x) }
 
 def test_several_files_are_those_of_traffic(tmp_path: Path) -> None:
     several = magus("import", H100, H100)
+    trace, missing = tmp_path / "0.json", tmp_path / "1.json"
+    trace.write_text(LAYERS)
+    with_none = magus("import", trace, missing)
     of_a_log = magus("import", H100, "--traffic", "--collective", "all_gather")
     no_profile = magus("import", H100, "--traffic")
 
     assert [each.exit_code for each in (several, of_a_log, no_profile)] == [2, 2, 1]
     assert "several files are traces of several ranks, or read with --traffic" in several.stderr
+    assert (with_none.exit_code, f"{missing} is no file with a trace" in with_none.stderr) == (2, True)
     assert "MGS630" in no_profile.stderr
