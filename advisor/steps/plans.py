@@ -34,7 +34,7 @@ from ...compiler.planning.plan import build_plan
 from ...compiler.templates import BASELINE
 from ...runtime.report import RunRefused
 from ...runtime.steps.serial import part_shape
-from ...runtime.steps.work import Exchange, GroupWork, declared
+from ...runtime.steps.work import GroupWork, KeyExchange, declared
 from ..layers.beside import SharedTraffic, traffic_plan
 from .outcome import StepOutcome
 from .times import handed_on
@@ -141,7 +141,7 @@ def in_parts(work: GroupWork, context: System | None, parts: int, kind: ContextK
         for pattern in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER)
     )
     back, gradient = (None if is_ring else scatter, op.reads[-1].tensor) if is_back else (None, "")
-    exchange = Exchange(op.name, op.shape.output, operands, cols, first, rest, gather, back, gradient, is_ring)
+    exchange = KeyExchange(op.name, op.shape.output, operands, cols, first, rest, gather, back, gradient, is_ring)
     return replace(work, exchange=exchange)
 
 

@@ -12,14 +12,14 @@ import numpy as np
 from ..memory import Array
 from ..operands import MODULUS
 from ..problem import mixture
-from .work import Exchange, GroupWork, Values, declared
+from .work import GroupWork, KeyExchange, Values, declared
 
 Carry = Callable[[GroupWork, Values, Iterable[str]], Values]
 """Carries a plan out with given numbers, and returns the results that are wanted."""
 _MOVED = "x"
 
 
-def attended(seed: int, of: Exchange, made: Array, blocks: Sequence[Array], own: int) -> Array:
+def attended(seed: int, of: KeyExchange, made: Array, blocks: Sequence[Array], own: int) -> Array:
     """Return what attention of a part makes, with what the ``blocks`` of the other parts add."""
     where = np.arange(made.shape[0]), np.arange(made.shape[1])
     others = [
@@ -30,18 +30,18 @@ def attended(seed: int, of: Exchange, made: Array, blocks: Sequence[Array], own:
     return np.asarray(sum(others, made) % MODULUS)
 
 
-def gradient_of_block(seed: int, of: Exchange, back: Array, own: int, number: int) -> Array:
+def gradient_of_block(seed: int, of: KeyExchange, back: Array, own: int, number: int) -> Array:
     """Return what a part adds to the gradient of the keys and values of another one, from the gradient ``back``."""
     name = f"{of.op} of part {own}, gradient of block {number}"
     return mixture(seed, name, [back], np.arange(len(back)), np.arange(of.cols), by_rows=False) % MODULUS
 
 
-def keys_of(of: Exchange, operands: Iterable[Array]) -> Array:
+def keys_of(of: KeyExchange, operands: Iterable[Array]) -> Array:
     """Return keys and values of the ``operands`` of attention on one rank."""
     return np.concatenate(list(operands), axis=1)[:, -of.cols :]
 
 
-def with_gradient(of: Exchange, made: Array, gradient: Array) -> Array:
+def with_gradient(of: KeyExchange, made: Array, gradient: Array) -> Array:
     """Return gradients of a part with what other parts add to those of its keys and values."""
     found = made.copy()
     found[:, -of.cols :] += gradient
@@ -75,7 +75,7 @@ def _at(values: Values, place: int) -> dict[str, Array]:
     return {name: parts[place] for name, parts in values.items()}
 
 
-def _exchanged(of: Exchange, known: Sequence[Mapping[str, Array]], seed: int, carry: Carry) -> list[Array]:
+def _exchanged(of: KeyExchange, known: Sequence[Mapping[str, Array]], seed: int, carry: Carry) -> list[Array]:
     """What attention of each part makes in the end, of the ranks at one place of their groups."""
     keys = [keys_of(of, (each[name] for name in of.operands)) for each in known]
     shift = partial(_shifted, of, carry=carry)
@@ -101,7 +101,7 @@ def _exchanged(of: Exchange, known: Sequence[Mapping[str, Array]], seed: int, ca
     return [with_gradient(of, *each) for each in zip(made, home, strict=True)]
 
 
-def _gathered(of: Exchange, keys: Sequence[Array], carry: Carry) -> list[list[Array]]:
+def _gathered(of: KeyExchange, keys: Sequence[Array], carry: Carry) -> list[list[Array]]:
     """The blocks of all parts, as each part gets them."""
     found = carry(of.gather, {_MOVED: tuple(each.reshape(1, -1) for each in keys)}, [""])[""]
     return [[block.reshape(keys[0].shape) for block in each] for each in found]
@@ -118,7 +118,7 @@ def _in_turn(keys: Sequence[Array], shift: Callable[[Sequence[Array]], list[Arra
     return found
 
 
-def _shifted(of: Exchange, values: Sequence[Array], *, carry: Carry) -> list[Array]:
+def _shifted(of: KeyExchange, values: Sequence[Array], *, carry: Carry) -> list[Array]:
     """What each part has once all have sent theirs to the next one."""
     found = list[Array]()
     for part in range(len(values)):

@@ -31,7 +31,7 @@ from ..problem import mixture, of_experts
 from ..report import RunRefused
 from ..tasks import Task
 from .context import attended, gradient_of_block, keys_of, with_gradient
-from .work import Exchange, GroupWork, StepWork, Values, WeightSet, joined, split
+from .work import GroupWork, KeyExchange, StepWork, Values, WeightSet, joined, split
 
 PRODUCTS = (Pattern.GEMM, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 KERNELS = (Pattern.KERNEL, Pattern.ALL_TO_ALL)
@@ -84,7 +84,7 @@ class SerialLayer:
     ranks: int
     seed: int
     parts: int = 1
-    exchange: Exchange | None = None
+    exchange: KeyExchange | None = None
 
     def results(self, given: Mapping[str, Array]) -> Tensors:
         """Return all results of the pass."""
@@ -149,7 +149,7 @@ class SerialLayer:
         return [tuple(each.T for each in piece) for piece in own] if read.transposed else own
 
     def _with_others(
-        self, of: Exchange, made: Sequence[Sequence[Array]], operands: Sequence[Sequence[Sequence[Array]]]
+        self, of: KeyExchange, made: Sequence[Sequence[Array]], operands: Sequence[Sequence[Sequence[Array]]]
     ) -> list[tuple[Array, ...]]:
         """What attention makes, by part and rank, with what parts add to each other."""
         parts, count, found = range(self.parts), len(of.operands), list[list[Array]]()

@@ -28,7 +28,7 @@ class GroupWork:
     system: System
     workload: Workload
     plan: Plan
-    exchange: "Exchange | None" = None
+    exchange: "KeyExchange | None" = None
 
     @property
     def num_ranks(self) -> int:
@@ -75,7 +75,7 @@ class GroupWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class KeyExchange:
     """What attention takes of ranks with other parts of a sequence; a pass is in two there.
 
     Attributes

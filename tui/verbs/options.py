@@ -41,7 +41,7 @@ WorkloadOption = Annotated[
 ]
 ScheduleOption = Annotated[
     str | None,
-    typer.Option("--schedule", metavar="S", help="A declared name, a template expression or a plan file, PLAN.json."),
+    typer.Option("--schedule", metavar="S", help="A declared name, a template expression, or a plan file: .json, .py."),
 ]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a param of the file.")]
 DataOption = Annotated[Path, typer.Option("--data", metavar="DIR", help="A folder of measured times, as CSV.")]

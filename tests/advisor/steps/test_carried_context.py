@@ -15,7 +15,7 @@ from magus.runtime.problem import mixture
 from magus.runtime.steps import context
 from magus.runtime.steps.run import carry_out_step
 from magus.runtime.steps.serial import SerialLayer
-from magus.runtime.steps.work import Exchange, StepWork
+from magus.runtime.steps.work import KeyExchange, StepWork
 from tests.helpers.marks import first
 
 RING = ContextKind.RING
@@ -70,7 +70,7 @@ def test_weights_are_those_of_a_step_with_whole_sequences(
     assert ended(of) == (Outcome.EXACT, "")
 
 
-def exchange_of(of: StepWork) -> Exchange:
+def exchange_of(of: StepWork) -> KeyExchange:
     assert of.forward.exchange is not None
     return of.forward.exchange
 
@@ -118,7 +118,7 @@ def test_gradients_that_stay_away_from_home_are_found(monkeypatch: pytest.Monkey
     of = job(StepSchedule("", zero=0, context=RING), tp=1)
     shifted = context._shifted
 
-    def stays(of: Exchange, values: Sequence[Array], *, carry: context.Carry) -> list[Array]:
+    def stays(of: KeyExchange, values: Sequence[Array], *, carry: context.Carry) -> list[Array]:
         return list(values) if of.gradient else shifted(of, values, carry=carry)
 
     monkeypatch.setattr(context, "_shifted", stays)
