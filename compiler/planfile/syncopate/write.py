@@ -102,9 +102,7 @@ def _check(scenario: OpCase, schedule: OpPlan) -> None:
         sent = [step for step in schedule.steps_of(rank) if isinstance(step, Transfer)]
         on = any(step.region.owner != step.peer or not sums.isdisjoint(step.after) for step in sent)
         if sums and (on or not scenario.shape.pattern.reduces):
-            message = (
-                f"a kernel sums what is sent on, {min(sums)}, and a CommPlan knows kernels before and behind alone"
-            )
+            message = f"{min(sums)} sums what is sent on, and a copy that is written waits for products, not sums"
             raise beyond_syncopate(message, "algorithm direct of a reduce_scatter, or ring by engine=sm(n)")
 
 

@@ -156,7 +156,7 @@ SAME = 0.02
 """Share of the time of a schedule by which its plan may differ untold."""
 
 _KEEPS = "as many engines for each peer, and chunks that they divide, keep the time"
-_BY_WAVE = "its kernel goes through the chunks wave by wave, as hetero_fused_1d and shard_p2p do"
+_BY_WAVE = "kernels of Syncopate take chunks wave by wave, as those of hetero_fused_1d and shard_p2p do"
 _BY_BLOCK = "there blocks move one by one; a kernel written for a collective does so with all of them at once"
 
 

@@ -188,12 +188,16 @@ def test_regions_may_have_more_axes() -> None:
 
 
 REFUSED = [
-    ("reduce", "direct(engine=dma(7))", "a kernel sums what is sent on"),
+    ("reduce", "direct(engine=dma(7))", "sums what is sent on, and a copy that is written waits for products"),
     ("gather", "nvls(engine=sm(16))", "goes to all by a switch"),
     ("gather", "direct(engine=sm(16), protocol=ll)", "carry no flags"),
     ("gather", "direct(engine=dma(7, channels))", "one after the other"),
     ("wide", "uniform_fused_2d(chunks=16, engine=dma(7))", "some columns"),
-    ("down", "pipelined(engine=dma(7), algorithm=ring)", "a kernel sums what is sent on"),
+    (
+        "down",
+        "pipelined(engine=dma(7), algorithm=ring)",
+        "sums what is sent on, and a copy that is written waits for products",
+    ),
 ]
 
 
