@@ -214,13 +214,11 @@ def plan(
         ),
     ] = None,
     config: Annotated[
-        str,
-        typer.Option("--config", metavar="NAME=VALUE,...", help="With --kernel: the configuration of its autotuning."),
+        str, typer.Option("--config", metavar="NAME=VALUE,...", help="With --kernel: the configuration of its tuning.")
     ] = "",
     out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
     layers: Annotated[
-        int | None,
-        typer.Option("--layers", min=1, max=64, metavar="N", help="With json: write out N of the layers that repeat."),
+        int | None, typer.Option("--layers", min=1, max=64, metavar="N", help="With json: N of the layers that repeat.")
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plans.")] = False,
 ) -> None:
@@ -229,27 +227,27 @@ def plan(
     A plan has transfers, kernels and what each waits for.
     """
     from ..commands.inputs import ScenarioInput
-    from ..commands.scenarios.plan import TritonOptions, print_plan, print_schema, print_steps, print_triton
+    from ..commands.scenarios import plan as plans
 
     if schema:
-        raise typer.Exit(print_schema(out))
-    source = None if file is None else ScenarioInput(file, settings_of(settings), workload)
-    if source is None:
+        raise typer.Exit(plans.print_schema(out))
+    if file is None:
         raise typer.BadParameter("name a scenario", param_hint="FILE")
+    source = ScenarioInput(file, settings_of(settings), workload)
     if layers is not None and output is not PlanFormat.JSON:
         raise typer.BadParameter("--layers belongs to --format json")
     if output is PlanFormat.TRITON:
-        raise typer.Exit(print_triton(source, TritonOptions(schedule, rank, kernel, _config(config, kernel)), out))
+        options = plans.TritonOptions(schedule, rank, kernel, _config(config, kernel))
+        raise typer.Exit(plans.print_triton(source, options, out))
     if (rank, kernel, config) != (None, None, ""):
         raise typer.BadParameter("--rank, --kernel and --config belong to --format triton")
     if output in (PlanFormat.MSCCLPP, PlanFormat.SYNCOPATE):
-        from ..commands.scenarios.plan import print_mscclpp, print_syncopate
-
-        write = print_mscclpp if output is PlanFormat.MSCCLPP else print_syncopate
+        write = plans.print_mscclpp if output is PlanFormat.MSCCLPP else plans.print_syncopate
         raise typer.Exit(write(source, schedule=schedule, out=out))
     if output is PlanFormat.STEPS:
-        raise typer.Exit(print_steps(source, schedule=schedule, out=out))
-    raise typer.Exit(print_plan(source, schedule=schedule, as_json=output is PlanFormat.JSON, layers=layers, out=out))
+        raise typer.Exit(plans.print_steps(source, schedule=schedule, out=out))
+    as_json = output is PlanFormat.JSON
+    raise typer.Exit(plans.print_plan(source, schedule=schedule, as_json=as_json, layers=layers, out=out))
 
 
 def _config(text: str, kernel: Path | None) -> "Config | None":
