@@ -90,7 +90,9 @@ def _says(rows: list[JsonObject], name: str) -> bool:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:.4g}" if isinstance(value, float) and abs(value) < 1000 else escape(printable(str(value)))
+    if not isinstance(value, float):
+        return escape(printable(str(value)))
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:.1f}"
 
 
 def _module(name: str) -> Any:

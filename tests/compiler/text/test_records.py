@@ -49,5 +49,13 @@ def test_html_is_escaped_and_short() -> None:
     assert html.count("<tr>") == MAX_SHOWN + 1 and "5 more rows" in html
 
 
+@pytest.mark.parametrize(
+    ("us", "shown"), [(1 / 3, "0.3333"), (999.96, "1000"), (1204.7554494260444, "1204.8"), (12, "12")]
+)
+def test_html_has_no_more_digits_than_times_have(us: float, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Measured, "document", lambda self: {"points": [{"us": us}]})
+    assert f"<td>{shown}</td>" in Measured(1)._repr_html_()
+
+
 def test_a_line_is_printable() -> None:
     assert repr(Measured(1)).startswith("<Measured: a & b") and "\x1b" not in repr(Measured(1))
