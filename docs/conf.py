@@ -21,7 +21,8 @@ DOCS = Path(__file__).parent
 FACES = ("magus.advisor", "magus.compiler", "magus.simcore")
 WORDS = tomllib.loads((DOCS.parent / "grammar" / "words.toml").read_text())
 
-project, author, copyright, release = "Magus", "the authors of Magus", "Apache-2.0", __version__
+project, author, release = "Magus", "the authors of Magus", __version__
+html_show_copyright = False
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
 myst_heading_anchors = 4
