@@ -245,27 +245,27 @@ def try_forests(
 
     No schedule takes less than ``bound``: what is within ``GAIN`` of it is not tried with other chunks.
     """
-    timed, more = list[tuple[int, OpChoice]](), choices
+    timed, tried, more = list[tuple[int, OpChoice]](), list[OpChoice](), list(choices)
     while more:
+        tried += more
         timed += timer(more)
         fastest = min((least, *(ticks for ticks, _ in timed)))
         if fastest <= (1 + GAIN) * bound:
             return
-        more = list(_doubled(scenario, timed, CLOSE * fastest))
+        more = [one for one in _doubled(scenario, timed, CLOSE * fastest) if one not in tried]  # not all have a time
     beside = scenario.shape.pattern.overlaps
     for parts, most in (((), 1),) if beside else AROUND:
         fastest = min((ticks for ticks, _ in timed), default=math.inf)
         best = [choice for ticks, choice in _fastest_of_each(timed)[:most] if ticks <= CLOSE * min(fastest, least)]
-        known = [choice for _, choice in timed]
-        most_chunks = max((one.chunks for one in known), default=0)
+        most_chunks = max((one.chunks for one in tried), default=0)
         new = [
             one
             for each in best
             for one in neighbours_of(scenario, each, parts)
-            if one not in known and (beside or one.chunks < max(most_chunks, 2 * each.chunks))
+            if one not in tried and (beside or one.chunks < max(most_chunks, 2 * each.chunks))
         ]
-        if new:
-            timed += timer(new)
+        tried += new
+        timed += timer(new) if new else ()
         if min((ticks for ticks, _ in timed), default=math.inf) == fastest:
             return
 

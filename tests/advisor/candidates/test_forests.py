@@ -155,6 +155,19 @@ def test_twice_as_many_chunks_are_tried_while_that_pays(least: float, best: int)
     assert (max(tried) == 8) is (best < 3), "of a bound that is nearly reached no more is tried"
 
 
+def test_what_is_not_timed_is_not_tried_again() -> None:
+    """As plans that stop without an end, or are too large."""
+    case, tried = scenario_of("all_gather", rows=1 << 17).case, list[OpChoice]()
+
+    def timer(choices: Sequence[OpChoice]) -> list[tuple[int, OpChoice]]:
+        tried.extend(choices)
+        assert len(tried) < 100, "for ever"
+        return [(100_000 // one.chunks, one) for one in choices if one.chunks <= 8 * 6]
+
+    try_forests(case, some(list(forests(case))), timer)
+    assert max(one.chunks for one in tried) == 16 * 6 and len(set(tried)) == len(tried)
+
+
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("shape", [(3, 3), (4, 1, 4), (3, 3, 3)])
 def test_all_trees_of_a_torus_load_its_links_alike(shape: tuple[int, ...]) -> None:
