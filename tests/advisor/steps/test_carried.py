@@ -136,7 +136,7 @@ def test_sums_beside_passes_wait_for_both_stages(monkeypatch: pytest.MonkeyPatch
 
     of = job(StepSchedule("", DUAL, zero=1, overlapped=BESIDE), AXES, 2, 4)
     monkeypatch.setattr(StageBuilder, "sums", of_the_first)
-    assert {ended(of, seed)[0] for seed in range(4)} - {Outcome.EXACT}
+    assert any(ended(of, seed)[0] is not Outcome.EXACT for seed in range(4))
 
 
 EXPERTS = """use "nvidia/h100"
