@@ -1,9 +1,9 @@
 """The operations of a CommPlan, as the steps of Magus see them: rows and columns of buffers, and who waits for whom."""
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from graphlib import CycleError, TopologicalSorter
 from math import prod
 from typing import Any
 
@@ -141,12 +141,12 @@ class CommPlan:
         return cls(ops, document)
 
     def slots(self) -> dict[Key, int]:
-        """Return when each operation begins at the earliest, if all take one unit: the wave of what it brings.
+        """Return when each operation begins at the earliest, if all take one unit: the wave of its rows.
 
         Raises
         ------
         KeyError
-            For the first operation that waits for one that is not there.
+            If an operation waits for one that is not there.
         ValueError
             If operations wait for each other.
         """
@@ -156,21 +156,12 @@ class CommPlan:
 
 def first_slots(waits: Mapping[Key, Iterable[Key]]) -> dict[Key, int]:
     """Return the longest path to each operation; ``waits`` are those before it. Errors as ``CommPlan.slots``."""
-    before = {key: set(each) for key, each in waits.items()}
-    behind: dict[Key, list[Key]] = {key: [] for key in before}
-    for key, each in before.items():
-        for other in each:
-            behind[other].append(key)
-    slots, ready = dict.fromkeys(before, 0), deque(key for key, each in before.items() if not each)
-    left, done = {key: len(each) for key, each in before.items()}, 0
-    while ready:
-        key, done = ready.popleft(), done + 1
-        for other in behind[key]:
-            slots[other], left[other] = max(slots[other], slots[key] + 1), left[other] - 1
-            if not left[other]:
-                ready.append(other)
-    if done < len(before):
-        raise ValueError("operations wait for each other")
+    slots: dict[Key, int] = {}
+    try:
+        for key in TopologicalSorter(waits).static_order():
+            slots[key] = max((slots[before] + 1 for before in waits[key]), default=0)
+    except CycleError:
+        raise ValueError("operations wait for each other") from None
     return slots
 
 
