@@ -181,9 +181,9 @@ def can_run(outcome: StepOutcome, framework: str) -> bool:
 
 
 def made_again(outcome: StepOutcome) -> frozenset[str]:
-    """Return what the backward pass computes again of what it could find, where some results are kept, in words.
+    """Return what the backward pass computes again where a schedule keeps some results and drops others.
 
-    As modules of Megatron-LM; ``sum`` is what follows a product, ``qkv`` one before attention.
+    In the words of Megatron-LM for modules; ``sum`` is what follows a product, ``qkv`` one before attention.
     """
     found = set[str]()
     parts = (part for block in outcome.scenario.step.blocks for part in block.parts)

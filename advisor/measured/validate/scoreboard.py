@@ -30,7 +30,7 @@ NOTES = (
 )
 
 
-class Use(Enum):
+class RowUse(Enum):
     """What rows were used for; the value is its name in the table, and the first comes first."""
 
     UNSEEN = "thread never fitted"
@@ -46,7 +46,7 @@ class Scored:
     """
 
     name: str
-    use: Use
+    use: RowUse
     small: bool
     error: float
     sign: bool | None
@@ -61,13 +61,13 @@ Line = tuple[str, str, tuple[str, ...]]  # the kernel, the group of its rows, an
 def board(promises: Sequence[PromiseComparison], rows: Sequence[ImplementationComparison]) -> Iterator[Line]:
     """Yield a line for each group of kernels for a plan, of all implementations, and of each."""
     scored = [*map(_of_promise, promises), *map(_of_row, rows)]
-    groups: dict[tuple[str, Use, bool], list[Scored]] = defaultdict(list)
+    groups: dict[tuple[str, RowUse, bool], list[Scored]] = defaultdict(list)
     for each in scored:
         for name in (each.name,) if each.name == FOR_A_PLAN else (EVERY, each.name):
             groups[name, each.use, each.small].append(each)
-    uses, first = tuple(Use), (FOR_A_PLAN, EVERY)
+    uses, first = tuple(RowUse), (FOR_A_PLAN, EVERY)
 
-    def rank(key: tuple[str, Use, bool]) -> tuple[bool, bool, str, int, bool]:
+    def rank(key: tuple[str, RowUse, bool]) -> tuple[bool, bool, str, int, bool]:
         name, use, small = key
         return name != FOR_A_PLAN, name not in first, name, uses.index(use), not small
 
@@ -81,12 +81,12 @@ def _of_promise(each: PromiseComparison) -> Scored:
     missed = each.verdict is Verdict.SERIAL and row.speedup > GAINS
     covered = None if each.interval is None else each.is_covered
     error = 100 * (each.over_best - 1)
-    return Scored(FOR_A_PLAN, Use.UNSEEN, row.best_us < SMALL_US, error, None, covered, each.is_lost, missed)
+    return Scored(FOR_A_PLAN, RowUse.UNSEEN, row.best_us < SMALL_US, error, None, covered, each.is_lost, missed)
 
 
 def _of_row(each: ImplementationComparison) -> Scored:
     row, interval = each.row, each.promise.interval
-    use = Use.UNSEEN if row.whole_thread else Use.HELD_OUT if row.held_out else Use.FIT
+    use = RowUse.UNSEEN if row.whole_thread else RowUse.HELD_OUT if row.held_out else RowUse.FIT
     sign = each.sign_is_right if row.serial_us is not None else None
     covered = None if interval is None else interval[0] <= each.measured <= interval[1]
     missed = each.promise.verdict is Verdict.SERIAL and each.measured > GAINS
