@@ -26,10 +26,12 @@ Nothing imports this module, and with it numba, before a run asks for it. The ma
 beside this file, or where that is read-only in the user's cache folder; ``NUMBA_CACHE_DIR`` says otherwise.
 """
 
+from threading import Event
 from typing import NamedTuple
 
 import numpy as np
 
+from ..program.builder import ProgramBuilder
 from ..program.program import (
     MAX_HORIZON_TICKS,
     NEVER,
@@ -307,6 +309,10 @@ For each look a thread waits until Python is free, which takes up to five millis
 """
 
 
+makes_code = Event()
+"""Set while machine code is loaded, which takes no time, or made, which takes some ten seconds."""
+
+
 class OpTimeArrays(NamedTuple):
     """Times of the ops in ticks, NEVER for what did not happen."""
 
@@ -314,6 +320,27 @@ class OpTimeArrays(NamedTuple):
     start: Int64Array  # [O]
     done: Int64Array  # [O]
     polls: Int64Array  # [O]
+
+
+def load_code() -> None:
+    """Have numba load or make the machine code for programs without buffers, unless it has."""
+    if True not in _has_code:
+        _load_code(initial_state(ProgramBuilder(1, unit_bytes=1).build()), None)
+
+
+def _load_code(state: State, buffers: Records | None) -> None:
+    """Have numba load or make the machine code for such arguments, unless it has: by a run of no slice."""
+    if (buffers is None) not in _has_code:
+        makes_code.set()
+        try:
+            run_slices(state, 0, 0, 0, buffers)
+        finally:
+            makes_code.clear()
+        _has_code.add(buffers is None)
+
+
+_has_code = set[bool]()
+"""By whether a program is without buffers: what code was loaded for."""
 
 
 def simulate(
@@ -327,6 +354,7 @@ def simulate(
     counts["observe"] = observe
     counts["wait_shift"] = wait_shift(program) if observe else 0
     buffers = state.buffers if len(state.buffers) else None
+    _load_code(state, buffers)
     over, slices, blocks = False, 1, int(counts["blocks"])
     cancelled = watch(0)
     while not over and not cancelled:

@@ -20,14 +20,17 @@ BLOCK = 32
 """Units for which a stream makes room at once. Here because machine code has it fixed; a power of two."""
 
 
-def _compiled(function: _Function, *, inlined: bool = False) -> _Function:
+def _compiled(function: _Function, *, inlined: bool = False, entry: bool = False) -> _Function:
     """``function`` as machine code, kept on disk if there is a folder to keep it in.
+
+    Python calls the ``entry`` alone. The others get no wrappers for it, which take numba a third of its time.
 
     Without ``_nrt``, numba's counts of who uses an array: nothing is allocated in here, and counting takes as long as
     all the rest. With ``nogil`` other threads go on meanwhile: no two share a state.
     """
     compiler: Any = numba.njit  # whose declared types leave some of these out
-    options = {"nogil": True, "_nrt": False, "forceinline": inlined}
+    wrappers = {"no_cpython_wrapper": not entry, "no_cfunc_wrapper": not entry}
+    options = {"nogil": True, "_nrt": False, "forceinline": inlined, **wrappers}
     try:
         compiled = compiler(cache=True, **options)(function)
         _load_kept_code_alone(compiled._cache)
@@ -52,6 +55,11 @@ def _load_kept_code_alone(cache: Any) -> None:
 def _inlined(function: _Function) -> _Function:
     """``function`` as machine code within that of its callers: a call with a State takes as long as ten units."""
     return _compiled(function, inlined=True)
+
+
+def _entry(function: _Function) -> _Function:
+    """``function`` as machine code that Python calls."""
+    return _compiled(function, entry=True)
 
 
 @_compiled
@@ -111,7 +119,7 @@ def _pop(heap: Records, base: int, count: int) -> int:
     return count - 1
 
 
-@_compiled
+@_entry
 def run_slices(s: State, number: int, budget: int, room: int, buffers: Records | None) -> bool:
     """Run up to ``number`` slices of ``budget`` units, for each of which there must be ``room``: so many free blocks.
 

@@ -7,6 +7,7 @@ ran before.
 """
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -189,16 +190,22 @@ def runs_compiled() -> bool:
 
 
 def load_core(line_hops: int) -> None:
-    """Load what runs of so many line-hops take long to load: processes that are forked then have it."""
+    """Load what runs of so many line-hops take long to load, or make it: processes that are forked then have it."""
     if line_hops >= MIN_LINE_HOPS_COMPILED and runs_compiled():
         with suppress(ImportError):  # which a run tells
-            import_module(".compiled", __package__)
+            import_module(".compiled", __package__).load_code()
 
 
 @cache
 def has_numba() -> bool:
     """Whether numba is installed, found out without loading it."""
     return find_spec("numba") is not None
+
+
+def makes_machine_code() -> bool:
+    """Whether numba makes the machine code of the compiled core now, in this process: once for each installation."""
+    loaded = sys.modules.get(f"{__package__}.compiled")
+    return loaded is not None and bool(loaded.makes_code.is_set())
 
 
 def _simulate_compiled(program: Program, watch: WatchFn, observe: bool, last_poll_ticks: int) -> tuple[OpTimes, Served]:

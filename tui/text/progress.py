@@ -1,6 +1,7 @@
 """Progress on stderr: one line that is rewritten on a terminal, else a new line every few seconds.
 
-A log, a pipe and a dumb terminal cannot rewrite a line.
+A log, a pipe and a dumb terminal cannot rewrite a line. The first simulation after an installation waits for numba,
+which reports nothing: both kinds of lines say so.
 """
 
 import sys
@@ -52,9 +53,12 @@ OF_AN_ANSWER = (
     ("layouts that fit", "layers ahead", "layouts", "contention"),
 )
 """The stages of an answer in their order: of one op, of several, of a step; a later one may report an earlier again."""
+COMPILING = "compiling the simulator, once for this installation ..."
 CLEAR = "\r\x1b[K"
 EVERY_S = 5.0
 """Seconds between lines where a line cannot be rewritten."""
+REWRITTEN_EVERY_S = 1.0
+"""Seconds after which a line is rewritten while nothing is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +123,32 @@ def progress_line(clock: Callable[[], float] = monotonic) -> Iterator[Progress]:
         nonlocal state
         state = state.moved(stage, done, total, clock())
         if rewrites:
-            say_raw(CLEAR + state.text(clock())[: columns() - 1])
+            rewrite(state.text(clock()))
+
+    def rewrite(text: str) -> None:
+        say_raw(CLEAR + text[: columns() - 1])
 
     def repeat() -> None:
-        while not ended.wait(EVERY_S):
-            if state.stage:
-                say(f"{state.text(clock())} ({duration_text(clock() - begun_s)} so far)")
+        while not ended.wait(REWRITTEN_EVERY_S if rewrites else EVERY_S):
+            text = COMPILING if makes_machine_code() else state.text(clock()) if state.stage else ""
+            if text and rewrites:
+                rewrite(text)
+            elif text:
+                say(f"{text} ({duration_text(clock() - begun_s)} so far)")
 
-    printer = None if rewrites else Thread(target=repeat, daemon=True, name="magus progress")
-    if printer is not None:
-        printer.start()
+    printer = Thread(target=repeat, daemon=True, name="magus progress")
+    printer.start()
     try:
         yield report
     finally:
         ended.set()
-        if printer is not None:
-            printer.join()
-        else:
+        printer.join()
+        if rewrites:
             say_raw(CLEAR)
+
+
+def makes_machine_code() -> bool:
+    """Return whether the simulator is compiled now; what it imports takes long where nothing is simulated."""
+    from ...simcore.cores import engine
+
+    return engine.makes_machine_code()

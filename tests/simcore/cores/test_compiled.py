@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from magus.simcore.cores import compiled
-from magus.simcore.cores.engine import Core, run
+from magus.simcore.cores.engine import Core, load_core, makes_machine_code, run
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.program import NEVER, Flow, OpKind, OpSpec, Program, Run, RunOutcome, Stage
 from tests.helpers.marks import examples
@@ -200,6 +200,30 @@ def test_what_is_known_when_stopped_is_exact() -> None:
         for name in ("op_ready", "op_start", "op_done", "flow_last"):
             known, expected = getattr(part, name), getattr(whole, name)
             np.testing.assert_array_equal(known[known != NEVER], expected[known != NEVER])
+
+
+def test_the_first_run_says_that_numba_makes_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    during: list[bool] = []
+
+    def run_slices(*_: object) -> bool:
+        during.append(makes_machine_code())
+        return True
+
+    monkeypatch.setattr(compiled, "_has_code", set[bool]())
+    monkeypatch.setattr(compiled, "run_slices", run_slices)
+    for _ in range(2):
+        run(random_program(1), core=Core.COMPILED)
+
+    assert during == [True, False, False] and not makes_machine_code()
+
+
+def test_what_is_loaded_ahead_is_not_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_has_code", set[bool]())
+    load_core(10)
+    assert not compiled._has_code, "the windows run so few line-hops"
+    load_core(10**9)
+
+    assert compiled._has_code == {True}
 
 
 @pytest.mark.slow

@@ -72,6 +72,17 @@ def test_without_a_terminal_there_are_lines_that_stay(
     assert "\x1b" not in seen.getvalue() and "\r" not in seen.getvalue()
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_who_waits_for_the_compiler_reads_so(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    seen = stderr(monkeypatch, terminal=terminal)
+    monkeypatch.setattr(progress, "REWRITTEN_EVERY_S" if terminal else "EVERY_S", 0.001)
+    monkeypatch.setattr(progress, "makes_machine_code", lambda: True)
+    with progress_line():
+        assert seen.line.wait(60)
+
+    assert "compiling the simulator, once for this installation ..." in seen.getvalue()
+
+
 def test_what_is_quick_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = stderr(monkeypatch, terminal=False)
     monkeypatch.setattr(progress, "EVERY_S", 1e6)
