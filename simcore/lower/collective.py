@@ -114,12 +114,14 @@ def _channels(state: Lowering, rank: int, time: CollectiveTime, label: str) -> r
     everybody = range(1, scenario.num_ranks)
     to_all = library_operation(scenario) is NcclCollective.ALL_TO_ALL or links_out(scenario.system) > 1
     peers = everybody if to_all else everybody[:1]
-    units = split_by_weight(-(-_sent_bytes(time) // (unit_bytes * len(peers))), [1] * channels)
+    sent, over_links = -(-_sent_bytes(time) // (unit_bytes * len(peers))), _over_links(scenario, time)
     own = -(-time.own_bytes // (unit_bytes * channels)) if time.own_ticks else 0
     setup = state.setup(max(0, time.start_ticks + time.step_ticks - _latency(scenario, time, peers)))
     ops: list[int] = []
-    for channel, share in enumerate(units):
-        stages = (_transfer(state, rank, time, peers, share, channel), _own(state, rank, time, own))
+    for channel, share in enumerate(split_by_weight(sent, [1] * channels)):
+        crossing = -(-share * over_links.numerator // over_links.denominator)
+        transfer = _transfer(state, rank, time, peers, (crossing, share - crossing), channel)
+        stages = (transfer, _own(state, rank, time, own))
         ops += state.builder.op(
             rank, OpSpec(OpKind.TRANSFER, label, stages, pool=state.machine.engines, setup_ticks=setup)
         )
@@ -139,18 +141,19 @@ def _latency(scenario: OpCase, time: CollectiveTime, peers: range) -> int:
     return way + (max(0, trip - time.own_ticks) if time.own_ticks else 0)
 
 
-def _transfer(state: Lowering, rank: int, time: CollectiveTime, peers: range, units: int, channel: int) -> Stage:
-    """``units`` to each of ``peers``, spread over the time of the transfer.
+def _transfer(
+    state: Lowering, rank: int, time: CollectiveTime, peers: range, units: tuple[int, int], channel: int
+) -> Stage:
+    """``units`` to each of ``peers``, over links and beside them, spread over the time of the transfer.
 
     Flows take turns: by ``channel``, and by peer. Together they feed a link evenly.
     """
-    memory, own = state.machine.memory_for(TrafficClass.COMM), _over_links(state.scenario, time)
+    memory = state.machine.memory_for(TrafficClass.COMM)
     turns, flows = state.schedule.engine.count * len(peers), list[Flow]()
     for peer in peers:
         place = channel * len(peers) + peer - peers.start
-        crossing = -(-units * own.numerator // own.denominator)
         begin, end = ((memory.hbm, rank), (memory.l2, rank)), ((memory.hbm, rank + peer),)
-        for way, share in ((state.machine.route(rank, rank + peer), crossing), ((), units - crossing)):
+        for way, share in zip((state.machine.route(rank, rank + peer), ()), units, strict=True):
             gap = time.transfer_ticks // max(1, share)
             if share or way:
                 flows.append(Flow((*begin, *way, *end), share, gap, gap * (place + 1) // turns, TrafficClass.COMM))

@@ -6,7 +6,7 @@ and so on, waiting where the data of a unit is not there (ROCm/mori, fused GEMM 
 a count of completed tiles for each chunk).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -40,7 +40,7 @@ from . import collective as noc
 from .copies import copy_route, copy_workers, ends_of, flag_stages
 from .machine import Hop, distance_ticks
 from .state import Lowering, Persistent, Waiters, after_counts, moved_bytes, split_evenly, split_evenly_together
-from .waits import add_units, num_waiting, order_pulls, order_stores, stored_away_bytes
+from .waits import Runs, add_units, num_waiting, order_pulls, order_stores, stored_away_bytes
 
 
 def lower_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Step]) -> None:
@@ -215,7 +215,7 @@ def _as_whole(state: Lowering, shape: KernelShape, work: KernelWork, kernel: int
     return replace(work, num_units=units, unit_ticks=max(1, share // units), waves=waves)
 
 
-def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> Iterable[tuple[int, Stage]]:
+def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> Runs:
     """Stages of the work units of ``work``, equal ones together; ``together`` units may run at once.
 
     Reads are spread evenly over a unit's SM time, so that the last of them is just in time when nothing queues;
@@ -232,7 +232,7 @@ def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> 
     totals = [state.units(num_bytes) for _, num_bytes in routes]
 
     @cache
-    def stage(shares: tuple[int, ...]) -> Stage:
+    def stages(shares: tuple[int, ...]) -> tuple[Stage, ...]:
         ahead = _look_ahead(state, sum(shares))
         flows = tuple(
             flow
@@ -242,9 +242,10 @@ def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> 
                 Flow(route, units, window // units, 0, TrafficClass.COMPUTE, -(-ahead * units // sum(shares)))
             )
         )
-        return Stage(work.unit_ticks, (*flows, *noc.tiled(state, rank, work, window)))
+        return (Stage(work.unit_ticks, (*flows, *noc.tiled(state, rank, work, window))),)
 
-    return [(count, stage(shares)) for count, shares in split_evenly_together(totals, work.num_units, waves=work.waves)]
+    shared = split_evenly_together(totals, work.num_units, waves=work.waves)
+    return [(count, stages(shares)) for count, shares in shared]
 
 
 def _look_ahead(state: Lowering, units: int) -> int:

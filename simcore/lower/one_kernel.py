@@ -98,10 +98,8 @@ def lower_sum(state: Lowering, rank: int, step: Reduction) -> None:
     parts, hits = (1, 0) if in_registers(state, rank, step) else (step.num_parts, hits)
     work = sum_work(state.scenario, state.schedule, num_bytes, parts, hits)
     ops: list[int] = []
-    for count, stage in unit_stages(state, rank, work, work.num_units):
-        ops += state.builder.op(
-            rank, OpSpec(OpKind.REDUCE, step.name, (stage,), pool=state.machine.engines), count=count
-        )
+    for count, stages in unit_stages(state, rank, work, work.num_units):
+        ops += state.builder.op(rank, OpSpec(OpKind.REDUCE, step.name, stages, pool=state.machine.engines), count=count)
     state.register_kernel(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops), work, work.alone_ticks)
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, pairwise
-from operator import sub
+from itertools import pairwise
 from zlib import crc32
+
+import numpy as np
 
 from ...compiler.ir import (
     Direction,
@@ -279,9 +280,13 @@ def split_evenly_together(
     of them: the first waves would else have all of the traffic to memory, and wait for it.
     """
     if waves > 1 and any(0 < total < num_workers for total in totals):
-        up_to = [[total * worker // num_workers for worker in range(num_workers + 1)] for total in totals]
-        shares = zip(*(map(sub, edges[1:], edges) for edges in up_to), strict=False)
-        return [(len(list(run)), share) for share, run in groupby(shares)]
+        bits, least = 1 << np.arange(len(totals)), np.array(totals) // num_workers
+        edges = np.array([totals]).T * np.arange(num_workers + 1) // num_workers  # [totals, workers + 1]
+        more = bits @ (np.diff(edges) - least[:, None])  # [workers] a bit for each total that gives one more
+        first = np.flatnonzero(np.diff(more, prepend=-1))  # [runs] first worker of each
+        counts = np.diff(first, append=num_workers)
+        shares = {each: tuple((least + (each & bits > 0)).tolist()) for each in np.unique(more).tolist()}
+        return list(zip(counts.tolist(), map(shares.__getitem__, more[first].tolist()), strict=True))
     edges = sorted({0, num_workers} | {total % num_workers for total in totals})
     runs = pairwise(edges)
     return [(high - low, tuple(t // num_workers + (low < t % num_workers) for t in totals)) for low, high in runs]

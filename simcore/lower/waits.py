@@ -35,8 +35,8 @@ from .copies import data_stage, flag_stages
 from .machine import distance_ticks
 from .state import Lowering, StepOps, Waiters, moved_bytes
 
-Runs = Iterable[tuple[int, Stage]]
-"""Work units in order, equal ones together: (how many, the stage of each)."""
+Runs = Sequence[tuple[int, tuple[Stage, ...]]]
+"""Work units in order, equal ones together: (how many, the stages of each), of alike ones the same stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,17 @@ def num_waiting(state: Lowering, work: KernelWork) -> int:
 def add_units(state: Lowering, rank: int, step: Step, runs: Runs, waiting: int, flag: str) -> Units:
     """Emit the units of a kernel; the first ``waiting`` look for ``flag`` as the schedule says."""
     if state.schedule.tactics.wait is Wait.EVENT or not waiting:
-        ops = _emit(state, rank, step, ((count, (stage,)) for count, stage in runs))
+        ops = _emit(state, rank, step, runs)
         return Units(ops, tuple(ops), tuple(ops[:waiting]), ())
     monitored = _entries(state, rank, waiting)
     poll, read = _poll(state, rank, flag), _read(state, rank, flag)
     arms, wakes = _arm(state, rank, step, monitored, flag) if monitored else (range(0), range(0))
-    stages: list[tuple[int, tuple[Stage, ...]]] = []
-    for first, count, stage in _cut(runs, (monitored, waiting)):
-        looks = Stage(0, (read,)) if first < monitored else poll if first < waiting else None
-        stages.append((count, (looks, stage) if looks else (stage,)))
-    ops = _emit(state, rank, step, stages)
+    alike = {id(stages): (stages, (Stage(0, (read,)), *stages), (poll, *stages)) for _, stages in runs}
+    looking = [
+        (count, alike[id(stages)][1 if first < monitored else 2 if first < waiting else 0])
+        for first, count, stages in _cut(runs, (monitored, waiting))
+    ]
+    ops = _emit(state, rank, step, looking)
     state.builder.after(ops[:monitored], wakes)
     for arm, op in zip(arms, ops, strict=False):
         state.builder.after((op,), (arm,))
@@ -123,19 +124,19 @@ def tell(state: Lowering, rank: int, offset: int, label: str, flag: str, after: 
     return reported.start
 
 
-def _emit(state: Lowering, rank: int, step: Step, runs: Iterable[tuple[int, tuple[Stage, ...]]]) -> range:
+def _emit(state: Lowering, rank: int, step: Step, runs: Runs) -> range:
     """Ops on the SM pool for runs of (number of units, stages of each)."""
     kind = OpKind.REDUCE if isinstance(step, Reduction) else OpKind.TILE
     return state.builder.runs(rank, OpSpec(kind, step.name, pool=state.machine.sms), runs)
 
 
-def _cut(runs: Runs, edges: tuple[int, ...]) -> Iterator[tuple[int, int, Stage]]:
-    """Cut ``runs`` at ``edges``: (number of the first unit, number of units, stage)."""
+def _cut(runs: Runs, edges: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[Stage, ...]]]:
+    """Cut ``runs`` at ``edges``: (number of the first unit, number of units, stages)."""
     first = 0
-    for count, stage in runs:
+    for count, stages in runs:
         cuts = sorted({first, first + count} | {edge for edge in edges if first < edge < first + count})
         for low, high in pairwise(cuts):
-            yield low, high - low, stage
+            yield low, high - low, stages
         first += count
 
 

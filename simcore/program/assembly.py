@@ -1,11 +1,11 @@
 """From a description to the arrays of a Program, in whole-array steps.
 
-Stages described once in an ``op`` call are copied for each of its ops.
+Stages described once for a run of ops are copied for each of them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +38,7 @@ class DescribedServer(NamedTuple):
 
 
 class OpCall(NamedTuple):
-    """An ``op`` call of the builder: ``num_ops`` ops, of which the first has ``local_id``; ``pool`` is an instance."""
+    """A call of the builder: ``num_ops`` ops, of which the first has ``local_id``; ``pool`` is an instance."""
 
     kind: int
     label_idx: int
@@ -63,7 +63,8 @@ class Described:
     label_idx: dict[str, int] = field(default_factory=dict)
     num_ops: int = 0
     calls: list[OpCall] = field(default_factory=list)
-    stages: list[tuple[Stage, ...]] = field(default_factory=list)  # by op call; the same tuple is laid out once
+    run_ops: list[int] = field(default_factory=list)  # by run of ops with the same stages, one or more of each call
+    stages: list[tuple[Stage, ...]] = field(default_factory=list)  # by run; the same tuple is laid out once
     edge_from: list[int] = field(default_factory=list)
     edge_to: list[int] = field(default_factory=list)
     flag_from: list[int] = field(default_factory=list)
@@ -93,7 +94,7 @@ def assemble(described: Described) -> Program:
 class _Tables:
     """Stages, flows and hops as described, by column; pointers lead from descriptions to stages, to flows, to hops."""
 
-    description: Int64Array  # [calls and joins]
+    description: Int64Array  # [runs and joins]
     stage_ptr: Int64Array
     stages: Int64Array  # [(hold, polls), stages]
     flow_ptr: Int64Array
@@ -115,19 +116,19 @@ class _Assembly:
         join = OpCall(OpKind.JOIN, join_label, 0, NONE, NONE, 0, 0, 0, 1)
         calls = list(chain.from_iterable([*described.calls, *[join] * joins]))
         self._calls = ints(calls).reshape(-1, len(OpCall._fields)).T  # [fields, calls]
-        self._counts = self._calls[-1]
+        self._counts = ints([*described.run_ops, *[1] * joins])  # [runs]
         self._num_ops = described.num_ops + joins
 
     def program(self) -> Program:
         """Lay out everything."""
         described, tables = self._described, self._tables()
-        call = np.repeat(np.arange(len(self._counts)), self._counts)  # [O]
-        op_stage_ptr, stages = take_rows(tables.stage_ptr, tables.description[call])
+        of_run = np.repeat(tables.description, self._counts)  # [O]
+        op_stage_ptr, stages = take_rows(tables.stage_ptr, of_run)
         stage_flow_ptr, flows = take_rows(tables.flow_ptr, stages)
         hop_ptr, hops = take_rows(tables.hop_ptr, flows)
         stage_op = np.repeat(np.arange(self._num_ops), np.diff(op_stage_ptr))
         flow_stage = np.repeat(np.arange(len(stages)), np.diff(stage_flow_ptr))
-        ops = self._op_arrays(call)
+        ops = self._op_arrays()
         flow_op = stage_op[flow_stage]
         flow_of_op = np.arange(len(flows)) - stage_flow_ptr[op_stage_ptr[flow_op]]
         op_rank = np.repeat(ops["op_rank"][flow_op], np.diff(hop_ptr))
@@ -172,9 +173,10 @@ class _Assembly:
             "pool_slots": np.repeat(ints([slots for _, slots in pools]), ranks),
         }
 
-    def _op_arrays(self, call: Int64Array) -> dict[str, Any]:
+    def _op_arrays(self) -> dict[str, Any]:
         """[O] the fields of each op's call, which ops of a call share but for their local ids."""
-        first = np.cumsum(self._counts) - self._counts
+        counts = self._calls[-1]
+        first, call = np.cumsum(counts) - counts, np.repeat(np.arange(len(counts)), counts)
         names = [f"op_{name}" for name in OpCall._fields[:-1]]
         arrays = dict(zip(names, self._calls[:-1, call], strict=True))
         arrays["op_local_id"] += np.where(arrays["op_local_id"] == NONE, 0, np.arange(self._num_ops) - first[call])
@@ -203,7 +205,7 @@ class _Assembly:
             check_named(described.num_ops, *map(ints, ends))
 
     def _tables(self) -> _Tables:
-        """The stages, flows and hops of the op calls, checked."""
+        """The stages, flows and hops of the runs, checked."""
         description, descriptions = _once([*self._described.stages, *[()] * len(self._described.joins)])
         stage_ptr, flow_ptr, hop_ptr = [0], [0], [0]
         stages: list[int] = []  # these two row by row: a tuple of each would cost more than what is in it
@@ -286,12 +288,6 @@ class _Assembly:
 
 def _once(described: Sequence[tuple[Stage, ...]]) -> tuple[Int64Array, list[tuple[Stage, ...]]]:
     """Each tuple once, and for each of ``described`` which of them it is; told apart by identity, which is quick."""
-    numbers: dict[int, int] = {}
-    unique: list[tuple[Stage, ...]] = []
-    of_call = []
-    for stages in described:
-        number = numbers.setdefault(id(stages), len(unique))
-        if number == len(unique):
-            unique.append(stages)
-        of_call.append(number)
-    return ints(of_call), unique
+    unique = {id(stages): stages for stages in described}
+    numbers = dict(zip(unique, count()))
+    return ints([numbers[id(stages)] for stages in described]), list(unique.values())

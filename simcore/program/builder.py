@@ -126,16 +126,15 @@ class ProgramBuilder:
         """Define ops like ``op`` in runs of (number of ops, the stages of each); returns their global ids."""
         described, name, times = self._described, f"op {op.label!r}", (op.setup_ticks, op.release_ticks)
         written = described.ranks_simulated
+        counts, stages = [list(column) for column in zip(*runs, strict=True)] or ([], [])
         if self._group is not None:
-            runs = [(count, self._group.placed(stages, rank, written)) for count, stages in runs]
-            rank = self._group.of(rank) % written
+            placed = {id(each): self._group.placed(each, rank, written) for each in stages}
+            stages, rank = [placed[id(each)] for each in stages], self._group.of(rank) % written
         if not 0 <= rank < written:
             raise ValueError(f"{name} is on rank {rank}; ranks 0 to {written - 1} are described here")
         if op.pool is not None and not 0 <= op.pool < len(described.pools):
             raise ValueError(f"{name} queues for pool {op.pool}, which is not declared")
-        runs = list(runs)
-        counts = [count for count, _ in runs]
-        check_range(name, *times, *counts)
+        check_range(name, *times, *set(counts))
         first, total = described.num_ops, sum(counts)
         if first + total > MAX_OPS:
             raise ValueError(f"{name} makes {first + total} ops, at most {MAX_OPS} are possible")
@@ -147,11 +146,10 @@ class ProgramBuilder:
         label = described.label_idx.setdefault(self._prefix + op.label, len(described.label_idx))
         pool = NONE if op.pool is None else op.pool * written + rank
         kind, local_id = int(OpKind(op.kind)), self._next_local_id[rank]
-        for count, stages in runs:
-            described.calls.append(OpCall(kind, label, rank, local_id, pool, *times, priority, count))
-            described.stages.append(stages)
-            local_id += count
-        self._next_local_id[rank] = local_id
+        described.calls.append(OpCall(kind, label, rank, local_id, pool, *times, priority, total))
+        described.run_ops += counts
+        described.stages += stages
+        self._next_local_id[rank] += total
         described.num_ops += total
         return range(first, first + total)
 
