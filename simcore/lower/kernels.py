@@ -39,8 +39,17 @@ from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from . import collective as noc
 from .copies import copy_route, copy_workers, ends_of, flag_stages
 from .machine import Hop, distance_ticks
-from .state import Lowering, Persistent, Waiters, after_counts, moved_bytes, split_evenly, split_evenly_together
-from .waits import Runs, add_units, num_waiting, order_pulls, order_stores, stored_away_bytes
+from .state import (
+    Lowering,
+    Persistent,
+    Runs,
+    Waiters,
+    after_counts,
+    moved_bytes,
+    split_evenly,
+    split_evenly_together,
+)
+from .waits import add_units, num_waiting, order_pulls, order_stores, stored_away_bytes
 
 
 def lower_group(state: Lowering, rank: int, step: TileGroup, steps: Sequence[Step]) -> None:
@@ -221,6 +230,14 @@ def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> 
     Reads are spread evenly over a unit's SM time, so that the last of them is just in time when nothing queues;
     writes likewise. Whatever queues then delays the end of the unit.
     """
+    window = _window(state, work, together)
+    key = rank, work, window
+    if key not in state.units_alike:
+        state.units_alike[key] = _unit_stages(state, rank, work, window)
+    return state.units_alike[key]
+
+
+def _unit_stages(state: Lowering, rank: int, work: KernelWork, window: int) -> Runs:
     memory = state.machine.memory_for(TrafficClass.COMPUTE)
     routes: tuple[tuple[tuple[Hop, ...], int], ...] = (
         (((memory.l2, rank),), work.l2_hit_bytes),
@@ -228,7 +245,6 @@ def unit_stages(state: Lowering, rank: int, work: KernelWork, together: int) -> 
         (((memory.l2, rank), (memory.hbm, rank)), work.hbm_write_bytes),
         (((memory.last_cache, rank), (memory.l2, rank)), work.mall_read_bytes),
     )
-    window = _window(state, work, together)
     totals = [state.units(num_bytes) for _, num_bytes in routes]
 
     @cache

@@ -51,7 +51,7 @@ from .draws import drawn
 from .machine import Idealization, Machine, build_machine, issues_commands
 from .one_kernel import part_as_kernels
 from .part_waits import Ends, ends_of_part, foreign_of, sms_of_parts, waits_inside, with_waits
-from .state import Lowering
+from .state import Lowering, Runs
 from .steps import LoweredPart, lower_steps, period_of
 
 # Traffic of other programs: writes to peers that begin by themselves, and that nothing in a plan waits for.
@@ -297,6 +297,7 @@ class Composer:
     ends: dict[str, Ends] = field(default_factory=dict)  # by part
     issued: dict[int, int] = field(default_factory=dict)  # kernels and copies, by rank: one host issues them all
     queues: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)  # last ops by rank and stream
+    units: dict[tuple[object, ...], Runs] = field(default_factory=dict)  # of kernels: those of layers are alike
 
     def lower(self, scenario: OpCase, part: Part, unit_bytes: int, ideal: Idealization) -> Lowering:
         """Lower one part behind those before it."""
@@ -306,6 +307,7 @@ class Composer:
         machine = self.machines[part.name]
         state = Lowering(scenario, schedule, unit_bytes, builder, machine, ideal, self.period, Hits(scenario, schedule))
         state.foreign, state.num_issued, state.writes = foreign_of(part, self.ends), self.issued, self.writes
+        state.units_alike = self.units
         lower_steps(state)
         before = [self._before(part, rank) for rank in range(self.period)]
         for rank, ops in enumerate(before):

@@ -29,6 +29,9 @@ from ..program.program import Flow, OpKind, OpSpec, Stage
 from .cache_hits import Hits
 from .machine import Hop, Idealization, Machine, Memory, distance_ticks
 
+Runs = Sequence[tuple[int, tuple[Stage, ...]]]
+"""Work units in order, equal ones together: (how many, the stages of each), of alike ones the same stages."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepOps:
@@ -152,6 +155,7 @@ class Lowering:
     gates: dict[int, list[int]] = field(default_factory=dict)  # by rank
     foreign: Mapping[str, Foreign] = field(default_factory=dict)
     alike: dict[tuple[object, ...], tuple[Stage, ...]] = field(default_factory=dict)  # stages by what decides them
+    units_alike: dict[tuple[object, ...], Runs] = field(default_factory=dict)  # work units, of all parts of a plan
     sent: dict[tuple[int, str], int] = field(default_factory=dict)  # ends when the bytes of a channel's copy have left
 
     @property
@@ -281,8 +285,8 @@ def split_evenly_together(
     """
     if waves > 1 and any(0 < total < num_workers for total in totals):
         bits, least = 1 << np.arange(len(totals)), np.array(totals) // num_workers
-        edges = np.array([totals]).T * np.arange(num_workers + 1) // num_workers  # [totals, workers + 1]
-        more = bits @ (np.diff(edges) - least[:, None])  # [workers] a bit for each total that gives one more
+        up_to = np.array([totals]).T * np.arange(num_workers + 1) // num_workers  # [totals, workers + 1]
+        more = bits @ (np.diff(up_to) - least[:, None])  # [workers] a bit for each total that gives one more
         first = np.flatnonzero(np.diff(more, prepend=-1))  # [runs] first worker of each
         counts = np.diff(first, append=num_workers)
         shares = {each: tuple((least + (each & bits > 0)).tolist()) for each in np.unique(more).tolist()}

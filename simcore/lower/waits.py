@@ -33,10 +33,7 @@ from ..kernels.work import KernelWork
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from .copies import data_stage, flag_stages
 from .machine import distance_ticks
-from .state import Lowering, StepOps, Waiters, moved_bytes
-
-Runs = Sequence[tuple[int, tuple[Stage, ...]]]
-"""Work units in order, equal ones together: (how many, the stages of each), of alike ones the same stages."""
+from .state import Lowering, Runs, StepOps, Waiters, moved_bytes
 
 
 @dataclass(frozen=True, slots=True)
