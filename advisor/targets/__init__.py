@@ -9,14 +9,14 @@ from ...compiler.ir import OpCase
 from ..policy.table import PolicyTable
 from .base import POLICY, Refused, Target
 from .infragraph import INFRAGRAPH
-from .megatron import MEGATRON
+from .megatron import MEGATRON, TRANSFORMER_ENGINE
 from .nccl import NCCL, NCCL_CONFIG, NCCLX, RCCL
 from .pgle import PGE, PGLE
 from .settings import DEEPSPEED, INDUCTOR, SGLANG, TORCHTITAN, VLLM, XLA
 
 TARGETS: tuple[Target[PolicyTable], ...] = (
     *(POLICY, NCCL, NCCL_CONFIG, RCCL, NCCLX),
-    *(MEGATRON, VLLM, SGLANG, TORCHTITAN, DEEPSPEED),
+    *(MEGATRON, TRANSFORMER_ENGINE, VLLM, SGLANG, TORCHTITAN, DEEPSPEED),
     *(XLA, INDUCTOR),
 )
 """Files of rules."""

@@ -1,4 +1,4 @@
-"""Settings of one layer for the overlap of Transformer Engine, as YAML: ``--tp-comm-overlap-cfg`` of Megatron.
+"""Settings of layers for the overlap of Transformer Engine: YAML for Megatron, Python for programs without it.
 
 ``ring_exchange`` moves shards round the ranks, each behind the GEMM of another: ``shard_p2p``. ``pipeline`` cuts the
 rows of GEMM+RS: ``uniform_fused_1d``. Keys that a rule does not decide keep the defaults of Transformer Engine, which
@@ -7,6 +7,8 @@ ends with an error at a key that it does not know, and passes over a layer that 
 Of several ops it is the best table that its methods and flags allow (``layers/transformer_engine.py``), not a part of
 the recommended schedule.
 """
+
+from dataclasses import dataclass
 
 from ...compiler.ir import Pattern
 from ..implementations.offers import Offer, OpSetting, Order
@@ -34,9 +36,26 @@ LAYERS = {
 }
 _OFF = {Pattern.AG_GEMM: "--disable-tp-comm-overlap-ag", Pattern.GEMM_RS: "--disable-tp-comm-overlap-rs"}
 Settings = dict[str, str | int | bool]
+ON, RS_DGRAD = "--tp-comm-overlap", "--tp-comm-overlap-rs-dgrad"
 
 
-def _write(table: PolicyTable, options: Options) -> str:
+@dataclass(frozen=True, slots=True)
+class TeOverlap:
+    """The settings of each layer, the flags of Megatron beside them, and why, in sentences."""
+
+    layers: dict[str, Settings]
+    flags: tuple[str, ...]
+    why: tuple[str, ...]
+
+
+def te_overlap(table: PolicyTable, options: Options) -> TeOverlap:
+    """Return what Transformer Engine should do at all points of a table; ``options`` are those of ``MEGATRON``.
+
+    Raises
+    ------
+    Refused
+        If points want different settings, or none pays, or it cannot do what a rule says.
+    """
     if table.is_several:
         return _several(table, options)
     rules, layer = main_rules(table), options["layer"]
@@ -51,9 +70,61 @@ def _write(table: PolicyTable, options: Options) -> str:
     if any(each != settings[0] for each in settings):
         said = ", ".join(sizes_text(rule) for rule in rules)
         raise refused(f"a layer has one setting, and the table several: {said}", "sweep the rows of this run alone")
-    lines = "".join(f"  {key}: {_yaml(value)}\n" for key, value in settings[0].items())
-    why = [f"{sizes_text(rule)}: {rule.schedule}, {gain_text(rule)}" for rule in rules]
-    return f"{heading(table, 'megatron')}{comments(*why)}{layer}:\n{lines}"
+    why = (f"{sizes_text(rule)}: {rule.schedule}, {gain_text(rule)}" for rule in rules)
+    flags = (ON, RS_DGRAD) if pattern is Pattern.GEMM_RS and layer.endswith("_dgrad") else (ON,)
+    return TeOverlap({layer: settings[0]}, flags, tuple(why))
+
+
+def _write(table: PolicyTable, options: Options) -> str:
+    found = te_overlap(table, options)
+    return heading(table, "megatron") + megatron_text(found, of_one=not table.is_several)
+
+
+def megatron_text(found: TeOverlap, *, of_one: bool = False) -> str:
+    """Return the file of Megatron without its heading; that ``of_one`` layer is put behind others."""
+    beside = (
+        f"flags: {' '.join(found.flags)} --tp-comm-overlap-cfg FILE",
+        "environment: CUDA_DEVICE_MAX_CONNECTIONS=1, where GPUs are older than Blackwell",
+    )
+    blocks = (
+        f"{layer}:\n" + "".join(f"  {key}: {_yaml(value)}\n" for key, value in settings.items())
+        for layer, settings in found.layers.items()
+    )
+    return comments(*found.why, *(() if of_one else beside)) + "".join(blocks)
+
+
+ARGUMENTS = {
+    ON: ("ub_tp_comm_overlap", True),
+    "--disable-tp-comm-overlap-ag": ("ub_overlap_ag", False),
+    "--disable-tp-comm-overlap-rs": ("ub_overlap_rs", False),
+    RS_DGRAD: ("ub_overlap_rs_dgrad", True),
+    "--disable-tp-comm-bulk-dgrad": ("ub_bulk_dgrad", False),
+    "--disable-tp-comm-bulk-wgrad": ("ub_bulk_wgrad", False),
+}
+"""Arguments of ``TransformerLayer`` that Megatron sets by its flags (transformer_engine/pytorch/transformer.py)."""
+
+_USE = (
+    "environment: CUDA_DEVICE_MAX_CONNECTIONS=1, where GPUs are older than Blackwell",
+    "initialize_ub([tokens, hidden size], tp_size, quantization_modes=[UserBufferQuantizationMode.NONE],",
+    "  ub_cfgs=UB_CFGS), then TransformerLayer(..., set_parallel_mode=True, sequence_parallel=True, **LAYER)",
+)
+
+
+def _write_python(table: PolicyTable, options: Options) -> str:
+    return heading(table, "transformer-engine") + python_text(te_overlap(table, {**options, "te": "2"}))
+
+
+def python_text(found: TeOverlap) -> str:
+    """Return the file of Python without its heading: ``UB_CFGS`` of all layers, ``LAYER`` of each."""
+    blocks = "".join(f'    "{layer}": {_python(settings)},\n' for layer, settings in found.layers.items())
+    layer = _python(dict(ARGUMENTS[flag] for flag in found.flags))
+    return comments(*found.why, *_USE) + f"UB_CFGS = {{\n{blocks}}}\nLAYER = {layer}\n"
+
+
+def _python(settings: Settings) -> str:
+    """As Python with double quotes."""
+    words = (f'"{value}"' if isinstance(value, str) else str(value) for value in settings.values())
+    return "{" + ", ".join(f'"{key}": {word}' for key, word in zip(settings, words, strict=True)) + "}"
 
 
 def _settings(rule: PolicyRule, pattern: Pattern, version: str) -> Settings:
@@ -90,8 +161,8 @@ def _yaml(value: str | int | bool) -> str:
 OFF = "leave out --tp-comm-overlap"
 
 
-def _several(table: PolicyTable, options: Options) -> str:
-    """The file of a table of several ops.
+def _several(table: PolicyTable, options: Options) -> TeOverlap:
+    """That of a table of several ops.
 
     Raises
     ------
@@ -108,14 +179,8 @@ def _several(table: PolicyTable, options: Options) -> str:
         raise refused(
             "ring_exchange is simulated by copy engines, which Transformer Engine 1 does not use", "--with te=2"
         )
-    why = (
-        *(_why(point, offer) for point, offer, _ in offers),
-        f"not known, and left out: {first.unknown}",
-        f"flags: {' '.join(first.table.flags)} --tp-comm-overlap-cfg FILE",
-        "environment: CUDA_DEVICE_MAX_CONNECTIONS=1, where GPUs are older than Blackwell",
-    )
-    blocks = {setting.layer: _block(setting) for setting in first.table.settings}
-    return f"{heading(table, 'megatron')}{comments(*why)}{''.join(blocks.values())}"
+    why = (*(_why(point, offer) for point, offer, _ in offers), f"not known, and left out: {first.unknown}")
+    return TeOverlap({setting.layer: _block(setting) for setting in first.table.settings}, first.table.flags, why)
 
 
 def _why(point: SweepPoint, offer: Offer) -> str:
@@ -143,28 +208,24 @@ def _offer(point: SweepPoint) -> tuple[Offer, Order]:
     return offer, offer.order
 
 
-def _block(setting: OpSetting) -> str:
-    keys = {"method": setting.method}
-    if setting.copy_engine:
-        keys["use_ce"] = "true"
-    if setting.num_sm:
-        keys["num_sm"] = str(setting.num_sm)
-    if setting.num_splits:
-        keys["num_splits"] = str(setting.num_splits)
-    return f"{setting.layer}:\n" + "".join(f"  {key}: {value}\n" for key, value in keys.items())
+def _block(setting: OpSetting) -> Settings:
+    found: Settings = {"method": setting.method}
+    numbers = {"use_ce": setting.copy_engine, "num_sm": setting.num_sm, "num_splits": setting.num_splits}
+    return found | {key: value for key, value in numbers.items() if value}
 
 
+_LAYER = Option(
+    "layer", "such as fc1_fprop or fc2_fprop", tuple(name for names in LAYERS.values() for name in names), of_one=True
+)
 MEGATRON = Target(
     "megatron",
     "settings of a layer for --tp-comm-overlap-cfg of Megatron",
     _write,
-    (
-        Option(
-            "layer",
-            "such as fc1_fprop or fc2_fprop",
-            tuple(name for names in LAYERS.values() for name in names),
-            of_one=True,
-        ),
-        Option("te", "major version of Transformer Engine, 1 or 2", ("1", "2"), "2"),
-    ),
+    (_LAYER, Option("te", "major version of Transformer Engine, 1 or 2", ("1", "2"), "2")),
+)
+TRANSFORMER_ENGINE = Target(
+    "transformer-engine",
+    "ub_cfgs of initialize_ub and arguments of TransformerLayer, as Python",
+    _write_python,
+    (_LAYER,),
 )

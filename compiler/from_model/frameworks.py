@@ -111,6 +111,8 @@ class Framework:
         ``TP``, ``DP`` and ``EP`` stand for their numbers, ``GPUS`` for that of all, which ``dp_flag`` says for both.
     attention
         GPUs whose profiles have constants of attention by its own kernels.
+    dense
+        Whether its layers have no experts.
     """
 
     name: str
@@ -133,6 +135,7 @@ class Framework:
     dp_flag: str = ""
     ep_flag: str = ""
     attention: tuple[str, ...] = ()
+    dense: bool = False
 
     def runs(self, *, dp: int, experts: int) -> str:
         """The collectives that stand in a layer today."""

@@ -17,7 +17,7 @@ from ..request.request import RequestError, ShippedGpu, shipped_gpu
 from ..text.diagnostics import CompileError, Severity, printable
 from ..text.rewriting import comment_lines
 from .config import ModelConfig
-from .frameworks import Experts, Parallelism
+from .frameworks import Experts, Parallelism, framework_named, frameworks
 from .kinds import LONGEST
 from .whole_layer import whole_layer
 
@@ -81,7 +81,11 @@ def compiled(text: str, file: str = "<model>") -> Compiled:
 
 def unchecked_layer_text(model: ModelConfig, parallel: Parallelism, tokens: str, *, whole: bool = True) -> str:
     """Return the file of ``layer_text`` for ``tokens``, a number or a number with its range, without checking it."""
-    gpu = shipped_gpu(parallel.gpu)
+    gpu, facts = shipped_gpu(parallel.gpu), framework_named(parallel.framework) if parallel.framework else None
+    if facts is not None and facts.dense and model.experts:
+        with_experts = ", ".join(name for name, each in frameworks().items() if each.trains and not each.dense)
+        message = f"layers of {facts.title} have no experts, and {model.name} has {model.experts}"
+        raise RequestError(Code.MGS520, "for", message, f"ask for={with_experts}")
     head = [
         "mgs 1",
         "",

@@ -227,7 +227,11 @@ def ask(
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="A GPU of the library, such as b200.")],
     framework: Annotated[
         str,
-        typer.Option("--for", metavar="NAME", help="vllm, sglang, trtllm; megatron, torchtitan, deepspeed or maxtext."),
+        typer.Option(
+            "--for",
+            metavar="NAME",
+            help="vllm, sglang, trtllm; megatron, transformer-engine, torchtitan, deepspeed or maxtext.",
+        ),
     ],
     tp: Annotated[
         int | None, typer.Option("--tp", min=1, metavar="N", help="GPUs that share attention; default: 8.")
@@ -250,6 +254,9 @@ def ask(
         int | None, typer.Option("--cp", min=1, metavar="N", help="Ranks that share a sequence, in a step of --gpus.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Then all that advise says.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("-o", metavar="OUT", help="Write the file that switches on what pays.")
+    ] = None,
     json: JsonOption = False,
     scheduler: SchedulerOption = None,
     no_cache: NoCacheOption = False,
@@ -262,7 +269,8 @@ def ask(
 
     model, several = models[0], len(models) > 1 or "all" in models or scheduler is not None
     groups = tuple(name for name, size in (("tp", tp), ("dp", dp), ("ep", ep), ("cp", cp)) if size is not None)
-    wrong = _not_together(groups, gpus, train=train, of_one=several and (full or gpus is not None))
+    of_one = several and (full or out is not None or gpus is not None)
+    wrong = _not_together(groups, gpus, train=train, of_one=of_one, writes=out is not None)
     if wrong:
         say(f"magus: {wrong}")
         raise typer.Exit(Exit.USAGE)
@@ -273,15 +281,17 @@ def ask(
     asked |= {"sequences": sequences, **(one if gpus is None else {"gpus": gpus})}
     if several:
         raise typer.Exit(answer_many(models, asked, scheduler=scheduler, as_json=json))
-    raise typer.Exit(answer(asked | {"model": model}, workers=DEFAULT_WORKERS, full=full, as_json=json))
+    raise typer.Exit(answer(asked | {"model": model}, workers=DEFAULT_WORKERS, full=full, as_json=json, out=out))
 
 
-def _not_together(groups: tuple[str, ...], gpus: int | None, *, train: bool, of_one: bool) -> str:
+def _not_together(groups: tuple[str, ...], gpus: int | None, *, train: bool, of_one: bool, writes: bool) -> str:
     """Why options of ``ask`` do not go together, empty if they do; ``groups`` are the sizes that are given."""
     if "cp" in groups and not (train and gpus is not None):
         return "--cp is of a training step: --train --gpus N"
     if of_one:
-        return "--full and --gpus are about one model, asked without --scheduler"
+        return "--full, -o and --gpus are about one model, asked without --scheduler"
+    if writes and train and gpus is not None:
+        return "-o is of --tp, --dp and --ep: the answer about a training step has the options of its framework"
     if gpus is not None and set(groups) - {"cp"}:
         return "--gpus asks which layout: leave --tp, --dp and --ep out"
     return ""

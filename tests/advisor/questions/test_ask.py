@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -234,3 +235,36 @@ def test_only_what_fits_the_question_is_offered() -> None:
     assert offered == [["torch_async_tp"], ["deepep_low_latency", "deepep", "two_batch_overlap"]]
     on_amd = replace(question, gpu="mi355x")
     assert on_amd.switches == () and [one.offer for one in on_amd.not_here] == ["torch_async_tp"]
+
+
+def test_the_file_is_written_beside_the_answer_or_refused(answer: ModelAnswer, tmp_path: Path) -> None:
+    out = tmp_path / "settings.yaml"
+    done = magus(*WORDS, "-o", out)
+
+    assert answer.first is None and done.exit_code == 1 and not out.exists()
+    assert "MGS550 error: nothing that vLLM can switch on pays here" in done.stderr
+    assert done.stdout.strip() == ask_text(answer).strip()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("--model", "llama-3.2-1b", "--model", "llama-3.1-8b", "--for", "vllm"), 2, "-o and --gpus are about one"),
+        (("--model", "llama-3.2-1b", "--for", "megatron", "--train", "--gpus", "8"), 2, "-o is of --tp, --dp and --ep"),
+        (("--model", "mixtral-8x7b", "--for", "transformer-engine", "--train"), 1, "have no experts"),
+        (("--model", "llama-3.2-1b", "--for", "transformer-engine"), 1, "transformer-engine does not serve"),
+    ],
+)
+def test_files_that_cannot_be_are_explained(words: tuple[str, ...], code: int, message: str, tmp_path: Path) -> None:
+    done = magus("ask", *words, "--gpu", "h100", "-o", tmp_path / "file")
+
+    assert done.exit_code == code and message in " ".join(done.stderr.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_who_lays_out_no_step_says_so() -> None:
+    done = magus(
+        "ask", "--model", "llama-3.2-1b", "--gpu", "h100", "--for", "transformer-engine", "--train", "--gpus", 8
+    )
+
+    assert done.exit_code == 1 and "MGS520" in done.stderr and "lays out no training step" in done.stderr

@@ -96,6 +96,43 @@ def test_a_backward_pass_is_a_table_of_transformer_engine() -> None:
     assert all(len(line) <= 120 for line in text.splitlines())
 
 
+def python_of(text: str) -> tuple[dict[str, dict[str, object]], dict[str, bool]]:
+    """``UB_CFGS`` and ``LAYER`` of a file of Python."""
+    found: dict[str, dict[str, dict[str, object]]] = {}
+    exec(text, found)
+    return found["UB_CFGS"], found["LAYER"]  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("workload", ["back", "layer"])
+def test_a_program_of_its_own_gets_what_megatron_gets(workload: str) -> None:
+    scenario = graph_of(workload)
+    sweep = sweep_of(scenario, offer=te_offer(scenario))
+    text = text_of("transformer-engine", sweep)
+    layers, arguments = python_of(text)
+
+    said = {name: {key: str(value) for key, value in of.items()} for name, of in layers.items()}
+    yaml = blocks(text_of("megatron", sweep))
+    assert said == {
+        name: {key: value.replace("true", "True") for key, value in of.items()} for name, of in yaml.items()
+    }
+    assert arguments == {"ub_tp_comm_overlap": True} and len(layers) > 3
+    assert "initialize_ub(" in text and all(len(line) <= 120 for line in text.splitlines())
+
+
+def test_flags_of_megatron_are_arguments_of_a_layer() -> None:
+    scenario, splits = graph_of("back"), ("ring_exchange", 0)
+    names = ("fc1_dgrad", "qkv_dgrad")
+    for methods, said in (
+        (TeMethods(scatters_back=tuple((name, *splits) for name in names)), {"ub_overlap_rs_dgrad": True}),
+        (TeMethods(gathers=False, bulk_wgrad=False), {"ub_overlap_ag": False, "ub_bulk_wgrad": False}),
+        (TeMethods(bulk_dgrad=False), {"ub_bulk_dgrad": False}),
+    ):
+        offer = te_offer(scenario, methods)
+        _, arguments = python_of(text_of("transformer-engine", sweep_of(scenario, offer=offer)))
+        assert arguments == {"ub_tp_comm_overlap": True, **said}
+        assert len(offer.table.flags) == len(arguments)
+
+
 def test_a_forward_pass_is_one_too() -> None:
     scenario = graph_of("layer")
     found = blocks(text_of("megatron", sweep_of(scenario, offer=te_offer(scenario))))

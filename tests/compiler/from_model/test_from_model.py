@@ -285,7 +285,7 @@ def test_shared_experts_and_compressed_heads_are_sharded_where_activations_are_w
     [
         (("--for", "tgi"), "'tgi' is no framework that is known"),
         (("--for", "TensorRT-LLM"), "did you mean trtllm?"),
-        (("--for", "transformer_engine"), "it is switched on in megatron"),
+        (("--for", "transformer_engine"), "did you mean transformer-engine?"),
         (("--for", "async-tp"), "it is switched on in vllm and torchtitan"),
         (("--for", "trtllm", "--tp", "4", "--dp", "2"), "dp: with TensorRT-LLM 2 groups of 4 GPUs"),
         (("--for", "vllm", "--tp", "4", "--dp", "2"), "ep: experts that 2 groups of 4 GPUs share by columns"),

@@ -5,7 +5,16 @@ import tomllib
 import pytest
 
 from magus.compiler.codes import Code
-from magus.compiler.from_model.frameworks import FactsError, Framework, Need, framework_named, frameworks, read_facts
+from magus.compiler.from_model.frameworks import (
+    FactsError,
+    Framework,
+    Need,
+    framework_named,
+    frameworks,
+    parallelism_for,
+    read_facts,
+)
+from magus.compiler.from_model.layer import layer_text
 from magus.compiler.from_model.request import model_names, shipped_model, stated_parameters
 from magus.compiler.request.request import RequestError
 from tests.helpers.paths import ROOT
@@ -61,10 +70,21 @@ def test_an_unknown_model_is_told_its_neighbours() -> None:
 def test_the_file_of_frameworks_has_known_keys_alone() -> None:
     found = frameworks()
 
-    assert {"vllm", "sglang", "trtllm", "megatron", "torchtitan", "deepspeed", "maxtext"} == set(found)
+    train = {"megatron", "transformer-engine", "torchtitan", "deepspeed", "maxtext"}
+    assert {"vllm", "sglang", "trtllm", *train} == set(found)
     assert all(each.version and each.source and (each.serves or each.trains) for each in found.values())
     needs = {need for each in found.values() for switch in each.switches for need in switch.needs}
     assert needs == set(Need)
+
+
+def test_layers_without_experts_are_of_models_without_them() -> None:
+    own, megatron = (parallelism_for(name, "h200", 8, 1, 1, 8) for name in ("transformer-engine", "megatron"))
+    with pytest.raises(RequestError, match="layers of Transformer Engine have no experts") as caught:
+        layer_text(shipped_model("mixtral-8x7b"), own)
+
+    assert "megatron" in caught.value.hint and "transformer-engine" not in caught.value.hint
+    assert "grouped_gemm" in layer_text(shipped_model("mixtral-8x7b"), megatron)
+    assert "all_gather" in layer_text(shipped_model("llama-3.1-8b"), own)
 
 
 FACTS = {

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....advisor import Advisor, RequestError
@@ -17,7 +18,7 @@ from ...text.ask import AskedModels, ask_text, layouts_text, many_text
 from ...text.door import put_text
 from ...text.progress import progress_line
 from ...text.render import advice_text
-from ..inputs import say_rejection, say_request_error
+from ..inputs import save, say_rejection, say_request_error
 from ..interrupts import interruptible
 from ..running import run_command
 
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from ....advisor.questions.many import ManyAnswers
 
 
-def answer(asked: Mapping[str, Any], *, workers: int, full: bool, as_json: bool) -> Exit:
+def answer(asked: Mapping[str, Any], *, workers: int, full: bool, as_json: bool, out: Path | None = None) -> Exit:
     """Print the answer to ``model_question(**asked)``; ``full``: with all that ``magus advise`` says of the layer.
 
-    With ``gpus`` it is that to ``layout_question(**asked)``.
+    With ``gpus`` it is that to ``layout_question(**asked)``. The file that switches on what pays is written to ``out``.
     """
 
     def action() -> Exit:
@@ -36,16 +37,33 @@ def answer(asked: Mapping[str, Any], *, workers: int, full: bool, as_json: bool)
             options = replace(QUICK, workers=workers)
             if "gpus" in asked:
                 layouts = ask(layout_question(**asked), Advisor.load(), options)
+                done = _save(layouts.answer, out)
                 put_text(_json(layouts) if as_json else layouts_text(layouts, full=full))
-                return Exit.DONE
+                return done
             found = ask(model_question(**asked), Advisor.load(), options)
         except RequestError as error:
             say_request_error(error)
             return Exit.INPUT
+        done = _save(found, out)
         put_text(_json(found) if as_json else _text(found, full=full))
-        return Exit.DONE
+        return done
 
     return run_command(action)
+
+
+def _save(found: ModelAnswer, out: Path | None) -> Exit:
+    """Write the file of an answer, or say why there is none."""
+    if out is None:
+        return Exit.DONE
+    from ....advisor.targets.asked import file_of
+    from ....advisor.targets.base import Refused
+
+    try:
+        text = file_of(found)
+    except Refused as error:
+        say_rejection(error.rejection)
+        return Exit.INPUT
+    return save(out, text, f"{out}: what {found.framework.title} should switch on")
 
 
 def answer_many(models: Sequence[str], asked: Mapping[str, Any], *, scheduler: str | None, as_json: bool) -> Exit:
@@ -89,6 +107,7 @@ def answer_step(
     ``cp`` is how many ranks have parts of each sequence; None compares several.
     """
     from ....advisor.questions.question import model_named
+    from ....advisor.steps.plans import FRAMEWORKS
     from ....compiler.from_model.frameworks import framework_named
     from ....compiler.from_model.step import StepRequest, step_text
     from .step import advise_step_text
@@ -98,6 +117,9 @@ def answer_step(
             trains = framework_named(framework)
             if not trains.trains:
                 raise RequestError(Code.MGS310, "for", f"{trains.title} does not train", "megatron, torchtitan")
+            if trains.title not in FRAMEWORKS:
+                message = f"{trains.title} lays out no training step, but the programs that take it do"
+                raise RequestError(Code.MGS520, "for", message, "megatron; or ask about --tp 8 without --gpus")
             text = step_text(model_named(model), StepRequest(gpu, *sizes, cp=cp))
         except RequestError as error:
             say_request_error(error)
