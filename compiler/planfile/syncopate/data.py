@@ -140,6 +140,16 @@ class CommPlan:
                     ops[rank, stream, place] = _op(item, (rank, ranks), cols, elem_bytes)
         return cls(ops, document)
 
+    @property
+    def apart(self) -> bool:
+        """Whether what arrives comes into a buffer of its own."""
+        return any(op.source.buffer != op.target.buffer for op in self.ops.values())
+
+    @property
+    def adds(self) -> bool:
+        """Whether what arrives is added to what is there."""
+        return any(op.adds for op in self.ops.values())
+
     def slots(self) -> dict[Key, int]:
         """Return when each operation begins at the earliest, if all take one unit: the wave of its rows.
 

@@ -31,6 +31,7 @@ from ...ir import (
 )
 from ...text.diagnostics import listing
 from ...text.json_forms import TEXT, Form, Item, record
+from ...text.units import bytes_text
 from ..forms import ENGINE, TACTICS
 from .data import BufferPart, CommKind, CommOp, CommPlan, Key
 
@@ -74,6 +75,10 @@ def read_syncopate(scenario: OpCase, document: Item) -> WrittenPlan:
     assert moved is not None, "a collective moves a tensor"
     own = OWN.read(document.members()["magus"])
     comm = CommPlan.read(document, scenario.num_ranks, moved.cols, moved.dtype.bytes_of(1))
+    other = _of_another(scenario.shape.pattern, moved, scenario.num_ranks, comm)
+    if other:
+        hint = f"a plan for {scenario.shape.label} of {moved.rows} x {moved.cols}"
+        raise document.fail(f"this is the plan of another workload: {other}", hint, Code.MGS524)
     reader = _Reader(scenario, moved, comm, _slots(comm, document))
     engine = own.get("engine") or reader.engine(document)
     reader.check_own_blocks(document)
@@ -87,6 +92,29 @@ def read_syncopate(scenario: OpCase, document: Item) -> WrittenPlan:
         return WrittenPlan(engine, alike[0], (), tactics)
     by_rank = reader.steps(engine, lambda key: f"s{key[0]}_{_name(key)}")
     return WrittenPlan(engine, by_rank[0], (), tactics, by_rank)
+
+
+def _of_another(pattern: Pattern, moved: Tensor, ranks: int, comm: CommPlan) -> str:
+    """Why a plan is of another workload: what it moves, or what becomes of it, differs; empty if it may be of this.
+
+    Rows of one that is damaged do not divide among the ranks, as those of a workload do.
+    """
+    transfers = [op for op in comm.ops.values() if op.kind is not CommKind.LOCAL_COPY]
+    rows = max((part.rows.stop for op in transfers for part in (op.source, op.target)), default=moved.rows)
+    if rows != moved.rows and rows % ranks == 0:
+        sizes = (bytes_text(moved.dtype.bytes_of(count * moved.cols)) for count in (rows, moved.rows))
+        return "it moves a tensor of {}, and here one of {} is moved".format(*sizes)
+    if pattern.sums and not (comm.adds or comm.apart):
+        return "what arrives is gathered, and nothing is summed"
+    if pattern.exchanges and not comm.apart:
+        return "what arrives comes to where its sender had it, and all_to_all brings it elsewhere"
+    if not (pattern.sums or pattern.exchanges) and all(
+        op.adds or op.source.buffer != op.target.buffer for op in transfers
+    ):
+        return "what arrives is summed or has a buffer of its own, and nothing is gathered"
+    if pattern.produces and not any(op.computed for op in transfers):
+        return "no transfer waits for a kernel, as for a collective alone"
+    return ""
 
 
 def _slots(comm: CommPlan, document: Item) -> Mapping[Key, int]:
@@ -125,7 +153,7 @@ class _Reader:
 
     def engine(self, document: Item) -> EngineChoice:
         """A copy engine for each stream, as far as there are any, where the file names none."""
-        if self._adds:
+        if self.comm.adds:
             hint = 'MAGUS = {"engine": {"kind": "sm", "count": 16}} beside the plan'
             raise document.fail("copy engines cannot add, and the file does not say how many SMs copy", hint)
         return EngineChoice(EngineKind.DMA, min(self._streams, self.scenario.gpu.dma.engines))
@@ -134,18 +162,9 @@ class _Reader:
     def _streams(self) -> int:
         return 1 + max((stream for _, stream, _ in self.comm.ops), default=0)
 
-    @property
-    def _apart(self) -> bool:
-        """Whether what arrives comes into a buffer of its own."""
-        return any(op.source.buffer != op.target.buffer for op in self.comm.ops.values())
-
-    @property
-    def _adds(self) -> bool:
-        return any(op.adds for op in self.comm.ops.values())
-
     def check_own_blocks(self, document: Item) -> None:
         """Refuse buffers of their own for what arrives, to which a rank does not copy its own block."""
-        for rank in range(self.n) if self._apart else ():
+        for rank in range(self.n) if self.comm.apart else ():
             local = [op for key, op in self.comm.ops.items() if key[0] == rank and op.kind is CommKind.LOCAL_COPY]
             if sum(self._region(rank, op.source, op).rows.size for op in local) != self.per_rank:
                 message = f"rank {rank} does not copy its own block to where the others come"
@@ -167,7 +186,7 @@ class _Reader:
                 found[rank] += self._consumed(rank, keys, signal)
             elif pattern.produces:
                 found[rank] += self._produced(rank)
-            if pattern.reduces and not self._adds:
+            if pattern.reduces and not self.comm.adds:
                 found[rank] += self._summed(rank, keys, signal)
         return tuple(tuple(step for _, step in sorted(each, key=lambda pair: pair[0])) for each in found)
 
@@ -257,7 +276,7 @@ class _Reader:
             # Terms that are added lie in the block of the receiver, others behind each other by their senders.
             place = source.rows.start if op.adds else sender * self.per_rank + source.rows.start
         pattern, ours = self.scenario.shape.pattern, (rank + source.owner) % self.n == receiver
-        fits = ours and (op.adds or pattern.exchanges or pattern.reduces) if self._apart else not pattern.exchanges
+        fits = ours and (op.adds or pattern.exchanges or pattern.reduces) if self.comm.apart else not pattern.exchanges
         if not fits or target.rows.start != place or target.rows.size != source.rows.size or target.cols != source.cols:
             raise op.beyond(f"{target.buffer}[{target.rows}] is not where these rows of {op.source.buffer} belong")
         return source

@@ -4,11 +4,12 @@ import re
 
 import pytest
 
+from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.planfile.file import plan_in_text
 from magus.compiler.planfile.syncopate.python import MAX_PYTHON_BYTES
 from magus.compiler.text.diagnostics import CompileError
-from tests.compiler.planfile.syncopate.test_round_trip import written
+from tests.compiler.planfile.syncopate.test_round_trip import ROWS, text_of, written
 
 PYTHON = [
     ("plan = CommPlan(", "line 1: no Python"),
@@ -138,3 +139,41 @@ def test_a_plan_for_another_workload_is_refused() -> None:
 
     with pytest.raises(CompileError, match="plans of devices 0, 1, 2, 3 are here, there are 8 ranks"):
         plan_in_text(written("gather", 8, "direct(engine=dma(7))")[0], text, "plan.py")
+
+
+OTHERS = [
+    ("gather", "scatter", "what arrives is gathered, and nothing is summed"),
+    ("gather", "reduce", "what arrives is gathered, and nothing is summed"),
+    ("gather", "exchange", "all_to_all brings it elsewhere"),
+    ("scatter", "gather", "nothing is gathered"),
+    ("exchange", "up", "nothing is gathered"),
+    ("scatter", "down", "no transfer waits for a kernel"),
+]
+
+
+@pytest.mark.parametrize(("of", "workload", "reason"), OTHERS)
+def test_a_plan_for_another_collective_is_refused_once(of: str, workload: str, reason: str) -> None:
+    _, _, text = written(of, 4, "direct(engine=dma(3))")
+    scenario = compile_text(text_of(workload, 4)).scenario().case
+
+    with pytest.raises(CompileError) as caught:
+        plan_in_text(scenario, text, "plan.py")
+    (found,) = caught.value.diagnostics
+    assert found.code is Code.MGS524 and "the plan of another workload" in found.message and reason in found.message
+
+
+@pytest.mark.parametrize("of", ["gather", "scatter", "reduce", "exchange", "up", "down"])
+@pytest.mark.parametrize("rows", [32, 128])
+def test_a_plan_for_other_sizes_is_refused_once(of: str, rows: int) -> None:
+    template = {"up": "hetero_fused_1d(chunks=4, engine=dma(3))", "down": "hetero_fused_1d(chunks=4, engine=dma(3))"}
+    expression = template.get(of, "ring(engine=sm(8))" if of == "reduce" else "direct(engine=dma(3))")
+    _, _, text = written(of, 4, expression)
+    scenario = (
+        compile_text(text_of(of, 4).replace(f"x = tensor bf16[{ROWS}, ", f"x = tensor bf16[{rows}, ")).scenario().case
+    )
+
+    with pytest.raises(CompileError) as caught:
+        plan_in_text(scenario, text, "plan.py")
+    (found,) = caught.value.diagnostics
+    assert found.code is Code.MGS524
+    assert f"a tensor of 2 KiB, and here one of {rows * 32 // 1024} KiB is moved" in found.message
