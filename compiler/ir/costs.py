@@ -258,7 +258,8 @@ class AttentionModel:
     keys have their queries in one block. ``token_ticks`` is what a framework takes for each new position beside the
     kernel, ready for its cache. Decode packs up to ``decode_packed`` of them, None for all; one by itself and more than
     that have ``decode_head_ticks`` for each head, and more read their keys again, at ``decode_again_fraction`` of
-    memory's peak.
+    memory's peak. So do fewer where the keys of packed heads have whole blocks for less than ``decode_least_fraction``
+    of the SMs.
     """
 
     start_ticks: int
@@ -276,6 +277,7 @@ class AttentionModel:
     decode_packed: int | None = None
     decode_head_ticks: int | None = None
     decode_again_fraction: Fraction = field(default=Fraction(1), hash=False)
+    decode_least_fraction: Fraction = field(default=Fraction(0), hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ _ATTENTION = (
     *(_alone("packed", NUMBER, 1024), _alone("token", TIME, _PERCENT, low=0)),
     *(_alone("decode_packed", NUMBER, 1024), _alone("decode_head", TIME, _PERCENT, low=0)),
     Property("decode_again", NUMBER, _PERCENT, Fraction(10), required=False, alone=True),
+    Property("decode_least", NUMBER, _PERCENT, Fraction(10), required=False, alone=True),
 )
 PEAK = Property("peak", FLOP_RATE, Fraction(10**9), Fraction(10**18))
 GPU_NUMBERS = (

@@ -25,8 +25,10 @@ are dealt to all SMs (FlashDecoding; FlashAttention-3's PackGQA):
     T = decode_start + decode_unit * ceil(units / S) + max(blocks of keys / S * decode_block, bytes / HBM rate)
 
 at the achieved rate of the profile or at ``decode_hbm``. TensorRT-LLM (``trtllm`` of the profile, ``by=trtllm`` of a
-call) packs up to ``decode_packed`` heads. More, and heads that share no keys, take another kernel with a unit for each
-head and ``decode_head`` in place of ``decode_unit``, where those that share keys all read them:
+call) packs up to ``decode_packed`` heads, and before Blackwell only where there are blocks of 128 keys for a fourth of
+the SMs, ``decode_least`` (``mayHavePerfGain`` of its decoderXQAImplJIT.cpp). More, fewer blocks, and heads that share
+no keys take another kernel with a unit for each head and ``decode_head`` in place of ``decode_unit``, where those that
+share keys all read them:
 
     bytes = queries and result / decode_hbm + heads * keys / decode_again
 
@@ -154,7 +156,7 @@ def _cache_bytes(shape: AttentionShape) -> int:
 
 def _decode_units(gpu: Gpu, model: AttentionModel, shape: AttentionShape) -> _Units:
     """Few queries: those of heads that are packed lie together in blocks of 64; ``us`` is without overhead."""
-    sharing = 1 if _by_head(model, shape) else shape.heads // shape.kv_heads
+    sharing = 1 if _by_head(gpu, model, shape) else shape.heads // shape.kv_heads
     blocks_of_keys, rows = -(-shape.keys_seen // KV_ROWS), shape.q_len * sharing
     count = shape.batch * shape.heads // sharing * -(-rows // SMALL_Q_ROWS)
     each_us = model.decode_block_ticks / TICKS_PER_US * shape.key_cols / 2 / KV_ROWS
@@ -162,10 +164,12 @@ def _decode_units(gpu: Gpu, model: AttentionModel, shape: AttentionShape) -> _Un
     return _Units(count, shape.keys_seen, blocks_of_keys * max(each_us, block_us(gpu, shape, SMALL_Q_ROWS, model)))
 
 
-def _by_head(model: AttentionModel, shape: AttentionShape) -> bool:
-    """Whether decode has a unit for each head: it packs no others, or not as many as share keys."""
+def _by_head(gpu: Gpu, model: AttentionModel, shape: AttentionShape) -> bool:
+    """Whether decode has a unit for each head: it packs no others, not as many as share keys, or not so few blocks."""
     sharing = shape.heads // shape.kv_heads
-    return model.decode_packed is not None and not 1 < sharing <= model.decode_packed
+    blocks = shape.batch * shape.kv_heads * max(1, shape.kv_len // KV_ROWS)
+    packs = model.decode_packed is None or 1 < sharing <= model.decode_packed
+    return not packs or blocks < model.decode_least_fraction * gpu.sms
 
 
 def _again_us(gpu: Gpu, model: AttentionModel, shape: AttentionShape, rate: float) -> float:
@@ -181,7 +185,7 @@ def _decode(
     gpu: Gpu, model: AttentionModel, shape: AttentionShape, units: _Units, sms: int, traffic: tuple[int, int, int]
 ) -> KernelWork:
     """The work of ``units`` whose blocks of keys are dealt to all SMs."""
-    blocks, by_head = units.count * -(-units.kv_rows // KV_ROWS), _by_head(model, shape)
+    blocks, by_head = units.count * -(-units.kv_rows // KV_ROWS), _by_head(gpu, model, shape)
     dealt_us = max(1.0, blocks / sms) * units.us * units.count / blocks
     rate = float(model.decode_hbm_fraction or 0) * gpu.hbm.peak_bytes_per_s
     if by_head and shape.heads > shape.kv_heads:

@@ -143,7 +143,7 @@ def attention_of(figures: DeviceNumbers, block: str) -> AttentionModel | None:
     if f"{block}.start" not in figures.by_path:
         return None
     mma, softmax, hbm = (figures.by_path[f"{block}.{name}"].value.amount for name in ("mma", "softmax", "hbm"))
-    decode_hbm, again = (figures.by_path.get(f"{block}.decode_{name}") for name in ("hbm", "again"))
+    decode_hbm, again, least = (figures.by_path.get(f"{block}.decode_{name}") for name in ("hbm", "again", "least"))
     return AttentionModel(
         start_ticks=figures.ticks(f"{block}.start"),
         mma_fraction=mma,
@@ -160,6 +160,7 @@ def attention_of(figures: DeviceNumbers, block: str) -> AttentionModel | None:
         decode_packed=figures.whole_if(f"{block}.decode_packed"),
         decode_head_ticks=figures.ticks_if(f"{block}.decode_head"),
         decode_again_fraction=Fraction(1) if again is None else again.value.amount,
+        decode_least_fraction=Fraction(0) if least is None else least.value.amount,
     )
 
 

@@ -184,6 +184,19 @@ def test_trtllm_packs_no_more_heads_than_it_can(heads: int, units: int) -> None:
     assert work.hbm_read_bytes == 2 * 4 * heads * 128 + keys
 
 
+@pytest.mark.parametrize(("batch", "keys", "packs"), [(1, 128, False), (33, 2, True), (32, 2, False), (3, 1408, True)])
+def test_trtllm_packs_no_heads_where_too_few_blocks_of_keys_are_there(batch: int, keys: int, packs: bool) -> None:
+    """It does from 33 blocks of 128 keys on for 132 SMs, also where only a window of the keys is read."""
+    model = by_trtllm().trtllm
+    assert model is not None
+    gpu = replace(by_trtllm(), trtllm=replace(model, decode_least_fraction=Fraction(1, 4)))
+    for window in (None, 100):
+        shape = AttentionShape(batch, 16, 1, 1, keys, 128, DT, True, by="trtllm", window=window)
+        packed, found = (attention_work(each, shape, 132) for each in (by_trtllm(), gpu))
+        assert (found == packed) is packs
+        assert found.start_ticks == packed.start_ticks and found.hbm_read_bytes == packed.hbm_read_bytes
+
+
 def test_trtllm_takes_its_kernel_for_contexts_where_all_keys_are_new() -> None:
     shape = AttentionShape(4, 8, 1, 1, 1, 128, DT, True, by="trtllm")
 
