@@ -49,7 +49,8 @@ class TableComparison:
     """One measured time and its prediction by the models.
 
     Errors are summed up by ``operation`` and ``group``; ``label`` names the point. For an operation that is a ratio of
-    two times, both "times" are plain ratios.
+    two times, both "times" are plain ratios. Of a shipped implementation ``error`` is the relative one that it states,
+    and ``kind`` says what it does; None and empty of all else.
     """
 
     gpu: str
@@ -58,6 +59,8 @@ class TableComparison:
     label: str
     measured_us: float
     predicted_us: float
+    kind: str = ""
+    error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ NUMBERS = ("n_gpus", "bytes", "latency_us")
 LEAST_BYTES = 1 << 10
 FIT, SIZES, VERSION, OTHER_GPU = "fit", "other sizes", "another version", "another GPU"
 LIBRARY = "left to the library"
+KIND = "all_reduces of frameworks"
 VERSIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "vllm_all_reduce": ("0.24.0", ("0.19.0",)),
     "vllm_all_reduce_blackwell": ("0.24.0", ("0.19.0",)),
@@ -49,7 +50,10 @@ STANDS_FOR: Mapping[str, str] = {"GB300": "B300"}
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """A measured all_reduce of a framework; ``gpu`` is that of the table, ``machine`` has the kernels."""
+    """A measured all_reduce of a framework; ``gpu`` is that of the table, ``machine`` has the kernels.
+
+    ``error`` is that of times that the implementation states.
+    """
 
     gpu: str
     implementation: str
@@ -58,6 +62,7 @@ class KernelRow:
     num_bytes: int
     us: float
     machine: Gpu
+    error: float | None = None
 
     @property
     def predicted_us(self) -> float:
@@ -77,8 +82,9 @@ def custom_comparisons(folder: Path) -> Iterator[TableComparison | str]:
         if isinstance(row, str):
             yield row
         else:
-            label = f"{row.ranks} GPUs, {row.num_bytes:,} B"
-            yield TableComparison(row.gpu, row.implementation, row.group, label, row.us, row.predicted_us)
+            label, kind = f"{row.ranks} GPUs, {row.num_bytes:,} B", "" if row.group == LIBRARY else KIND
+            us = row.us, row.predicted_us
+            yield TableComparison(row.gpu, row.implementation, row.group, label, *us, kind, row.error)
 
 
 def kernel_rows(folder: Path) -> Iterator[KernelRow | str]:
@@ -104,14 +110,14 @@ def _row(row: Mapping[str, str]) -> KernelRow | str:
         return "not bf16, or GPUs or bytes that are no whole number"
     if num_bytes < LEAST_BYTES or num_bytes % (2 * ranks):
         return f"below {LEAST_BYTES:,} B, or no whole elements for each GPU"
-    implementation, machine = _machines(stands, ranks).get(row["framework"], ("", profile))
+    implementation, machine, error = _machines(stands, ranks).get(row["framework"], ("", profile, None))
     group = _group(implementation, row["framework_version"], num_bytes)
     kernels = machine.collectives.kernels if machine.collectives is not None else ()
     if not group:
         return "a framework or a version whose kernels no implementation has"
     group = OTHER_GPU if name in STANDS_FOR else group
     group = group if any(num_bytes < kernel.below_bytes(ranks) for kernel in kernels) else LIBRARY
-    return KernelRow(name, implementation, group, ranks, num_bytes, float(row["latency_us"]), machine)
+    return KernelRow(name, implementation, group, ranks, num_bytes, float(row["latency_us"]), machine, error)
 
 
 def _group(implementation: str, version: str, num_bytes: int) -> str:
@@ -123,10 +129,10 @@ def _group(implementation: str, version: str, num_bytes: int) -> str:
 
 
 @cache
-def _machines(gpu: str, ranks: int) -> Mapping[str, tuple[str, Gpu]]:
-    """The implementation of each framework on ``ranks`` of a GPU, and the GPU with its kernels."""
+def _machines(gpu: str, ranks: int) -> Mapping[str, tuple[str, Gpu, float | None]]:
+    """The implementation of each framework on ``ranks`` of a GPU, the GPU with its kernels, and its error."""
     scenario = scenario_of(gpu, ranks)
-    found: dict[str, tuple[str, Gpu]] = {}
+    found: dict[str, tuple[str, Gpu, float | None]] = {}
     for implementation in shipped_implementations(scenario.system):
         method = implementation.method(Pattern.GEMM_AR)
         if implementation.name in VERSIONS and gpu in implementation.gpus and method is not None:
@@ -135,5 +141,6 @@ def _machines(gpu: str, ranks: int) -> Mapping[str, tuple[str, Gpu]]:
             except ScheduleError:
                 continue
             machine = replace(system.gpu, collectives=library_on(system))
-            found[implementation.name.partition("_")[0]] = implementation.name, machine
+            error = None if method.error is None else float(method.error)
+            found[implementation.name.partition("_")[0]] = implementation.name, machine, error
     return found

@@ -22,6 +22,7 @@ from .gemm import gpu_name
 from .samples import scenario_of
 
 FIT, TOKENS, RANKS = "fit", "other tokens", "other ranks"
+KIND = "exchanges of experts"
 MAX_COUNT = 1 << 20
 LEAST_TOP = 4
 SMS = 24
@@ -161,14 +162,17 @@ def _comparison(row: ExchangeRow) -> TableComparison | str:
     known = _kernel(row.gpu, row.name, row.phase)
     if known is None or not row.is_of(known[1]):
         return "a GPU, ranks or experts that the implementation is not known for"
-    return TableComparison(row.gpu, f"{known[0]} {row.phase}", row.group, row.label, row.time_us, row.us(known[1]))
+    name, kernel, error = known
+    operation, us = f"{name} {row.phase}", row.us(kernel)
+    return TableComparison(row.gpu, operation, row.group, row.label, row.time_us, us, KIND, error)
 
 
 @cache
-def _kernel(gpu: str, name: str, phase: str) -> tuple[str, ExchangeKernel] | None:
-    """The implementation that is shipped for a GPU, ``name`` or its child, and its kernel."""
+def _kernel(gpu: str, name: str, phase: str) -> tuple[str, ExchangeKernel, float | None] | None:
+    """The implementation that is shipped for a GPU, ``name`` or its child, its kernel, and the error that it states."""
     for implementation in shipped_implementations(scenario_of(gpu, 8).system):
         if implementation.name in (name, f"{name}_blackwell") and gpu in implementation.gpus:
             method = implementation.method(PATTERN_OF[phase])
-            return None if method is None or method.routed is None else (implementation.name, method.routed)
+            if method is not None and method.routed is not None:
+                return implementation.name, method.routed, None if method.error is None else float(method.error)
     return None

@@ -45,6 +45,7 @@ PATTERNS = tuple(f"moe_grouped_gemm{each}.csv{gz}" for each in ("", "_*") for gz
 FUSED_PATTERNS = tuple(f"moe_layer_fused{each}.csv{gz}" for each in ("", "_*") for gz in ("", ".gz"))
 FUSED_FIT = (4, 16, 32)
 OTHER_RANKS = "other ranks"
+FUSED_KIND = "one kernel for experts"
 POD = """
 use "nvidia/{library}" as own
 use "nvidia/gb200" as nvl
@@ -212,16 +213,17 @@ def _fused(row: Mapping[str, str]) -> TableComparison | str:
         return fused_us(kernel, system, ExpertChain((), (up, down), tokens, row_bytes))
 
     label = f"{tokens:,} tokens of {hidden}, {inter} columns, top-{top} of {experts}, {ranks} GPUs"
-    measured = float(row["latency_us"])
+    measured, error = float(row["latency_us"]), None if kernel.error is None else float(kernel.error)
     if law is not None:
         laws = (replace(law, seed=seed) for seed in range(FUSED_DRAWS))
         drawn = (rows_by_rank(each, ranks, experts, top, tokens * ranks) for each in laws)
         mean_us = mean(us(max(each, key=sum)) for each in drawn)
-        return TableComparison(name, f"{title} layer, hottest rank", row["distribution"], label, measured, mean_us)
+        operation, law_text = f"{title} layer, hottest rank", row["distribution"]
+        return TableComparison(name, operation, law_text, label, measured, mean_us, FUSED_KIND, error)
     dealt = tokens * top  # as many come to a rank as leave it
     rows = evenly(dealt, max(1, min(experts // ranks, dealt)))
     group = FIT if ranks in FUSED_FIT else OTHER_RANKS
-    return TableComparison(name, f"{title} layer", group, label, measured, us(rows))
+    return TableComparison(name, f"{title} layer", group, label, measured, us(rows), FUSED_KIND, error)
 
 
 @cache

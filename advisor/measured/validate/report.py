@@ -81,6 +81,7 @@ class Validation:
 
     ``agreements`` compare simulated samples with the closed forms, ``promises`` what advice promises of kernels with
     what was measured, ``implementations`` what is shipped of them with the library, and ``steps`` whole training steps.
+    ``times`` are rows of ``figures`` of implementations that are compared by their times.
     """
 
     figures: tuple[ErrorStats, ...]
@@ -90,6 +91,7 @@ class Validation:
     promises: tuple[PromiseComparison, ...] = ()
     implementations: tuple[ImplementationComparison, ...] = ()
     steps: tuple[StepComparison, ...] = ()
+    times: tuple[TableComparison, ...] = ()
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -194,7 +196,7 @@ def validation_document(validation: Validation) -> JsonObject:
             }
             for agreement in validation.agreements
         ],
-        "scoreboard": scoreboard.board_document(validation.promises, validation.implementations),
+        "scoreboard": scoreboard.board_document(validation.promises, validation.implementations, validation.times),
         "promises": promise_report.promises_document(validation.promises),
         "implementations": implementation_report.implementations_document(validation.implementations),
         "steps": step_report.steps_document(validation.steps),
@@ -319,6 +321,7 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
         steps=tuple(kept_rows(step_comparisons(trained, advance), left_out)),
         left_out=tuple(left_out),
         seed=seed,
+        times=tuple(row for row in rows if row.kind),
     )
 
 

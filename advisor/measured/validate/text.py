@@ -36,7 +36,7 @@ def validation_page(validation: Validation) -> str:
 
 
 def _text_lines(validation: Validation) -> Iterator[str]:
-    if lines := list(scoreboard.board(validation.promises, validation.implementations)):
+    if lines := list(scoreboard.board(validation.promises, validation.implementations, validation.times)):
         yield from _board_lines(lines)
     if validation.promises:
         yield from _promise_lines(validation.promises)
@@ -192,7 +192,7 @@ def _bullets(title: str, lines: Sequence[str], *, last: bool = False) -> Iterato
 def _page_lines(validation: Validation) -> Iterator[str]:
     yield from PAGE_HEAD.splitlines()
     yield ""
-    if lines := list(scoreboard.board(validation.promises, validation.implementations)):
+    if lines := list(scoreboard.board(validation.promises, validation.implementations, validation.times)):
         yield from (f"## {scoreboard.TITLE}", "")
         header = ("kernel", "rows of", *scoreboard.HEADER)
         yield from _page_table(header, [(name, group, *cells) for name, group, cells in lines])

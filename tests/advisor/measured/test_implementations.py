@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from magus.advisor.implementations.predict import FEW_ROWS, FUSED_ERROR, error_of, error_of_rows, p90
+from magus.advisor.measured.tables.csv_rows import TableComparison
 from magus.advisor.measured.tables.fused import FusedPart
 from magus.advisor.measured.tables.implementations import (
     KNOWN_AS,
@@ -187,6 +188,30 @@ def test_the_scoreboard_has_a_line_for_each_use_and_size() -> None:
         ("all implementations", "fit, small", ("1", "2.0", "2.0", "0", "100", "0", "0")),
     ]
     assert [line[1:] for line in lines[3:]] == [line[1:] for line in lines[:3]] and lines[3][0] == "flux"
+
+
+def test_the_scoreboard_has_times_behind_speedups_by_kind() -> None:
+    """An interval of a time is as wide as the error that ships; rows without one have no cover."""
+    row = TableComparison("H100", "deepep combine", "fit", "x", 100.0, 110.0, "exchanges of experts", 0.1)
+    others = [replace(row, group="other tokens", measured_us=us) for us in (98.0, 122.0, 400.0)]
+    other = replace(row, operation="mega_moe layer", kind="one kernel for experts", error=None)
+
+    lines = list(scoreboard.board([], [compared(1.2, 1.23)], [row, *others, other]))
+
+    assert [line[:2] for line in lines[2:]] == [
+        ("exchanges of experts", "held out, small"),
+        ("exchanges of experts", "held out, from 250 us"),
+        ("exchanges of experts", "fit, small"),
+        ("deepep combine", "held out, small"),
+        ("deepep combine", "held out, from 250 us"),
+        ("deepep combine", "fit, small"),
+        ("one kernel for experts", "fit, small"),
+        ("mega_moe layer", "fit, small"),
+    ]
+    assert lines[2][2] == ("2", "11.0", "12.2", "", "0", "", "")
+    assert lines[4][2] == ("1", "10.0", "10.0", "", "100", "", "") and lines[-1][2][4] == ""
+    page = validation_page(replace(report([]), times=(row,)))
+    assert "| deepep combine | fit, small | 1 | 10.0 | 10.0 |  | 100 |  |  |" in page
 
 
 @pytest.fixture(scope="module")
