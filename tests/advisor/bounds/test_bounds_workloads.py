@@ -4,8 +4,9 @@ import random
 
 import pytest
 
+from magus.advisor import Advisor
 from magus.advisor.bounds.lower_bound import lower_bound
-from magus.compiler.ir import EngineKind, TileGroup
+from magus.compiler.ir import TICKS_PER_US, EngineKind, Scenario, TileGroup
 from magus.compiler.planning.build import build_op_plan, expression_of
 from magus.simcore import RunOutcome, simulate_op
 from magus.simcore.kernels.dispatch import compute_work, least_bytes, least_sm_ticks
@@ -54,7 +55,6 @@ def test_no_cut_takes_less_than_the_least(name: str) -> None:
     [
         ("AG+attention", "work", 1.45),
         ("attention+A2A causal", "work", 1.6),
-        ("A2A+grouped_gemm", "links", 1.6),
         ("GEMM+A2A", "links", 1.6),
     ],
 )
@@ -69,3 +69,14 @@ def test_the_bound_of_a_large_problem_is_near_a_good_schedule(name: str, binding
 
     assert bound.binding == binding
     assert 1 <= min(times) / bound.ticks < most
+
+
+@pytest.mark.slow
+def test_the_bound_of_a_large_grouped_gemm_is_near_what_a_search_finds(compiled_core: None) -> None:
+    """Each kernel of experts starts in 8 us, so that templates, which have one for each piece, are 1.68 times it."""
+    scenario = workload_of("A2A+grouped_gemm", ranks=8, m=65536, d=128)
+    advice = Advisor.load().recommend(Scenario.of_one(scenario))
+    bound = lower_bound(scenario)
+
+    assert bound.binding == "links"
+    assert 1 <= advice.recommended.best_us * TICKS_PER_US / bound.ticks < 1.35
