@@ -39,6 +39,10 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 MAX_ROWS_AT_ONCE = 2048
+MOST_WEIGHTS = 5
+"""Weights that the collector's loop goes through: collector/trtllm/collect_gemm.py of aiconfigurator."""
+LOOPED_READS = 2.0
+"""Fitted to the bf16 rows of M >= 4096 of A100, H100, B200 and GB300, of half of the pairs of N and K."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +113,38 @@ def constants_of(model: GemmModel) -> GemmConstants:
     )
 
 
-def gemm_ticks(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16) -> Ints:
-    """Return the ticks of each GEMM alone on all SMs, with launch; ``shapes`` [R, 3] holds m, n and k below 2^20."""
+def gemm_ticks(gpu: Gpu, shapes: Ints, dtype: DType = DType.BF16, *, looped: bool = False) -> Ints:
+    """Return the ticks of each GEMM alone on all SMs, with launch; ``shapes`` [R, 3] holds m, n and k below 2^20.
+
+    Those that are ``looped`` find in the L2 what the loop of the collector leaves there, others nothing.
+    """
     constants, parts = constants_of(gpu.gemm.of(dtype)), [np.zeros(0, dtype=np.int64)]
     for begin in range(0, len(shapes), MAX_ROWS_AT_ONCE):
         terms = gemm_terms(gpu, shapes[begin : begin + MAX_ROWS_AT_ONCE], dtype)
+        if looped:
+            in_memory = memory_in_loop(gpu, shapes[begin : begin + MAX_ROWS_AT_ONCE], dtype)
+            terms = replace(terms, ideal_memory_us=terms.ideal_memory_us * in_memory[:, None, None])
         body_us, index = fastest(body_times_us(terms, constants))
         body_us *= slowdowns(gpu, shapes[begin : begin + MAX_ROWS_AT_ONCE], dtype)
         waves = np.maximum(1, np.ceil(terms.chosen(index).waves.ravel()))
         units = np.ceil(body_us / waves * TICKS_PER_US / ROUNDING_TICKS) * ROUNDING_TICKS
         parts.append(gpu.gemm.of(dtype).start_ticks + (waves * np.maximum(ROUNDING_TICKS, units)).astype(np.int64))
     return np.concatenate(parts)
+
+
+def memory_in_loop(gpu: Gpu, shapes: Ints, dtype: DType) -> Floats:
+    """Return the time in memory of each GEMM in the loop of the collector, over that with an empty L2 [R].
+
+    The loop has one input and one output, and up to ``MOST_WEIGHTS`` weights in turn, as many as the L2 holds. Where
+    the L2 holds all of these, operands are read at ``LOOPED_READS`` of the rate of memory.
+    """
+    m, n, k = shapes.T
+    weight, read = n * k * dtype.mean_bytes, (m + n) * k * dtype.mean_bytes
+    written = m * n * dtype.of_product.mean_bytes
+    weights = np.minimum(MOST_WEIGHTS, np.ceil(gpu.l2.size_bytes / weight)) * weight
+    held = read - weight + written + weights <= gpu.l2.size_bytes
+    shares: Floats = np.where(held, (read / LOOPED_READS + written) / (read + written), 1.0)
+    return shares
 
 
 def slowdowns(gpu: Gpu, shapes: Ints, dtype: DType) -> Floats:
@@ -216,6 +241,7 @@ FOREIGN = "gemm_mi"
 
 MAX_DIMENSION = 1 << 20
 ALL, LARGE = "gemm bf16", "gemm bf16, n,k >= 512"
+LONG, LOOPED, LONG_ROWS = "gemm bf16, m >= 4096", "gemm bf16, m >= 4096, in a loop", 4096
 QUANTIZE = "quantize*.csv"
 QUANTIZE_PATTERNS = (QUANTIZE, f"{QUANTIZE}.gz")
 CAST_STEPS: Mapping[DType, frozenset[str]] = {
@@ -387,15 +413,29 @@ def gemm_comparisons(table: GemmTable) -> Iterator[TableComparison]:
         group, label = half + size_class(shape), label_of(shape)
         for operation in (every, large) if min(shape[1:]) >= 512 else (every,):
             yield TableComparison(table.gpu, operation, group, label, measured, predicted[shape])
-    for axis, name in enumerate("MNK" if table.dtype is DType.BF16 else ""):
-        yield from _ratios(table, predicted, axis, f"ratio {name}/{PARTS}")
+    if table.dtype is DType.BF16:
+        yield from _long(table, predicted)
+        for axis, name in enumerate("MNK"):
+            yield from _ratios(table, predicted, axis, f"ratio {name}/{PARTS}")
 
 
-def predicted_us(gpu: str, shapes: Sequence[Shape], dtype: DType = DType.BF16) -> dict[Shape, float]:
-    """Return the time of each shape by the profile of ``gpu``, in us."""
+def _long(table: GemmTable, predicted: Mapping[Shape, float]) -> Iterator[TableComparison]:
+    """Yield rows of many rows of M, with an empty L2 as in a layer, and with what the loop that timed them leaves."""
+    shapes = [shape for shape in table.times_us if shape[0] >= LONG_ROWS]
+    looped = predicted_us(table.gpu, shapes, looped=True)
+    for operation, found in ((LONG, predicted), (LOOPED, looped)):
+        for shape in shapes:
+            group = HELD_OUT if in_odd_half(f"{shape[1]}/{shape[2]}") else FIT
+            yield TableComparison(table.gpu, operation, group, label_of(shape), table.times_us[shape], found[shape])
+
+
+def predicted_us(
+    gpu: str, shapes: Sequence[Shape], dtype: DType = DType.BF16, *, looped: bool = False
+) -> dict[Shape, float]:
+    """Return the time of each shape by the profile of ``gpu``, in us, ``looped`` as in ``gemm_ticks``."""
     scenario = lone_scenario(gpu)
     assert scenario is not None, "tables hold GPUs with a profile"
-    ticks = gemm_ticks(scenario.gpu, np.array(shapes, dtype=np.int64).reshape(-1, 3), dtype)
+    ticks = gemm_ticks(scenario.gpu, np.array(shapes, dtype=np.int64).reshape(-1, 3), dtype, looped=looped)
     return dict(zip(shapes, (ticks / TICKS_PER_US).tolist(), strict=True))
 
 

@@ -12,11 +12,16 @@ from magus.advisor.measured.tables.csv_rows import FIT, HELD_OUT, MeasuredError,
 from magus.advisor.measured.tables.gemm import (
     ALL,
     LARGE,
+    LONG,
+    LOOPED,
+    LOOPED_READS,
     GemmTable,
     gemm_comparisons,
     gemm_tables,
     gemm_ticks,
+    label_of,
     lone_scenario,
+    memory_in_loop,
     peak_us,
     predicted_us,
 )
@@ -281,3 +286,33 @@ def test_measured_gemms_of_every_gpu_are_met(gpu: str) -> None:
         )
         limits = MOST.get((table.gpu, table.dtype), (0.10, 0.09) if table.dtype is DType.BF16 else (0.13, 0.10))
         assert every <= limits[0] and large <= limits[1], (table.gpu, table.dtype)
+
+
+@pytest.mark.parametrize(
+    ("shape", "share"),
+    [
+        ((8192, 128, 2048), None),  # 32 MB of input, 5 weights of 0.5 MB and an output of 2 MB are below 126.5 MB
+        ((65536, 128, 1024), 1.0),  # an input of 134 MB
+        ((4096, 4096, 4096), 1.0),  # 4 weights of 32 MB
+        ((4096, 2048, 2048), None),  # 5 of 8 MB
+    ],
+)
+def test_a_loop_finds_its_operands_in_the_l2_where_all_fit(shape: tuple[int, int, int], share: float | None) -> None:
+    scenario = lone_scenario("B200")
+    assert scenario is not None
+    m, n, k = shape
+    read, written = (m + n) * k, m * n
+    expected = (read / LOOPED_READS + written) / (read + written) if share is None else share
+
+    assert memory_in_loop(scenario.gpu, np.array([shape]), DType.BF16) == pytest.approx([expected])
+
+
+def test_gemms_of_many_rows_are_compared_alone_and_in_a_loop() -> None:
+    """In a loop none is longer, and those that do not fit the L2 take as long."""
+    shapes = [(2048, 128, 2048), (8192, 128, 2048), (8192, 8192, 8192)]
+    table = GemmTable("B200", dict.fromkeys(shapes, 100.0))
+    found = [row for row in gemm_comparisons(table) if row.operation in (LONG, LOOPED)]
+    alone, looped = ([row.predicted_us for row in found if row.operation == name] for name in (LONG, LOOPED))
+
+    assert [row.label for row in found] == [label_of(shape) for shape in shapes[1:]] * 2
+    assert looped[0] < alone[0] and looped[1] == alone[1]
