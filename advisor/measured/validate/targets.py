@@ -134,9 +134,9 @@ NOTES = (
     "So B200 has those of GB300, with one factor fitted to the others. "
     "The hottest experts are those of the rank with most rows by a power law of 1.2, each time the mean of five draws: "
     "the table's and ours. No constant is fitted to them, and all are of models that none was fitted to. A rank looks "
-    "at the choices of all tokens for its own, which takes 0.18 to 0.54 ns each on Blackwell and is fitted too. "
+    "at the choices of all tokens for its own, which takes 0.18 to 0.42 ns each on Blackwell and is fitted too. "
     "Of bf16 and fp8 on H100 it made held-out groups no better and is left out. Kernels without a gate have no "
-    "constants of their own, and are 14% to 21% off.",
+    "constants of their own, and are 14% to 22% off.",
     "A GEMM beside copies was measured on one H100, its constants fitted to the group that says so. Held-out rows are "
     "of three other shapes. A GEMM that memory limits is too fast beside copies: its fitted form leaves a tenth of "
     "memory free, and real ones do not.",
