@@ -17,12 +17,13 @@ from hypothesis import given, settings
 
 from magus.advisor.measured.tables.steps import StepComparison, StepRow, scenario_of, step_comparisons, step_rows
 from magus.advisor.measured.validate.step_report import by_source, targets_of
-from magus.advisor.steps.layer_times import LayerTimes, PassOf
+from magus.advisor.steps.layer_times import LayerTimes
 from magus.advisor.steps.outcome import MARGIN, chunks_of, memory_of, outcome_of
 from magus.advisor.steps.search import search
+from magus.advisor.steps.times import ticks_of
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_SECOND, Settings
-from magus.compiler.ir.step import KEEP_ALL, Overlapped, Pipeline, PipelineKind, StepScenario, StepSchedule
+from magus.compiler.ir.step import Overlapped, Pipeline, PipelineKind, StepScenario, StepSchedule
 from magus.simcore.steps.pipeline import ChunkTicks, run_pipeline
 from tests.helpers.pipelines import by_messages, drawn
 
@@ -75,14 +76,18 @@ workload moe on node.ep {{
   x   = tensor bf16[8 * 4096, {hidden}] shard rows
   wup = tensor bf16[{experts} * {hidden}, {inner}] shard rows
   wdn = tensor bf16[{experts} * {inner}, {hidden}] shard rows
-  t = dispatch(x, experts={experts}, top={top})
+  t = dispatch(x, experts={experts}, top={top}, routing={routing})
   u = grouped_gemm(t, wup)
   y = combine(grouped_gemm(gelu(u), wdn))
   repeat 1 y as x
 }}
 workload train on node {{ step moe; sequences 8 x 4096 }}
+schedule theirs for train {{ zero 0; stack megatron_unfused }}
 """
 """A layer of experts alone as Megatron-LM times it: no gate, and even loads."""
+
+COPIES = "all_to_all"
+"""Sends a row for each of its experts: to as many ranks as there can be. The others send one to each rank with any."""
 
 MEASURED_EXPERTS = {
     (4096, 14336, 8, 2): {"all_to_all": (4.262, 7.825), "DeepEP": (4.609, 8.030), "HybridEP": (4.414, 7.840)},
@@ -125,15 +130,17 @@ def _inexact() -> int:
 
 
 def _experts() -> Iterator[Figure]:
-    """Layers of experts, whose rows are exchanged by the library, once to each rank."""
+    """Layers of experts, whose rows are exchanged by the library."""
     errors = list[float]()
     times = LayerTimes()
     for (hidden, inner, experts, top), measured in MEASURED_EXPERTS.items():
-        step = compile_text(EXPERTS.format(hidden=hidden, inner=inner, experts=experts, top=top)).step()
-        assert step is not None, "the text has a step"
-        (part,) = step.step.blocks[0].parts
-        took = [1e3 * times.of(PassOf(each)).ticks / TICKS_PER_SECOND for each in (part.forward, part.back(KEEP_ALL))]
         for by, found in measured.items():
+            law = "stride" if by == COPIES else "uniform"
+            text = EXPERTS.format(hidden=hidden, inner=inner, experts=experts, top=top, routing=law)
+            step = compile_text(text).step()
+            assert step is not None, "the text has a step"
+            (layer,) = ticks_of(step, step.schedules[0], times, [0]).layers
+            took = [1e3 * ticks / TICKS_PER_SECOND for ticks in (layer.forward, layer.inputs + layer.weights)]
             for name, ms, one in zip(("forward", "backward"), took, found, strict=True):
                 errors.append(100 * (ms / one - 1))
                 yield Figure(f"{experts} experts of {inner} columns, {by}, {name}: error", errors[-1], "%", "lower")

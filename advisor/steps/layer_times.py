@@ -12,7 +12,9 @@ from ...compiler.ir import (
     AttentionShape,
     DType,
     Gpu,
+    GroupedGemmShape,
     HandOff,
+    Op,
     OpCase,
     OpChoice,
     OpMode,
@@ -50,13 +52,15 @@ from ..layers.orders import by_library
 
 
 def for_seconds(system: System, stack: Stack | None) -> System:
-    """The system at the clock that its GPUs hold, with products at the rate of a stack.
+    """The system at the clock that its GPUs hold, with products as a stack has them.
 
-    A step lasts seconds, however short its GEMMs are: each of them runs at the clock of long ones.
+    A step lasts seconds, however short its GEMMs are: each of them runs at the clock of long ones. Plain products of
+    experts have the constants of GEMMs; in several streams the tiles of one fill the SMs that another leaves.
     """
-    held, products = system.gpu.sustained, Fraction(1) if stack is None else stack.products
-    clock = products * (1 if held is None else held.clock)
-    return replace(system, gpu=replace(system.gpu, sustained=Sustained(0, clock)))
+    held, used = system.gpu.sustained, stack or Stack()
+    clock = used.products * (1 if held is None else held.clock)
+    grouped = None if used.plain_experts else system.gpu.grouped
+    return replace(system, gpu=replace(system.gpu, sustained=Sustained(0, clock), grouped=grouped))
 
 
 def memory_ticks(gpu: Gpu, num_bytes: Fraction | int) -> int:
@@ -64,7 +68,7 @@ def memory_ticks(gpu: Gpu, num_bytes: Fraction | int) -> int:
     return int(Fraction(num_bytes * TICKS_PER_SECOND, gpu.hbm.achieved_bytes_per_s))
 
 
-def stack_ticks(scenario: Scenario, stack: Stack, row_bytes: int, *, backward: bool) -> int:
+def stack_ticks(scenario: Scenario, stack: Stack, row_bytes: int, expert_bytes: int, *, backward: bool) -> int:
     """Return what a pass of one layer takes longer under a stack.
 
     Parameters
@@ -73,11 +77,29 @@ def stack_ticks(scenario: Scenario, stack: Stack, row_bytes: int, *, backward: b
         The pass.
     row_bytes
         Bytes of the tokens of a rank, each as wide as the model.
+    expert_bytes
+        Bytes of what experts of a rank make between their products.
     """
     rows = stack.backward_rows if backward else stack.forward_rows
+    experts = stack.backward_experts if backward else stack.forward_experts
     gpu, kernels = scenario.system.gpu, (op.shape.kernel for op in scenario.workload.ops)
     attention = sum(_attention_ticks(gpu, stack, each) for each in kernels if isinstance(each, AttentionShape))
-    return memory_ticks(gpu, rows * row_bytes) + attention
+    return memory_ticks(gpu, rows * row_bytes + experts * expert_bytes) + attention
+
+
+def expert_bytes_of(forward: Scenario) -> int:
+    """The bytes of what experts of a rank make between their products: what products take that others led to."""
+    ops = {op.name: op for op in forward.workload.ops}
+
+    def makers(op: Op) -> list[Op]:
+        return [ops[read.made_by] for read in op.reads if read.made_by]
+
+    return sum(
+        op.shape.kernel.dtype.bytes_of(sum(op.shape.kernel.rows) * op.shape.kernel.k)
+        for op in ops.values()
+        if isinstance(op.shape.kernel, GroupedGemmShape)
+        and any(isinstance(each.shape.kernel, GroupedGemmShape) for one in makers(op) for each in (one, *makers(one)))
+    )
 
 
 def _attention_ticks(gpu: Gpu, stack: Stack, shape: AttentionShape) -> int:

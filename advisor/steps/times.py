@@ -40,6 +40,7 @@ from .layer_times import (
     LayerTimes,
     PassOf,
     PassTicks,
+    expert_bytes_of,
     for_seconds,
     memory_ticks,
     stack_ticks,
@@ -350,9 +351,9 @@ def _on_stack(
 ) -> tuple[PassTicks, PassTicks]:
     """The passes with what a stack adds to them."""
     forward, moved = part.forward, handed_on(part.forward)
-    row_bytes = moved.dtype.bytes_of(elements_of_rank(moved, forward.num_ranks))
-    longer = stack_ticks(forward, stack, row_bytes, backward=False), stack_ticks(back, stack, row_bytes, backward=True)
-    return replace(ahead, ticks=ahead.ticks + longer[0]), replace(behind, ticks=behind.ticks + longer[1])
+    moved_bytes = moved.dtype.bytes_of(elements_of_rank(moved, forward.num_ranks)), expert_bytes_of(forward)
+    ahead_of, behind_of = (stack_ticks(of, stack, *moved_bytes, backward=of is back) for of in (forward, back))
+    return replace(ahead, ticks=ahead.ticks + ahead_of), replace(behind, ticks=behind.ticks + behind_of)
 
 
 def _sum(parts: Sequence[LayerTicks]) -> LayerTicks:

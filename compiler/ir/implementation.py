@@ -232,8 +232,12 @@ class Stack:
         Passes over memory of the tokens of a rank, each as wide as the model, by row-wise kernels that are not fused.
     forward_scores, backward_scores
         Passes over the scores of attention, where a framework keeps them; 0 with FlashAttention.
+    forward_experts, backward_experts
+        Passes over what experts make between their products, as wide as the second of these takes it.
     products
         The rate of its products over that of the profile, whose library is a later one, or is called otherwise.
+    plain_experts
+        Whether each expert's products are plain ones in several streams, in place of one grouped kernel.
     sends
         How many sends between stages each pass of a chunk waits for, where nothing hides them.
     error
@@ -244,7 +248,10 @@ class Stack:
     backward_rows: Fraction = Fraction(0)
     forward_scores: Fraction = Fraction(0)
     backward_scores: Fraction = Fraction(0)
+    forward_experts: Fraction = Fraction(0)
+    backward_experts: Fraction = Fraction(0)
     products: Fraction = Fraction(1)
+    plain_experts: bool = False
     sends: Fraction = Fraction(0)
     error: Fraction | None = None
     compared: str = ""

@@ -84,6 +84,7 @@ _FOLLOWS: Mapping[tuple[str, str], ExpectedWords] = {
     ("gpu.gemm.type", "calibrated"): _words("dtype") | _NUMBER,
     ("link", "protocols"): _words("value.protocol"),
     ("link", "ordered"): _words("choice"),
+    ("stack", "plain_experts"): _words("choice"),
     ("switch", "multicast"): _words("choice"),
     ("switch", "reduces"): _words("choice"),
     ("implementation", "gpus"): _names(Kind.GPU),

@@ -226,7 +226,7 @@ EXPERTS_NUMBERS = (
 STACK_NUMBERS = (
     *(
         Property(f"{direction}_{what}", NUMBER, Fraction(0), Fraction(10_000), required=False, alone=True)
-        for what in ("rows", "scores")
+        for what in ("rows", "scores", "experts")
         for direction in ("forward", "backward")
     ),
     Property("products", NUMBER, _PERCENT, Fraction(2), required=False, alone=True),
@@ -240,6 +240,7 @@ METHOD_SIZES = tuple(f"{form.value}_below" for form in SumForm)
 LINK_LISTS: Mapping[str, tuple[str, ...]] = {"protocols": tuple(protocol.value for protocol in CopyProtocol)}
 LINK_CHOICES: Mapping[str, tuple[str, ...]] = {"ordered": ("yes", "no")}
 SWITCH_CHOICES: Mapping[str, tuple[str, ...]] = {"multicast": ("yes", "no"), "reduces": ("yes", "no")}
+STACK_CHOICES: Mapping[str, tuple[str, ...]] = {"plain_experts": ("yes", "no")}
 
 SYNONYMS: Mapping[str, str] = {
     "cus": "sms",

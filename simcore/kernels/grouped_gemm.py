@@ -7,7 +7,9 @@ All experts have the same tile, the best for the whole, and no split-K (NVIDIA C
 A tile that an expert fills in part costs a whole one: that is what uneven and small loads lose. The weights of every
 expert that has rows are read once, so that few tokens on many experts are bound by memory. The constants are those of
 plain GEMMs; or with ``grouped`` in the profile (``GroupedModel``) its own, with the k_step of plain GEMMs and balanced
-last waves. Libraries then also move rows beside the products, in sorting, casting and writing:
+last waves. Tables of them show no lower clock after milliseconds, so that only a GPU that holds one from the start
+(``Sustained``, as in a training step) slows them. Libraries also move rows beside the products, in sorting, casting and
+writing:
 
     T = start + ((W t_tile)^p + t_hbm^p)^(1/p) + bytes of all rows, in and out, / (rows * peak bandwidth)
 
@@ -45,11 +47,14 @@ from ...compiler.ir import (
     tile_rows,
 )
 from .gemm import gemm_work, tiled_work
-from .gemm_form import BodyForm, Tiling, found, min_sm_ticks, operand_bytes, tile_times
+from .gemm_form import BodyForm, Tiling, found, min_sm_ticks, operand_bytes, slowdown, tile_times
 from .work import KernelWork, WorkModel, hbm_bytes
 
 EPILOGUE_ELEMENTS = 128 * 256
 """Elements that an SM writes in the time ``epilogue`` of a profile: its largest tile."""
+
+ANY_FLOPS = 1
+"""Operations so few that only a clock held from the start slows them."""
 
 
 @lru_cache(maxsize=8192)
@@ -70,19 +75,20 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: b
     rows = tuple(count for count in shape.rows if count)
     model = gpu.grouped_of(shape.dtype)
     if len(rows) == 1 and model is None:
-        only = GemmShape(rows[0], shape.n, shape.k, shape.dtype, shape.weights, shape.out, whole_flops=0)
+        only = GemmShape(rows[0], shape.n, shape.k, shape.dtype, shape.weights, shape.out, whole_flops=ANY_FLOPS)
         return gemm_work(gpu, only, sms, accumulate)
     if gpu.peak(shape.dtype) <= 0:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
     read, written = hbm_bytes(shape, accumulate)
+    longer = slowdown(gpu, shape.dtype, ANY_FLOPS)
     fitted = grouped_gpu(gpu, shape.dtype)
     epilogue_us = 0.0 if model is None else model.epilogue_ticks / TICKS_PER_US
     best = _fastest(fitted, replace(shape, rows=rows), sms, read + written, epilogue_us)
     if model is not None:
         moved = shape.dtype.bytes_of(sum(rows) * shape.k) + shape.output_bytes
         rows_us = moved / (float(model.rows_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
-        best = replace(best, body_us=best.body_us + rows_us)
-    work = tiled_work(fitted, fitted.gemm.of(shape.dtype), best, sms, read, written)
+        best = replace(best, body_us=best.body_us + rows_us / longer)  # at the rate of memory, whatever the clock
+    work = tiled_work(fitted, fitted.gemm.of(shape.dtype), best, sms, read, written, longer)
     return replace(work, label=f"{work.label} of {len(rows)}")
 
 

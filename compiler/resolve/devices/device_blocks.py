@@ -34,6 +34,8 @@ from ...text.vocabulary import (
     MAX_RANKS,
     MAX_TILES,
     PEAK,
+    STACK_CHOICES,
+    STACK_NUMBERS,
     SWITCH_CHOICES,
     SWITCH_NUMBERS,
     TYPE_BLOCKS,
@@ -141,6 +143,7 @@ def calibrated_of(regions: Mapping[str, FittedRegion], derived: frozenset[str]) 
 
 
 Tiles = tuple[tuple[int, int], ...]
+_CHOICES = {**LINK_LISTS, **LINK_CHOICES, **SWITCH_CHOICES, **STACK_CHOICES}
 _Extra = Mapping[str, Callable[[ast.Say, Default], None]]
 _PER = Property("per", NUMBER, Fraction(1), Fraction(4096), whole=True)
 _TILE = Property("a side of a tile", NUMBER, Fraction(1), Fraction(1 << 16), whole=True)
@@ -179,6 +182,11 @@ class BlockReader:
         """Read the block of a switch: its numbers, and whether it copies and sums."""
         extra: _Extra = dict.fromkeys(SWITCH_CHOICES, self._words)
         self.numbers(block, SWITCH_NUMBERS, "", owner, Default(), extra)
+
+    def stack(self, block: ast.BlockNode, owner: str, default: Default) -> None:
+        """Read the block of a stack: its numbers, and whether products of experts are plain ones."""
+        extra: _Extra = dict.fromkeys(STACK_CHOICES, self._words)
+        self.numbers(block, STACK_NUMBERS, "", owner, default, extra)
 
     def _gpu_statement(self, word: str, statement: ast.Say, default: Default) -> None:
         if word == "source":
@@ -322,7 +330,7 @@ class BlockReader:
         """Read ``protocols simple, ll`` or ``multicast yes``."""
         head = head_of(statement)
         assert head is not None
-        several, known = head.text in LINK_LISTS, {**LINK_LISTS, **LINK_CHOICES, **SWITCH_CHOICES}[head.text]
+        several, known = head.text in LINK_LISTS, _CHOICES[head.text]
         groups = [group.parts[1 if idx == 0 else 0 :] for idx, group in enumerate(statement.phrase)]
         chosen = [parts[0].text for parts in groups if len(parts) == 1 and isinstance(parts[0], ast.Name)]
         whole = len(chosen) == len(groups) == len(set(chosen)) and (several or len(chosen) == 1)

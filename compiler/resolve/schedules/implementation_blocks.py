@@ -21,7 +21,7 @@ from ...planning.knobs.library import exchange_on, library_rejection
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Entry
-from ...text.vocabulary import EXPERTS_NUMBERS, STACK_NUMBERS, Property
+from ...text.vocabulary import EXPERTS_NUMBERS
 from ..devices.device_blocks import BlockReader
 from ..values.device_numbers import Default, DeviceNumbers, FigureReader, NumberWithOrigin
 from ..values.evaluate import ExpressionEvaluator, Place
@@ -47,7 +47,7 @@ def read_experts(
     failures_before, figures = report.num_failures, dict[str, NumberWithOrigin]()
     for layer in layers:
         figures = {name: each for name, each in figures.items() if name not in _OF_THE_NUMBERS}
-        figures |= _figures(layer, EXPERTS, EXPERTS_NUMBERS, figures, evaluator, report)
+        figures |= _figures(layer, EXPERTS, figures, evaluator, report)[0]
     if report.num_failures > failures_before:
         raise report.stop()
     lacking = [each.name for each in EXPERTS_NUMBERS if each.required and each.name not in figures]
@@ -65,32 +65,38 @@ def read_experts(
 def read_stack(layers: Sequence[Layer], evaluator: ExpressionEvaluator, report: Report) -> tuple[Stack, DeviceNumbers]:
     """Return a stack and its numbers; ``layers`` are those of the parents and of the child, which comes last."""
     failures_before, figures = report.num_failures, dict[str, NumberWithOrigin]()
+    plain: tuple[str, ...] = ()
     for layer in layers:
         figures = {name: each for name, each in figures.items() if name not in _OF_THE_NUMBERS}
-        figures |= _figures(layer, STACK, STACK_NUMBERS, figures, evaluator, report)
+        more, words = _figures(layer, STACK, figures, evaluator, report)
+        figures |= more
+        plain = words.get("plain_experts", plain)
     if report.num_failures > failures_before:
         raise report.stop()
     compared = figures["error"].source if "error" in figures else ""
     exact = {name: each.value.amount for name, each in figures.items()}
-    return Stack(**exact, compared=compared), DeviceNumbers(figures)
+    return Stack(**exact, plain_experts=plain == ("yes",), compared=compared), DeviceNumbers(figures)
 
 
 def _figures(
     layer: Layer,
     word: str,
-    numbers: tuple[Property, ...],
     before: dict[str, NumberWithOrigin],
     evaluator: ExpressionEvaluator,
     report: Report,
-) -> dict[str, NumberWithOrigin]:
-    """The numbers of one block, which may refer to those of its parents."""
+) -> tuple[dict[str, NumberWithOrigin], dict[str, tuple[str, ...]]]:
+    """The numbers of one block, which may refer to those of its parents, and its words."""
     if layer.statement.block is None:
         hint = f"write: {word} {{ {_EXAMPLE if word == EXPERTS else 'forward_rows 1; backward_rows 12'} }}"
         raise report.fail(Code.MGS116, f"{word} opens a block", layer.statement.span, hint)
     place = Place(layer.entry.scope, base={name: each.value for name, each in before.items()} or None)
     block = BlockReader(report, FigureReader(report, evaluator), place)
-    block.numbers(layer.statement.block, numbers, "", word, layer.default)
-    return {name: replace(each, owner=f"{layer.entry.name}.{word}") for name, each in block.figures.items()}
+    if word == STACK:
+        block.stack(layer.statement.block, word, layer.default)
+    else:
+        block.numbers(layer.statement.block, EXPERTS_NUMBERS, "", word, layer.default)
+    owner = f"{layer.entry.name}.{word}"
+    return {name: replace(each, owner=owner) for name, each in block.figures.items()}, block.words
 
 
 def _kernel(numbers: DeviceNumbers, least_ranks: int, most_ranks: int) -> FusedExperts:

@@ -133,7 +133,7 @@ def test_words_of_a_training_step_are_offered_at_their_places() -> None:
     assert {"gradients", "weights"} <= offered("schedule mine for train {\n  overlap ")
     assert {"pipeline", "keep", "memory", "TP", "PP"} <= offered("explore train {\n  ")
     stacks = offered("implementation ours { stack { forward_rows 2 @assumed } }\nschedule mine for train {\n  stack ")
-    assert stacks == {"ours", "megatron_2021", "megatron_2022", "torchtitan"}
+    assert stacks == {"ours", "megatron_2021", "megatron_2022", "megatron_unfused", "torchtitan"}
     assert {"bubble", "tokens_per_s"} <= offered("expect train {\n  nemo.")
 
 

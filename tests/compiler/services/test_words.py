@@ -46,7 +46,7 @@ SECTIONS: dict[str, set[str]] = {
     "kernel.arbitration": {each.value for each in Arbitration},
     **{f"kernel.{word}": set(known) for word, known in words.KERNEL_LOOPS.items()},
     "experts": {each.name for each in words.EXPERTS_NUMBERS} | {"source"},
-    "stack": {each.name for each in words.STACK_NUMBERS} | {"source"},
+    "stack": {each.name for each in words.STACK_NUMBERS} | {*words.STACK_CHOICES, "source"},
     "method": {each.name for each in words.METHOD_NUMBERS}
     | {"source", "schedule", "path", "sends", "tiles", "gpus", "dtypes", *words.METHOD_SIZES},
     "path": {path.value for path in TransferPath},

@@ -126,7 +126,7 @@ def test_shipped_libraries() -> None:
             "nvidia/h200",
             "nvidia/h800",
         ),
-        *("stacks/megatron_2021", "stacks/megatron_2022", "stacks/torchtitan"),
+        *("stacks/megatron_2021", "stacks/megatron_2022", "stacks/megatron_unfused", "stacks/torchtitan"),
     )
 
 
