@@ -113,19 +113,31 @@ class JointRuns:
         Cancelled
             If the caller is asked to stop.
         """
-        result = self._few(choice, should_stop, SEARCH_LAYERS, fine=True)
+        result = self.estimated(choice, should_stop, fine=True)
         if result is None:
             return None
-        layers, line_hops = self.workload.num_layers, self._line_hops(choice, result)
-        if layers > result.num_simulated:
-            period = _shift(result, 0)
-            result = replace(result, layers=layers, period_ticks=period, is_estimate=True)
-        start = Start(line_hops, result)
+        start = Start(self._line_hops(choice, result), result)
         most = QUICK_LINE_HOPS if self.quick else MOST_LINE_HOPS
         self.unit_bytes, self.exact_bytes = (affordable_packet(start.line_hops, each) for each in (most, 2 * most))
         if self.unit_bytes == COARSE_BYTES and not self.stages_too_much(result):
             self.num_runs, self._known[replace(choice, name="")] = self.num_runs + 1, result.total_ticks
         return start
+
+    def estimated(
+        self, choice: Schedule, should_stop: ShouldStop, layers: int = SEARCH_LAYERS, *, fine: bool = False
+    ) -> Result | None:
+        """Return the result of all layers from a few of them, in packets of ``unit_bytes``; None where it cannot be.
+
+        Raises
+        ------
+        Cancelled
+            If the caller is asked to stop.
+        """
+        result = self._few(choice, should_stop, layers, fine=fine)
+        if result is None or result.num_simulated == self.workload.num_layers:
+            return result
+        period = _shift(result, 0)
+        return replace(result, layers=self.workload.num_layers, period_ticks=period, is_estimate=True)
 
     def _line_hops(self, choice: Schedule, result: Result) -> int:
         """Those of so many layers as show a period, at all ranks that are not the same, from a run of few layers."""

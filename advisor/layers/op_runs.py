@@ -35,6 +35,7 @@ from ...compiler.templates import BASELINE
 from ...simcore import Result, RunOptions, RunOutcome, RunTooLarge, simulate
 from ...simcore.figures.result import IntervalKind
 from ...simcore.kernels.dispatch import compute_work
+from ...simcore.kernels.work import KernelWork
 from ...simcore.lower.plan import plan_period
 from ..bounds.link_loads import least_traffic
 
@@ -272,14 +273,21 @@ class Uses:
         return min(1.0, *((1 - taken * share) / max(own, 1e-9) for own, taken in pairs))
 
 
-def of_kernel(system: System, op: Op, sms: int) -> Uses:
-    """What the kernel of an op takes on so many SMs."""
+def kernel_works(system: System, op: Op, sms: int) -> list[KernelWork]:
+    """The kernels of an op on so many SMs, without its collective."""
     kernel = kernel_alone(op.shape) if op.is_pair and op.shape.then is None else op.shape
     if kernel.compute is None:
-        return Uses()
+        return []
     scenario = OpCase(op.name, system, kernel)
     schedule = build_op_plan(scenario, OpChoice(BASELINE.name, system.num_ranks, default_engine(system)))
-    works = [compute_work(scenario, step, sms) for step in schedule.steps if isinstance(step, TileGroup)]
+    return [compute_work(scenario, step, sms) for step in schedule.steps if isinstance(step, TileGroup)]
+
+
+def of_kernel(system: System, op: Op, sms: int) -> Uses:
+    """What the kernel of an op takes on so many SMs."""
+    works = kernel_works(system, op, sms)
+    if not works:
+        return Uses()
     ticks = max(1, sum(work.body_ticks for work in works))
     moved = sum(work.hbm_read_bytes + work.hbm_write_bytes for work in works)
     memory = moved * TICKS_PER_SECOND / ticks / system.gpu.hbm.achieved_bytes_per_s

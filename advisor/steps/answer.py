@@ -60,6 +60,7 @@ class StepAdvice:
             "layouts": searched.num_layouts,
             "impossible": searched.impossible,
             "too_large": searched.too_large,
+            "slower": searched.slower,
             "layers_simulated": searched.layers_simulated,
             "framework": searched.framework or None,
             "recommended": None if chosen is None else {**chosen.document(), "flags": dict(flags_of(chosen))},
@@ -104,6 +105,7 @@ def advise_step(
     submit: Submit | None = None,
     answered: Callable[[StepAdvice], None] | None = None,
     framework: str = "",
+    every: bool = False,
 ) -> StepAdvice:
     """Return which layout of a training step to use.
 
@@ -129,6 +131,8 @@ def advise_step(
         Is called with what would be the answer if the search ended now.
     framework
         What is recommended is what it has, by its name in ``FRAMEWORKS``; empty for any.
+    every
+        Whether layouts are simulated too that are slower with the kernels of their layers alone.
 
     Raises
     ------
@@ -164,5 +168,7 @@ def advise_step(
     if written:
         check_schedules(Source(path, text), scenario, scenario.schedules)
     asked = scenario, compiled, known, progress, should_stop
-    searched = search(*asked, as_written=written, shown=shown, submit=submit, answered=so_far, framework=framework)
+    searched = search(
+        *asked, as_written=written, shown=shown, submit=submit, answered=so_far, framework=framework, every=every
+    )
     return StepAdvice(scenario, searched)

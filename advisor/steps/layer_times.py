@@ -45,7 +45,8 @@ from ..layers.beside import (
     TrafficTicks,
     between_nodes,
 )
-from ..layers.joint import JointRuns
+from ..layers.joint import QUICK_LAYERS, SEARCH_LAYERS, JointRuns
+from ..layers.op_runs import kernel_works
 from ..layers.orders import by_library
 
 # What the stack of a framework costs beside the graph of a layer: attention that keeps its scores, unfused kernels.
@@ -149,6 +150,16 @@ class LayerPass:
     scenario: Scenario
     schedule: Schedule
 
+    @property
+    def least(self) -> PassTicks:
+        """No more than it takes: its kernels one after the other, which share SMs, without launches and copies."""
+        system, apart = self.scenario.system, of_weights(self.scenario.workload)
+        bodies = {
+            op.name: sum(work.body_ticks for work in kernel_works(system, op, system.gpu.sms))
+            for op in self.scenario.workload.ops
+        }
+        return PassTicks(sum(bodies.values()), sum(bodies[name] for name in apart))
+
     def ticks(self, should_stop: ShouldStop = never) -> PassTicks:
         """Simulate it, or look it up.
 
@@ -200,15 +211,18 @@ class LayerTimes:
 
     ``contended`` is whether traffic beside layers is simulated together with them; without that both take as long as
     alone, which is enough to tell which layouts are worth it. With ``noted`` nothing is simulated: what is not known is
-    noted there, for others to answer it.
+    noted there, for others to answer it. With ``least`` nothing is simulated either, and nothing takes longer than it
+    would: of layers their kernels count, and what else they wait for does not.
     """
 
     should_stop: ShouldStop = never
     contended: bool = True
     noted: dict[LayerQuestion, None] | None = None
+    least: bool = False
     _known: dict[tuple[System, Workload, Schedule], PassTicks] = field(default_factory=dict)
     _beside: dict[LayerBeside | PassesBeside, BesideTicks | None] = field(default_factory=dict)
     _traffic: dict[TrafficAlone, TrafficTicks] = field(default_factory=dict)
+    _least: dict[tuple[System, Workload], PassTicks] = field(default_factory=dict)
 
     @property
     def num_simulated(self) -> int:
@@ -222,6 +236,11 @@ class LayerTimes:
 
     def by_itself(self, question: LayerPass) -> PassTicks:
         """Return the ticks of a layer."""
+        if self.least:
+            key = question.scenario.system, question.scenario.workload
+            if key not in self._least:
+                self._least[key] = question.least
+            return self._least[key]
         known = self._known.get(_key(question))
         if known is None and self.noted is not None:
             self.noted[question] = None
@@ -255,7 +274,7 @@ class LayerTimes:
 
     def both(self, question: LayerBeside | PassesBeside) -> BesideTicks | None:
         """Return the ticks of a layer and of what is beside it; None where they are not simulated together."""
-        if not self.contended and isinstance(question, LayerBeside):
+        if self.least or (not self.contended and isinstance(question, LayerBeside)):
             return None
         if question not in self._beside:
             if self.noted is not None:
@@ -273,6 +292,8 @@ class LayerTimes:
             If no algorithm does it.
         """
         question = TrafficAlone(ranks, traffic, TRAFFIC_PACKET)
+        if self.least:
+            return 0
         if question not in self._traffic:
             if self.noted is not None:
                 self.noted[question] = None
@@ -324,12 +345,13 @@ def schedule_of(scenario: Scenario, name: str | None) -> Schedule:
 
 
 def _simulated(scenario: Scenario, schedule: Schedule, should_stop: ShouldStop) -> PassTicks:
-    started = JointRuns(scenario.system, scenario.workload, should_stop=should_stop).begin(schedule, should_stop)
-    if started is None:
+    in_turn = schedule == SERIAL or schedule.handoff is HandOff.WHOLE  # no layer then runs beside the one before
+    runs = JointRuns(scenario.system, scenario.workload, should_stop=should_stop)
+    result = runs.estimated(schedule, should_stop, QUICK_LAYERS if in_turn else SEARCH_LAYERS)
+    if result is None:
         message = f"{scenario.name} is not simulated by {schedule.name or 'the library'}"
         raise ScheduleError(Rejection(Code.MGS570, message, "magus simulate --workload says why"))
-    result, layers = started.result, scenario.num_layers
-    shown, apart = min(2, result.num_simulated), of_weights(scenario.workload)
+    layers, shown, apart = scenario.num_layers, min(2, result.num_simulated), of_weights(scenario.workload)
     weights = sum(result.op(in_layer(name, shown)).compute_ticks for name in apart)
     per_layer = result.total_ticks // layers
     return PassTicks(per_layer, min(weights, per_layer))

@@ -354,7 +354,12 @@ def outcome_of(
     ScheduleError
         If the pipeline cannot take the layers or the microbatches, or a layer cannot be simulated so.
     """
-    counts = chunks_of(scenario, schedule)
-    ticks = ticks_of(scenario, schedule, times, updated_of(scenario, schedule, counts))
-    run = run_step(ticks, schedule, scenario.num_stages, scenario.step.microbatches)
-    return StepOutcome(scenario, schedule, settings, run, memory_of(scenario, schedule, counts))
+    memory = memory_of(scenario, schedule, chunks_of(scenario, schedule))
+    return StepOutcome(scenario, schedule, settings, run_of(scenario, schedule, times), memory)
+
+
+def run_of(scenario: StepScenario, schedule: StepSchedule, times: LayerTimes) -> StepRun:
+    """Simulate a step without its memory. Raises as ``outcome_of``."""
+    updated = updated_of(scenario, schedule, chunks_of(scenario, schedule))
+    ticks = ticks_of(scenario, schedule, times, updated)
+    return run_step(ticks, schedule, scenario.num_stages, scenario.step.microbatches)

@@ -1,5 +1,7 @@
 """The layouts of a step compared: those that can be, that fit into memory, and the fastest of them."""
 
+import math
+from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +24,7 @@ from ...compiler.text.diagnostics import CompileError
 from ..work.pools import Submit
 from .ahead import is_known, simulate_ahead
 from .layer_times import LayerTimes
-from .outcome import StepOutcome, chunks_of, memory_limit, memory_of, outcome_of
+from .outcome import StepOutcome, chunks_of, memory_limit, memory_of, outcome_of, run_of
 from .plans import can_run
 from .times import have_copies
 
@@ -62,6 +64,8 @@ class Searched:
         Whether some were left out, because the caller was asked to stop.
     contended
         So many of the first ``outcomes`` were simulated with traffic beside their layers; the others are no faster.
+    slower
+        How many were not simulated, since with the kernels of their layers alone they are no faster than those.
     framework
         The one that is to carry them out, by its name in ``FRAMEWORKS``; empty for any.
     """
@@ -77,6 +81,7 @@ class Searched:
     contended: int = 0
     reason: str = ""
     framework: str = ""
+    slower: int = 0
 
     @property
     def usable(self) -> tuple[StepOutcome, ...]:
@@ -131,8 +136,12 @@ def search(
     submit: Submit | None = None,
     answered: Callable[[Searched], None] | None = None,
     framework: str = "",
+    every: bool = False,
 ) -> Searched:
     """Compare all layouts that the file explores, each with all schedules of the space.
+
+    They are simulated in the order of what the kernels of their layers take alone. Where that is no less than what as
+    many as are shown take, and what ties with the fastest, no other is simulated, unless ``every`` one is to be.
 
     Parameters
     ----------
@@ -165,10 +174,10 @@ def search(
     declared = _declared(scenario, times, stop, as_written=as_written)
     space = _space(scenario, compile_with, report, stop)
 
-    def found(outcomes: Sequence[StepOutcome], contended: int, *, interrupted: bool) -> Searched:
+    def found(outcomes: Sequence[StepOutcome], contended: int, *, interrupted: bool, slower: int = 0) -> Searched:
         counts = space.count, space.impossible, space.too_large, space.nearest
         done = interrupted, times.num_simulated, contended, space.reason
-        return Searched(tuple(outcomes), declared, *counts, *done, framework=framework)
+        return Searched(tuple(outcomes), declared, *counts, *done, framework, slower)
 
     def so_far(outcomes: Sequence[StepOutcome], contended: int) -> None:
         if answered is not None:
@@ -176,15 +185,70 @@ def search(
 
     so_far((), 0)
     apart = replace(times, contended=False)
-    ahead([(each.scenario, each.schedule) for each in space.fitting], apart)
-    outcomes, interrupted = _simulated(space.fitting, apart, report, stop, so_far)
-    if interrupted or space.interrupted:
-        return found(outcomes, 0, interrupted=True)
-    usable = [each for each in outcomes if can_run(each, framework)]
-    others = [each for each in outcomes if not can_run(each, framework)]
-    ahead([(each.scenario, each.schedule) for each in usable[:shown]], times)
-    usable, contended, interrupted = _contended(usable, shown, times, report, stop, so_far)
-    return found([*usable, *others], contended, interrupted=interrupted)
+    queue = _Queue(_by_bound(space.fitting, times), len(space.fitting) if every else shown, framework)
+    ahead([(each.scenario, each.schedule) for each in queue.promising], apart)
+    while True:
+        interrupted = _simulated(queue, apart, report, stop, so_far) or space.interrupted
+        if interrupted:
+            return found(queue.done, 0, interrupted=True)
+        others = [each for each in queue.done if not can_run(each, framework)]
+        ahead([(each.scenario, each.schedule) for each in queue.usable[:shown]], times)
+        usable, contended, interrupted = _contended(queue.usable, shown, times, report, stop, so_far)
+        queue.limit = queue.limit_of(usable[:contended])
+        if interrupted or queue.is_done:
+            return found([*usable, *others], contended, interrupted=interrupted, slower=len(queue.left))
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Candidates that are ``left``, each behind the least ticks that it takes, in order; and outcomes of the others.
+
+    ``wanted`` is how many of the ``framework`` are to be found; ``limit`` the ticks from which on none of them is.
+    """
+
+    left: list[tuple[int, _Candidate]]
+    wanted: int
+    framework: str
+    done: list[StepOutcome] = field(default_factory=list)
+    limit: float = 0.0
+
+    @property
+    def usable(self) -> list[StepOutcome]:
+        """Outcomes of the framework, the fastest first."""
+        return [each for each in self.done if can_run(each, self.framework)]
+
+    @property
+    def promising(self) -> list[_Candidate]:
+        """What is likely to be simulated: of others the kernels alone take twice as long as of those wanted."""
+        most = 2 * self.left[self.wanted - 1][0] if self.wanted < len(self.left) else math.inf
+        return [each for ticks, each in self.left if ticks <= most]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing that is left can be wanted."""
+        return not self.left or self.left[0][0] >= max(self.limit, self.limit_of(self.usable))
+
+    def limit_of(self, fastest: Sequence[StepOutcome]) -> float:
+        """The ticks from which on an outcome is neither one of those wanted nor a tie with the first."""
+        if len(fastest) < self.wanted:
+            return math.inf
+        ticks = sorted(each.run.makespan_ticks for each in fastest)
+        return max(ticks[self.wanted - 1], ticks[0] * (1 + TIE))
+
+    def take(self, outcome: StepOutcome) -> None:
+        """Add an outcome."""
+        insort(self.done, outcome, key=_order)
+
+
+def _by_bound(fitting: Sequence[_Candidate], times: LayerTimes) -> list[tuple[int, _Candidate]]:
+    """Candidates in the order of the least ticks that they take; 0 where a layer cannot be simulated."""
+    least, found = replace(times, least=True), []
+    for each in fitting:
+        ticks = 0
+        with suppress(ScheduleError):
+            ticks = run_of(each.scenario, each.schedule, least).makespan_ticks
+        found.append((ticks, each))
+    return sorted(found, key=lambda each: each[0])
 
 
 def _ahead(
@@ -286,27 +350,29 @@ def nearest_fitting(
     return None if nearest is None else (nearest.settings, nearest.schedule)
 
 
-def _simulated(
-    fitting: Sequence[_Candidate], times: LayerTimes, report: Progress, stop: ShouldStop, so_far: SoFar
-) -> tuple[list[StepOutcome], bool]:
-    outcomes: list[StepOutcome] = []
-    every = -(-len(fitting) // MOST_REPORTED)
-    for number, each in enumerate(fitting):
-        report("layouts", number, len(fitting))
+def _simulated(queue: _Queue, times: LayerTimes, report: Progress, stop: ShouldStop, so_far: SoFar) -> bool:
+    """Simulate what may be wanted of a queue, and return whether that was stopped: then with all that is known."""
+    every, total = -(-len(queue.left) // MOST_REPORTED), len(queue.left) + len(queue.done)
+    while not queue.is_done:
+        number = total - len(queue.left)
+        report("layouts", number, total)
         if stop():
-            known = (other for other in fitting[number:] if is_known((other.scenario, other.schedule), times))
-            outcomes += [outcome_of(other.scenario, other.schedule, times, other.settings) for other in known]
-            return sorted(outcomes, key=_order), True
+            for _, other in queue.left:
+                if is_known((other.scenario, other.schedule), times):
+                    queue.take(outcome_of(other.scenario, other.schedule, times, other.settings))
+            return True
+        _, each = queue.left[0]
         try:
-            outcomes.append(outcome_of(each.scenario, each.schedule, times, each.settings))
+            queue.take(outcome_of(each.scenario, each.schedule, times, each.settings))
         except Cancelled:
-            return sorted(outcomes, key=_order), True
+            return True
         except ScheduleError:
-            continue
+            pass
+        del queue.left[0]
         if number % every == 0:
-            so_far(sorted(outcomes, key=_order), 0)
-    report("layouts", len(fitting), len(fitting))
-    return sorted(outcomes, key=_order), False
+            so_far(queue.done, 0)
+    report("layouts", total, total)
+    return False
 
 
 def _contended(

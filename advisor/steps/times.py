@@ -295,7 +295,7 @@ def _part_ticks(
     behind = times.of(PassOf(back, named.get(back.name), schedule.costs))
     if schedule.costs is not None:
         ahead, behind = _on_stack(ahead, behind, part, back, schedule.costs)
-    if part.context is not None:
+    if part.context is not None and not times.least:
         both = PassOf(forward, None, schedule.costs), PassOf(back, None, schedule.costs)
         ahead, behind = (
             replace(ticks, ticks=ticks.ticks + exchange_ticks(of, part.context, schedule.context, times, backward=late))

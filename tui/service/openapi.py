@@ -115,7 +115,7 @@ def _of_all() -> JsonObject:
 def step_schema() -> JsonObject:
     """Return the schema of the answer about a training step."""
     outcomes = {"type": "array", "items": {"type": "object"}}
-    counts = dict.fromkeys(("layouts", "impossible", "too_large", "layers_simulated"), _COUNT)
+    counts = dict.fromkeys(("layouts", "impossible", "too_large", "slower", "layers_simulated"), _COUNT)
     properties = {
         "step": _WORD,
         **counts,

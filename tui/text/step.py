@@ -272,9 +272,10 @@ def counted_text(searched: Searched) -> str:
     """How many layouts there are, and what became of them."""
     plural = "s" if searched.num_layouts != 1 else ""
     divide, fit = ("does" if count == 1 else "do" for count in (searched.impossible, searched.too_large))
+    slower = f", {searched.slower} {'is' if searched.slower == 1 else 'are'} slower" if searched.slower else ""
     return (
         f"{searched.num_layouts} layout{plural}: "
-        f"{searched.impossible} {divide} not divide, {searched.too_large} {fit} not fit"
+        f"{searched.impossible} {divide} not divide, {searched.too_large} {fit} not fit{slower}"
     )
 
 

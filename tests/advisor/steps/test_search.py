@@ -9,7 +9,7 @@ import pytest
 
 from magus.advisor.steps import layer_times as times_module
 from magus.advisor.steps.layer_times import LayerTimes
-from magus.advisor.steps.outcome import outcome_of
+from magus.advisor.steps.outcome import outcome_of, run_of
 from magus.advisor.steps.search import SHOWN, TIE, recommended, schedules_of, search
 from magus.advisor.steps.times import send_ticks, traffic_ticks
 from magus.advisor.work.pools import open_processes, open_threads
@@ -38,12 +38,35 @@ def test_each_layout_has_one_fate(times: LayerTimes) -> None:
     """All layouts and schedules do not divide, do not fit or are simulated; the fastest is recommended but for ties."""
     step = small_step(EXPLORE)
     found = search(step, _compile, times)
-    assert found.num_layouts == found.impossible + found.too_large + len(found.outcomes) > 10
+    assert found.num_layouts == found.impossible + found.too_large + found.slower + len(found.outcomes) > 10
     seconds = [each.seconds for each in found.outcomes[:SHOWN]]
     assert seconds == sorted(seconds)
     chosen = recommended(found)
     assert chosen is not None and chosen.seconds <= seconds[0] * (1 + TIE)
     assert [each.schedule.name for each in found.declared] == ["turns"]
+
+
+@pytest.mark.parametrize("framework", ["", "DeepSpeed"])
+def test_what_is_not_simulated_is_slower_than_what_is_shown(framework: str, times: LayerTimes) -> None:
+    """With every layout simulated the answer is the same, and the others are behind those that it shows."""
+    step = small_step(EXPLORE)
+    few = search(step, _compile, times, shown=2, framework=framework)
+    whole = search(step, _compile, times, shown=2, framework=framework, every=True)
+    assert few.slower > 0 == whole.slower and len(whole.outcomes) == len(few.outcomes) + few.slower
+    assert few.usable[:2] == whole.usable[:2] and recommended(few) == recommended(whole)
+    simulated = [(each.settings, each.schedule.name) for each in few.outcomes]
+    others = [each for each in whole.outcomes if (each.settings, each.schedule.name) not in simulated]
+    assert others and min(each.run.makespan_ticks for each in others) >= few.usable[1].run.makespan_ticks
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4])
+def test_no_step_is_faster_than_with_its_kernels_alone(tp: int, times: LayerTimes) -> None:
+    for pp in (1, 2):
+        step = small_step(TP=tp, PP=pp)
+        for schedule in schedules_of(small_step(EXPLORE, TP=tp, PP=pp)):
+            least = run_of(step, schedule, replace(times, least=True)).makespan_ticks
+            took = run_of(step, schedule, times).makespan_ticks
+            assert 0.3 * took < least <= took
 
 
 def test_a_layout_is_what_its_file_says(times: LayerTimes) -> None:

@@ -75,7 +75,7 @@ def _advise(text: Source, settings: Settings, name: str | None, form: _Form, wit
         stop = either(stopped, lateness(within_s) or never)
         asked = partial(answer_of, text.text, text.path, settings, name, framework=form.framework)
         with open_processes(form.workers) if form.workers > 1 else nullcontext() as submit:
-            found = asked(progress=progress, should_stop=stop, shown=form.shown, submit=submit)
+            found = asked(progress=progress, should_stop=stop, shown=form.shown, submit=submit, every=form.full)
     drawn = Exit.DONE if found.recommended is None else form.pictures.save_step(found.recommended)
     if form.as_json:
         print_json(found.document())
