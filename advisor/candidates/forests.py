@@ -15,9 +15,11 @@ from ...compiler.ir import (
     EngineKind,
     EngineMode,
     ExecutionOptions,
+    Kernels,
     OpCase,
     OpChoice,
     Pattern,
+    Wait,
 )
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates import forest
@@ -32,14 +34,19 @@ CLOSE, GAIN = 1.03, 0.005
 with each doubling, so that all further ones together gain no more than the last."""
 MOST_DOUBLED = 12_000
 """Steps up to which there are twice as many: each such simulation takes three seconds and more."""
+FINE = 8
+"""Chunks up to which one more or less is tried too: on rails 5 take 6 % less than 4 or 6."""
 Parts = Sequence[tuple[int, int]]
 AROUND: Sequence[tuple[Parts, int]] = (((3, 4), (3, 2), (2, 1)), 3), (((2, 3), (4, 3)), 1)
 """Parts of the best number that are tried then, of so many sets of trees; and if one is better, around that.
 Twice the number only below what is known: there may be a better one between 3 and 8."""
 BESIDE = (4, 8, 16)
 """The same beside a kernel, where kernels of half a shard are tried first, then of half and twice as much."""
+ONE_KERNEL = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+"""Of sums alone: a launch and an event for each chunk, twice on the longest way, are a tenth of 16 MiB on rails."""
 SUMS = 16
-"""Streams of sums: one that waits for what a link brings holds up all behind it. 64 are not faster on six GPUs."""
+"""Streams of sums beside a kernel: one that waits for what a link brings holds up all behind it. 64 are not faster on
+six GPUs."""
 SHARED = 1
 """Channels beyond half the engines, of ranks that send to several over one port: an engine is held until the last byte
 is there, and only with engines to spare the next bytes leave before."""
@@ -296,6 +303,7 @@ def neighbours_of(scenario: OpCase, best: OpChoice, parts: Parts = AROUND[0][0])
     pieces, waves = best.chunks // scenario.num_ranks, best.waves
     least = len(best.trees) // scenario.num_ranks  # fewer chunks are the same plan
     others = [(max(pieces * part // whole, pieces + 1 if part > whole else 0), 1) for part, whole in parts]
+    others += [(pieces - 1, 1), (pieces + 1, 1)] if parts and pieces <= FINE else []
     if scenario.shape.pattern.overlaps:
         others = [(pieces // 2, waves // 2), (pieces * 2, waves * 2), (pieces, waves // 2), (pieces, waves * 2)]
     for other in dict.fromkeys(others):
@@ -317,10 +325,20 @@ def _of(scenario: OpCase, trees: Trees, pieces: int, waves: int) -> Iterator[OpC
     if lanes == engines and _share_links(scenario, trees):
         lanes = engines // 2 + SHARED
     engine = EngineChoice(EngineKind.DMA, min(2 * lanes, engines), EngineMode.CHANNELS)
-    sums, chunks = SUMS if pattern.sums else 1, pieces * scenario.num_ranks
-    choice = OpChoice(forest.TEMPLATE.name, chunks, engine, waves=waves, sums=sums, lanes=lanes, trees=trees)
+    together = pattern.sums and not pattern.overlaps and _may_poll(scenario)
+    sums, chunks = SUMS if pattern.sums and not together else 1, pieces * scenario.num_ranks
+    tactics = ONE_KERNEL if together else ExecutionOptions()
+    choice = OpChoice(
+        forest.TEMPLATE.name, chunks, engine, tactics=tactics, waves=waves, sums=sums, lanes=lanes, trees=trees
+    )
     if _fits(scenario, choice):
         yield choice
+
+
+def _may_poll(scenario: OpCase) -> bool:
+    """Whether the file leaves kernels free to look for data."""
+    kernels, waits = scenario.explore.values("kernel"), scenario.explore.values("wait")
+    return ONE_KERNEL.kernel in (kernels or Kernels) and ONE_KERNEL.wait in (waits or Wait)
 
 
 def _fits(scenario: OpCase, choice: OpChoice) -> bool:

@@ -20,8 +20,9 @@ from ...compiler.ir import (
 )
 from ...simcore.kernels.dispatch import compute_shape, reduce_work, shared_works, stream_parts, stream_work, work_of
 from ...simcore.kernels.work import KernelWork
-from ...simcore.lower.machine import sent_per_byte
+from ...simcore.lower.machine import looks_for_parts, sent_per_byte
 from ...simcore.lower.one_kernel import as_kernels, is_one_kernel, sum_work
+from ...simcore.lower.waits import poll_ticks
 
 
 def persistent_parts(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Mapping[str, KernelWork]:
@@ -95,7 +96,7 @@ def graph_of(scenario: OpCase, schedule: OpPlan, num_ranks: int) -> StepGraph:
         here = scenario.at(rank) if num_ranks > 1 else scenario
         own = {step.name: i for i, step in enumerate(steps, first)}
         parts = {own[name]: work for name, work in persistent_parts(here, whole, steps).items()}
-        before += _before(first, steps, own, landing, parts.keys())
+        before += _before(first, steps, own, landing, parts.keys(), streams=not looks_for_parts(scenario, whole))
         persistent |= parts
         sizes |= (own_sizes := _sizes(here, first, steps))
         late |= {*_late(first, steps)}
@@ -166,13 +167,13 @@ def _signals(plans: Sequence[Sequence[Step]], firsts: Sequence[int]) -> list[Sen
 
 
 def _before(
-    first: int, steps: Sequence[Step], own: Mapping[str, int], landing: Senders, groups: Set[int]
+    first: int, steps: Sequence[Step], own: Mapping[str, int], landing: Senders, groups: Set[int], *, streams: bool
 ) -> list[Set[int]]:
     """Return the steps that each step of a rank waits for: by name, and the step before it in its stream or lane.
 
     ``first`` is the index of the rank's first step, ``own`` are those of all by name, and ``landing`` the transfers
     that set its signals. The ``groups`` of a persistent kernel do not wait for each other, but for those of another
-    stream that they name; sums wait for all.
+    stream that they name; sums wait for all. Without ``streams`` sums do not wait for each other either.
     """
     waits: list[Set[int]] = []
     last: dict[tuple[bool, int], int] = {}
@@ -187,7 +188,7 @@ def _before(
         if isinstance(step, Transfer):
             queue = None if step.lane is None else (True, step.lane)
         else:
-            queue = None if i in groups else (False, step.stream)
+            queue = (False, step.stream) if streams and i not in groups else None
             if groups:
                 before = before - mates[step.stream] if i in groups else before | groups
         if queue is not None:
@@ -232,6 +233,7 @@ def _work(scenario: OpCase, schedule: OpPlan, graph: StepGraph) -> dict[int, tup
         here = scenario.at(rank) if graph.num_ranks > 1 else scenario
         found = shared_works(here, schedule, [graph.steps[i] for i in own.values()])
         shared |= {own[name]: work for name, work in found.items()}
+    looks = looks_for_parts(scenario, schedule)
     alone = is_one_kernel(scenario, schedule)  # its sums are no kernels of their own
     works = dict[Size, KernelWork]()
 
@@ -248,10 +250,11 @@ def _work(scenario: OpCase, schedule: OpPlan, graph: StepGraph) -> dict[int, tup
                 work = sum_work(scenario, schedule, first, second)
             else:
                 work = reduce_work(gpu, first, second, sms)
+                work = replace(work, start_ticks=poll_ticks(gpu)) if looks else work
             works[size] = work
         return work
 
-    return {i: (work_at(i), event if i in graph.late and not alone else 0.0) for i in graph.sizes}
+    return {i: (work_at(i), event if i in graph.late and not (alone or looks) else 0.0) for i in graph.sizes}
 
 
 def _region_bytes(scenario: OpCase, step: Transfer | Reduction) -> int:

@@ -7,7 +7,7 @@ from enum import Flag, auto
 from fractions import Fraction
 from types import MappingProxyType
 
-from ...compiler.ir import Arbitration, CopyProtocol, EngineKind, Network, Noc, OpCase, OpPlan
+from ...compiler.ir import Arbitration, CopyProtocol, EngineKind, Kernels, Network, Noc, OpCase, OpPlan
 from ..kernels.gemm import ticks_for
 from ..program.builder import ProgramBuilder
 from ..program.program import TrafficClass
@@ -253,6 +253,13 @@ def _links(
 
 
 LL128_BYTES, LL128_PAYLOAD = 128, 120
+
+
+def looks_for_parts(scenario: OpCase, schedule: OpPlan) -> bool:
+    """Whether the sums of a lone collective by copy engines are one kernel, which looks for what arrives."""
+    engine, persistent = schedule.engine, schedule.tactics.kernel is Kernels.PERSISTENT
+    by_engines = engine.kind is EngineKind.DMA and not engine.by_library
+    return persistent and by_engines and scenario.shape.is_collective and scenario.shape.pattern.sums
 
 
 def sent_per_byte(schedule: OpPlan) -> Fraction | int:

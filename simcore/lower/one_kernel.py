@@ -9,8 +9,9 @@
   docs/tutorials/03-memory-channel: put and get begin with a signal and a wait, putPackets does not). What a switch
   copies or sums waits for all ranks.
 
-Gets by copy engines wait for the flag likewise; they have no kernel. Nothing is taken to end in a barrier: when a
-kernel has ended its peers may still read from its rank.
+Sums of what copy engines bring are one kernel likewise with ``kernel=persistent``: its SMs take what has arrived, and
+none is held meanwhile. Gets by copy engines wait for the flag likewise; they have no kernel. Nothing is taken to end in
+a barrier: when a kernel has ended its peers may still read from its rank.
 """
 
 from collections import Counter
@@ -61,7 +62,7 @@ def begin_kernels(state: Lowering, ranks: range) -> None:
     """Launch the kernel of each of ``ranks``, and have it tell those that wait for it that it has begun."""
     if not state.alone:
         return
-    if state.one_kernel:
+    if state.one_kernel or state.looks_for_parts:
         for rank in ranks:
             setup = state.setup(launch_ticks(state.scenario.gpu, state.schedule))
             state.kernels.launches[rank] = state.builder.op(
@@ -94,12 +95,16 @@ def lower_sum(state: Lowering, rank: int, step: Reduction) -> None:
     """A sum as a part of the kernel, on the SMs that copy."""
     num_bytes = moved_bytes(state.scenario, step.region)
     hits = int(num_bytes * (step.num_parts - 1) * state.hits.of_sum(rank, step))
-    # What the kernel has added up in registers joins the own part, which is all that it still reads.
-    parts, hits = (1, 0) if in_registers(state, rank, step) else (step.num_parts, hits)
-    work = sum_work(state.scenario, state.schedule, num_bytes, parts, hits)
+    if state.one_kernel:
+        # What the kernel has added up in registers joins the own part, which is all that it still reads.
+        parts, hits = (1, 0) if in_registers(state, rank, step) else (step.num_parts, hits)
+        work, sms = sum_work(state.scenario, state.schedule, num_bytes, parts, hits), state.machine.engines
+    else:
+        work = reduce_work(state.scenario.gpu, num_bytes, step.num_parts, state.schedule.compute_sms, hits)
+        work, sms = replace(work, start_ticks=0), state.machine.sms
     ops: list[int] = []
     for count, stages in unit_stages(state, rank, work, work.num_units):
-        ops += state.builder.op(rank, OpSpec(OpKind.REDUCE, step.name, stages, pool=state.machine.engines), count=count)
+        ops += state.builder.op(rank, OpSpec(OpKind.REDUCE, step.name, stages, pool=sms), count=count)
     state.register_kernel(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops), work, work.alone_ticks)
 
 
@@ -132,7 +137,7 @@ def awaited(state: Lowering, rank: int, step: Step, arrived: Sequence[StepOps]) 
     """The ops after which ``step`` may begin that waits for ``arrived``: its kernel, and what that looks for."""
     puts = [ops.done for ops in arrived if _is_put(ops)]
     found = [ops.done for ops in arrived if not _is_put(ops)]
-    if state.one_kernel:
+    if state.one_kernel or (state.looks_for_parts and isinstance(step, Reduction)):
         found.append(state.kernels.launches[rank])
         puts = [look(state, rank, step.name, puts)] if puts else []
     return [*found, *puts]

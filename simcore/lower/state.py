@@ -27,7 +27,7 @@ from ..kernels.work import KernelWork
 from ..program.builder import ProgramBuilder
 from ..program.program import Flow, OpKind, OpSpec, Stage
 from .cache_hits import Hits
-from .machine import Hop, Idealization, Machine, Memory, distance_ticks
+from .machine import Hop, Idealization, Machine, Memory, distance_ticks, looks_for_parts
 
 Runs = Sequence[tuple[int, tuple[Stage, ...]]]
 """Work units in order, equal ones together: (how many, the stages of each), of alike ones the same stages."""
@@ -167,6 +167,11 @@ class Lowering:
     def one_kernel(self) -> bool:
         """Whether the whole plan is one kernel at each rank: a collective alone, by SMs."""
         return self.alone and self.by_sms and not self.by_library
+
+    @property
+    def looks_for_parts(self) -> bool:
+        """Whether all sums of the plan are one kernel at each rank, and all of it is simulated."""
+        return self.alone and looks_for_parts(self.scenario, self.schedule)
 
     @property
     def by_library(self) -> bool:

@@ -109,7 +109,7 @@ def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
             lower_transfer(state, rank, step)
         case TileGroup():
             lower_group(state, rank, step, steps)
-        case Reduction() if state.one_kernel:
+        case Reduction() if state.one_kernel or state.looks_for_parts:
             lower_sum(state, rank, step)
         case Reduction():
             lower_reduction(state, rank, step)
@@ -206,4 +206,4 @@ def _queue_of(state: Lowering, step: Step) -> tuple[str, int] | None:
     """The queue in which ``step`` runs in order: its stream or engine lane; None for sums of one kernel."""
     if isinstance(step, Transfer):
         return None if step.lane is None else ("lane", step.lane)
-    return None if state.one_kernel else ("stream", step.stream)
+    return None if state.one_kernel or state.looks_for_parts else ("stream", step.stream)

@@ -15,13 +15,14 @@ from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.candidates.forests import (
     LEAST_BYTES,
     SM_BYTES,
+    SUMS,
     forests,
     neighbours_of,
     trees_of,
     try_forests,
 )
 from magus.compiler import compile_text
-from magus.compiler.ir import CopyProtocol, EngineChoice, EngineKind, OpChoice, Scenario
+from magus.compiler.ir import CopyProtocol, EngineChoice, EngineKind, Kernels, OpChoice, Scenario
 from magus.compiler.planning.build import build_op_plan
 from magus.runtime import carry_out
 from magus.simcore import simulate_op
@@ -254,6 +255,19 @@ def test_small_ones_are_copied_by_sms_with_flags_between_the_data() -> None:
 
     best = max(forests(small), key=lambda one: one.chunks)
     assert all(one.engine == best.engine and one.tactics == best.tactics for one in some([*neighbours_of(small, best)]))
+
+
+def test_sums_are_one_kernel_unless_the_file_has_kernels_launched() -> None:
+    by_engines = "explore one { engine dma(4); kernel launched }"
+    for collective, explore, kernel in (
+        ("all_gather", "", Kernels.LAUNCHED),
+        ("reduce_scatter", "", Kernels.PERSISTENT),
+        ("reduce_scatter", by_engines, Kernels.LAUNCHED),
+    ):
+        tried = some(list(forests(scenario_of(collective, explore=explore).case)))
+        by_dma = some([one for one in tried if one.engine.kind is EngineKind.DMA])
+        assert {one.tactics.kernel for one in by_dma} == {kernel}
+        assert {one.sums for one in by_dma} == {SUMS if collective != "all_gather" and explore else 1}
 
 
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_reduce"])

@@ -15,6 +15,7 @@ from magus.compiler.ir import (
     EngineMode,
     ExecutionOptions,
     IndexRange,
+    Kernels,
     Late,
     OpCase,
     OpChoice,
@@ -23,6 +24,7 @@ from magus.compiler.ir import (
     Region,
     Transfer,
     Variability,
+    Wait,
 )
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore.cores.engine import run
@@ -207,6 +209,23 @@ def test_one_kernel_equals_the_oracle_and_folds(make, engine: EngineChoice) -> N
             for fold in (True, False)
         }
         assert len(times) == 1, (direction, protocol)
+
+
+def test_sums_of_what_copy_engines_bring_are_one_kernel_that_looks_for_it() -> None:
+    """A persistent one is launched once, and no sum waits for one of other data: each saves a launch and an event."""
+    scenario = lone_scatter(64, 64, ranks=4, gpu=h100(), fabric=switch(nvlink()))
+    choice = OpChoice("ring", 4, EngineChoice(EngineKind.DMA, 3))
+    tactics = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+    launched, one_kernel = (build_op_plan(scenario, one) for one in (choice, replace(choice, tactics=tactics)))
+    program = lower_op(scenario, one_kernel, unit_bytes=LINE, fold=False).program
+    saved = makespan(scenario, launched, LINE) - makespan(scenario, one_kernel, LINE)
+    launch, look = scenario.gpu.launch, scenario.gpu.hbm.latency_ticks
+
+    assert (program.op_kind == OpKind.LAUNCH).sum() == 4
+    # Three sums follow each other around the ring.
+    assert saved == 3 * (launch.kernel_ticks + launch.event_ticks - look)
+    for fold in (True, False):
+        assert differs_from_oracle(scenario, one_kernel, LINE, fold=fold) == []
 
 
 @pytest.mark.parametrize(("template", "pieces"), [("ring", 4), ("halving_doubling", 4), ("double_tree", 8)])
