@@ -45,6 +45,7 @@ from tests.helpers.oracle.mutants import (
 from tests.helpers.oracle.oracle import Oracle, OracleRun
 from tests.helpers.oracle.spmd_programs import PERTURBATIONS, random_spmd
 from tests.helpers.oracle.strategies import ALL, PLAIN, Feature, random_program
+from tests.helpers.scenarios.programs import BODIES, drawn_program
 from tests.helpers.scenarios.scenarios import (
     ag_gemm,
     full_mesh,
@@ -109,6 +110,7 @@ def measure(cases: int, seed: int) -> Iterator[Figure]:
     yield from every_core("lowered scenarios, 2 to 8 KiB", lowered())
     yield from every_core("attention and experts, 4 KiB", other_kernels())
     yield from every_core("work-groups, in lines", work_groups(cases // 4, seed))
+    yield from every_core("programs of work-groups, in lines", programs(cases // 4, seed))
     yield from one_for_all(cases // 4, seed)
     yield from folds(cases, seed)
     yield from wrong_on_purpose(min(cases, 200), seed)
@@ -190,6 +192,16 @@ def work_groups(count: int, seed: int) -> Iterator[Case]:
         schedule = build_op_plan(scenario, OpChoice("direct", 4, engine, tactics=tactics))
         program = lower(scenario.system, plan_of(scenario, schedule), unit_bytes=128, fold=number % 2 == 0).program
         yield f"{make.__name__}, {fabric.__name__}, {direction.value}, {kernel}, folded: {number % 2 == 0}", program
+
+
+def programs(count: int, seed: int) -> Iterator[Case]:
+    """Collectives by drawn programs of work-groups, unfolded and folded in turn."""
+    rng = random.Random(seed)
+    for number, name in enumerate(itertools.islice(itertools.cycle(BODIES), count)):
+        case = drawn_program(rng, name)
+        schedule = build_op_plan(case, case.schedules[0].body)
+        program = lower(case.system, plan_of(case, schedule), unit_bytes=128, fold=number % 2 == 0).program
+        yield f"program {number}, {name}, folded: {number % 2 == 0}", program
 
 
 def every_core(suite: str, cases: Iterable[Case]) -> Iterator[Figure]:

@@ -66,6 +66,7 @@ PAPERS = (
     "papers/gemm_ar_mi355x",
     "papers/layers",
     "papers/mscclpp",
+    "papers/programs",
     "papers/syncopate",
     "papers/work_groups",
 )

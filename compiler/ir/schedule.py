@@ -105,6 +105,8 @@ class EngineChoice:
 class GroupEngine(EngineChoice):
     """``sm(NAME)``, SMs that run the kernel ``program``, which says what its work-groups do; ``count`` are these.
 
+    A lane is one work-group, which moves what is in it alone.
+
     A kind of its own, so that what is kept of other engines stays as it is.
     """
 
@@ -114,6 +116,10 @@ class GroupEngine(EngineChoice):
     def kernel(self) -> GroupKernel | None:
         """The kernel whose work-groups copy."""
         return self.program
+
+    def sms_of(self, step: "Transfer", sharing: int) -> int:
+        """One SM in a lane, else as of any engine."""
+        return 1 if step.lane is not None else EngineChoice.sms_of(self, step, sharing)
 
     def __str__(self) -> str:
         return f"{self.kind.value}({self.program.name})"

@@ -18,6 +18,7 @@ from ..text.vocabulary import (
     LINK_NUMBERS,
     METHOD_NUMBERS,
     PEAK,
+    PROGRAM_WORDS,
     STACK_NUMBERS,
     SWITCH_NUMBERS,
     TYPE_BLOCKS,
@@ -63,6 +64,7 @@ def _names(*kinds: Kind) -> ExpectedWords:
 NOTHING = ExpectedWords()
 _NUMBER = ExpectedWords(("function",), _VALUES)
 _TEMPLATES = _words("template", "algorithm")
+_PROGRAM = _words("program.buffer", "program.clause", "program.number") | _NUMBER
 _TERM = replace(_NUMBER, kinds=(Kind.SCHEDULE, *_VALUES)) | _words("expect.schedule", "expect.function")
 _EXECUTION = ("transfer", "protocol", "kernel", "wait", "per", "launch")
 
@@ -90,6 +92,7 @@ _FOLLOWS: Mapping[tuple[str, str], ExpectedWords] = {
     ("implementation", "gpus"): _names(Kind.GPU),
     ("implementation", "dtypes"): _words("dtype"),
     ("kernel", "arbitration"): _words("kernel.arbitration"),
+    **{("kernel.program", word): _PROGRAM for word in PROGRAM_WORDS},
     ("method", "schedule"): _TEMPLATES,
     ("method", "path"): _words("path"),
     ("method", "gpus"): _names(Kind.GPU),
@@ -174,6 +177,8 @@ def section_of(place: Context) -> str:
             return block
         case ["implementation", _]:
             return "method"
+        case ["kernel", "program", *_]:
+            return "kernel.program"
         case ["system", ("variability" | "traffic") as block]:
             return block
         case ["expect", *_]:
@@ -245,7 +250,7 @@ def _in_call(place: Context) -> ExpectedWords:
     outer, callee, argument = place.block.partition(".")[0] or place.head, place.callee, place.argument
     is_index = place.statement[place.brackets[-1]].type == "_INDEX"
     if is_index:
-        return _NUMBER
+        return _words("program.number") | _NUMBER if outer == "kernel" else _NUMBER
     if callee in _ENGINES and outer in ("schedule", "explore", "implementation"):
         return _words("engine.mode") | _names(Kind.KERNEL) | _NUMBER
     if outer == "workload" and argument == "type":

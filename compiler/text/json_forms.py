@@ -39,7 +39,10 @@ class _Refused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JsonPlace:
-    """The file of a value, the place and report for its errors, and the code of those of its form."""
+    """The file of a value, the place and report for its errors, and the code of those of its form.
+
+    What stands in the language itself has no file.
+    """
 
     file: str
     span: Span
@@ -48,7 +51,7 @@ class JsonPlace:
 
     def fail(self, code: Code, message: str, hint: str = "") -> Stopped:
         """Report an error in the file."""
-        return self.report.fail(code, f"{self.file}: {message}", self.span, hint)
+        return self.report.fail(code, f"{self.file}: {message}" if self.file else message, self.span, hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,13 +184,23 @@ GPU_WORDS = ("source", "sms", "clock", "line", "peak", "cache", *GPU_BLOCKS, "co
 LINK_NUMBERS = (_rate("bandwidth"), _rate("achieved"), _time("latency"))
 SWITCH_NUMBERS = (_count("ports", MAX_RANKS), _rate("bandwidth"), _time("latency"))
 # Of a kernel that is written as what its work-groups do.
-KERNEL_NUMBERS = (_count("groups", 1 << 16), _count("waves", 1 << 10), _size("request", 1 << 12))
+KERNEL_NUMBERS = (
+    _count("groups", 1 << 16),
+    _count("waves", 1 << 10),
+    _size("request", 1 << 12),
+    _count("chunks", 1 << 12),
+)
 LOOP_NUMBERS = (_count("load", 1 << 16), Property("waitcnt", NUMBER, Fraction(0), Fraction(1 << 16), whole=True))
 KERNEL_LOOPS: Mapping[str, tuple[str, ...]] = {
     "put": ("load", "store"),
     "get": ("load", "waitcnt", "store", "reduce"),
 }
-KERNEL_WORDS = (*(each.name for each in KERNEL_NUMBERS), "arbitration", *KERNEL_LOOPS)
+PROGRAM_ACTIONS = ("load", "store", "reduce", "copy", "signal", "wait", "barrier")
+PROGRAM_WORDS = (*PROGRAM_ACTIONS, "for", "groups")
+PROGRAM_CLAUSES = ("from", "to", "group")
+PROGRAM_BUFFERS = ("input", "output", "scratch")
+PROGRAM_NUMBERS = ("ranks", "groups", "chunks", "self")
+KERNEL_WORDS = (*(each.name for each in KERNEL_NUMBERS), "arbitration", *KERNEL_LOOPS, "program")
 # Numbers of a block of an implementation. Without those of METHOD_REQUIRED there is no prediction.
 METHOD_NUMBERS = (
     _alone("pieces", NUMBER, 1 << 10),

@@ -58,7 +58,7 @@ class Waits:
         self.period = schedule.period(scenario.num_ranks)
         self.steps: Mapping[int, tuple[Step, ...]] = {rank: schedule.steps_of(rank) for rank in range(self.period)}
         self.direct: dict[Event, set[Event]] = {}
-        self._by_tiles = schedule.engine.by_tiles
+        self._by_tiles, self._by_groups = schedule.engine.by_tiles, schedule.engine.kernel is not None
         self._persistent = schedule.tactics.kernel is Kernels.PERSISTENT
         for rank, steps in self.steps.items():
             self._add(rank, steps, _setters(scenario, schedule, rank))
@@ -74,7 +74,8 @@ class Waits:
         if self._by_tiles:
             for step in sums_of_all(steps):
                 self.direct[rank, step.name] |= self._computing(rank, step)
-        for name, earlier in queued_behind(steps, persistent=self._persistent):
+        queued = [step for step in steps if not isinstance(step, Transfer)] if self._by_groups else steps
+        for name, earlier in queued_behind(queued, persistent=self._persistent):
             self.direct[rank, name].add((0, earlier))
 
     def _computing(self, rank: int, step: Transfer) -> set[Event]:

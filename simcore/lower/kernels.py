@@ -319,13 +319,13 @@ def lower_by_groups(state: Lowering, rank: int, step: Transfer, kernel: GroupKer
     flag, first, ops = flag_stages(state, rank, step), list[int](), list[int]()
     shares = split_evenly(lines, copy_workers(state, rank, step))
     for of_group in (share for count, share in shares for _ in range(count)):
-        group = state.groups_busy.get(rank, 0)
+        group = state.groups_busy.get(rank, 0) if step.lane is None else step.lane
         state.groups_busy[rank] = (group + 1) % kernel.groups
         copy = _Copy(state, rank, step, kernel, (groups.first_sm + group, rank))
         waves: list[int] = []
         for count, share in split_evenly(of_group, kernel.waves * loop.turns):
             stages = copy.stages(loop, share)
-            spec = OpSpec(OpKind.TRANSFER, step.name, stages, pool=groups.waves, setup_ticks=setup)
+            spec = OpSpec(OpKind.TRANSFER, step.name, stages, pool=groups.waves_of(group), setup_ticks=setup)
             waves += state.builder.op(rank, spec, count=count)
         first += waves
         ops += waves

@@ -1,5 +1,6 @@
 """The servers and pools of a GPU and its fabric, and the routes between them."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,7 +8,19 @@ from enum import Flag, auto
 from fractions import Fraction
 from types import MappingProxyType
 
-from ...compiler.ir import Arbitration, CopyProtocol, EngineKind, Kernels, Network, Noc, OpCase, OpPlan
+from ...compiler.ir import (
+    Arbitration,
+    CopyProtocol,
+    Direction,
+    EngineKind,
+    GroupKernel,
+    Kernels,
+    Network,
+    Noc,
+    OpCase,
+    OpPlan,
+    Transfer,
+)
 from ..kernels.gemm import ticks_for
 from ..program.builder import ProgramBuilder
 from ..program.program import TrafficClass
@@ -51,12 +64,18 @@ class Groups:
     """Work-groups of a kernel: the pool of their wavefronts' turns, and the server that is the SM of the first of them.
 
     ``requests`` carry requests where these take turns with data on the links, else there are none: each holds such a
-    server as long as its bytes would hold the link.
+    server as long as its bytes would hold the link. Where a plan says which group does what, ``waves`` is the pool of
+    the first group, and ``sums`` that of its sums: each has its own, which it goes through in order.
     """
 
     waves: int
     first_sm: int
     requests: tuple[Hop, ...] = ()
+    sums: int | None = None
+
+    def waves_of(self, group: int) -> int:
+        """The pool of a work-group's wavefronts."""
+        return self.waves if self.sums is None else self.waves + group
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +191,23 @@ def _groups(builder: ProgramBuilder, scenario: OpCase, schedule: OpPlan, unit: i
     first, *_ = [builder.server(f"{kernel.name} {group}", service, 0) for group in range(kernel.groups)]
     fair = kernel.arbitration is Arbitration.FAIR and kernel.request_bytes
     requests = _links(builder, scenario.network, kernel.request_bytes, prefix="requests ") if fair else ()
-    return Groups(builder.pool("waves", kernel.chains), first, requests)
+    if not any(isinstance(step, Transfer) and step.lane is not None for step in schedule.steps_of(0)):
+        return Groups(builder.pool("waves", kernel.chains), first, requests)
+    numbers = range(kernel.groups)
+    chains = kernel.waves * max(_copies_at_once(scenario, schedule, kernel, each) for each in Direction)
+    waves, *_ = [builder.pool(f"waves {group}", chains) for group in numbers]
+    sums, *_ = [builder.pool(f"sums {group}", 1) for group in numbers]
+    return Groups(waves, first, requests, sums)
+
+
+def _copies_at_once(scenario: OpCase, schedule: OpPlan, kernel: GroupKernel, direction: Direction) -> int:
+    """How many copies a wavefront has under way: it goes on to the next one as long as its lines are not all so."""
+    loop, moved, line = kernel.loop(direction), scenario.shape.moved, scenario.gpu.line_bytes
+    copies = [step for step in schedule.steps_of(0) if isinstance(step, Transfer) and step.direction is direction]
+    if loop is None or moved is None or not copies:
+        return 1
+    most = max(moved.dtype.bytes_of(step.region.rows.size * step.region.cols.size) for step in copies)
+    return max(loop.turns, loop.load // max(1, math.ceil(most / line / kernel.waves)))
 
 
 def noc_of(scenario: OpCase) -> Noc | None:

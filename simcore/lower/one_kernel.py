@@ -98,24 +98,30 @@ def lower_sum(state: Lowering, rank: int, step: Reduction) -> None:
     if state.one_kernel:
         # What the kernel has added up in registers joins the own part, which is all that it still reads.
         parts, hits = (1, 0) if in_registers(state, rank, step) else (step.num_parts, hits)
-        work, sms = sum_work(state.scenario, state.schedule, num_bytes, parts, hits), state.machine.engines
+        of_groups = None if state.machine.groups is None else state.machine.groups.sums
+        work = sum_work(state.scenario, state.schedule, num_bytes, parts, hits, sms=None if of_groups is None else 1)
+        pool = state.machine.engines if of_groups is None else of_groups + step.stream
     else:
         work = reduce_work(state.scenario.gpu, num_bytes, step.num_parts, state.schedule.compute_sms, hits)
-        work, sms = replace(work, start_ticks=0), state.machine.sms
+        work, pool = replace(work, start_ticks=0), state.machine.sms
     ops: list[int] = []
     for count, stages in unit_stages(state, rank, work, work.num_units):
-        ops += state.builder.op(rank, OpSpec(OpKind.REDUCE, step.name, stages, pool=sms), count=count)
+        ops += state.builder.op(rank, OpSpec(OpKind.REDUCE, step.name, stages, pool=pool), count=count)
     state.register_kernel(rank, step, range(ops[0], ops[-1] + 1), Waiters(ops, ops), work, work.alone_ticks)
 
 
-def sum_work(scenario: OpCase, schedule: OpPlan, num_bytes: int, num_parts: int, hit_bytes: int = 0) -> KernelWork:
+def sum_work(
+    scenario: OpCase, schedule: OpPlan, num_bytes: int, num_parts: int, hit_bytes: int = 0, sms: int | None = None
+) -> KernelWork:
     """The work of a sum in the one kernel: no launch, and SMs that have no more under way than when they copy.
+
+    All that copy sum, or as many ``sms``.
 
     A copy has so many bytes under way that an SM reaches its rate over a link; what it sums has not so far to go. That
     number is the SM's own: where the profile says over which links it was measured, nearer peers do not lower it.
     """
     gpu = scenario.gpu
-    work = reduce_work(gpu, num_bytes, num_parts, schedule.engine.count, hit_bytes)
+    work = reduce_work(gpu, num_bytes, num_parts, sms or schedule.engine.count, hit_bytes)
     cached = gpu.l2.latency_ticks + (0 if gpu.mall is None else gpu.mall.latency_ticks)
     local = gpu.l2.latency_ticks + gpu.hbm.latency_ticks
     peer = local + _measured_distance_ticks(scenario)

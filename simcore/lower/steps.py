@@ -203,7 +203,10 @@ def signals_at(state: Lowering, rank: int) -> dict[str, list[tuple[int, str]]]:
 
 
 def _queue_of(state: Lowering, step: Step) -> tuple[str, int] | None:
-    """The queue in which ``step`` runs in order: its stream or engine lane; None for sums of one kernel."""
+    """The queue in which ``step`` runs in order: its stream or engine lane; None for sums of one kernel.
+
+    A lane of work-groups is none: a group goes on when it has issued a copy.
+    """
     if isinstance(step, Transfer):
-        return None if step.lane is None else ("lane", step.lane)
+        return None if step.lane is None or state.machine.groups is not None else ("lane", step.lane)
     return None if state.one_kernel or state.looks_for_parts else ("stream", step.stream)

@@ -109,7 +109,7 @@ class BufferState:
         """Pair sources with targets; a single source goes to all targets."""
         sources = op.sources * len(op.targets) if len(op.sources) == 1 else op.sources
         if not op.targets or len(sources) != len(op.targets):
-            raise op.item.fail(f"{op.name} has {len(op.sources)} sources for {len(op.targets)} targets")
+            raise op.item.fail(f"{op.word} has {len(op.sources)} sources for {len(op.targets)} targets")
         return zip(sources, op.targets, strict=True)
 
     def _read(self, at: RunningOp, chunk: Chunk) -> list[SymbolicValue]:
@@ -120,7 +120,7 @@ class BufferState:
             value = self.held.get(slot)
             if value is None or value.made & ~at.known:
                 reason = "nobody has written" if value is None else "may not be there yet: nothing waited for it"
-                raise at.op.item.fail(f"{at.op.name} reads {where(chunk)}, which {reason}", code=Code.MGS508)
+                raise at.op.item.fail(f"{at.op.word} reads {where(chunk)}, which {reason}", code=Code.MGS508)
             values.append(value)
         return values
 
@@ -149,7 +149,7 @@ class BufferState:
             if len({value.piece for value in values}) > 1:
                 raise at.op.beyond("it sums different parts of the tensor")
             if len(union) < sum(len(value.parts) for value in values):
-                raise at.op.item.fail(f"{at.op.name} adds a part twice", code=Code.MGS507)
+                raise at.op.item.fail(f"{at.op.word} adds a part twice", code=Code.MGS507)
             sums.append(SymbolicValue(values[0].piece, union, all_made(values)))
         if not sums or any(at.rank not in value.parts for value in sums):
             raise at.op.beyond("it sums chunks of different sizes, or leaves out the part of this GPU")
@@ -177,7 +177,7 @@ class BufferState:
     def _store(self, op: BlockOp, target: Chunk, values: Sequence[SymbolicValue]) -> None:
         slots = self.space.slots(op, target)
         if len(slots) != len(values):
-            raise op.item.fail(f"{op.name} moves {len(values)} pieces to where {len(slots)} are")
+            raise op.item.fail(f"{op.word} moves {len(values)} pieces to where {len(slots)} are")
         self.held.update(zip(slots, values, strict=True))
 
     def _note(self, at: RunningOp, values: list[SymbolicValue], action: Action) -> tuple[list[SymbolicValue], int]:

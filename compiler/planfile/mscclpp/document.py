@@ -61,7 +61,8 @@ class BlockOp:
 
     ``numbers`` identify a barrier or semaphores; a barrier waits for ``count`` threadblocks. A loop does ``inner`` on
     ``unit_bytes`` after ``unit_bytes`` of ``count`` chunks. An operation out of a loop does no more of its chunks than
-    ``window``: the first byte and the number of bytes.
+    ``window``: the first byte and the number of bytes. ``written`` is how the source names it, where that is not
+    ``name``.
     """
 
     name: str
@@ -77,10 +78,16 @@ class BlockOp:
     inner: tuple["BlockOp", ...] = ()
     unit_bytes: int = 0
     window: tuple[int, int] | None = None
+    written: str = ""
+
+    @property
+    def word(self) -> str:
+        """The operation as its source names it."""
+        return self.written or self.name
 
     def beyond(self, reason: str, hint: str = "") -> Stopped:
         """Report an operation that a plan cannot express."""
-        return self.item.fail(f"{self.name} is not in the reach of plans: {reason}", hint, Code.MGS526)
+        return self.item.fail(f"{self.word} is not in the reach of plans: {reason}", hint, Code.MGS526)
 
 
 @dataclass(frozen=True, slots=True)

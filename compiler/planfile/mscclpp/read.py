@@ -6,9 +6,9 @@ they lead out of a node inside which threadblocks copy. Copies inside a GPU and 
 counterpart in a plan and take no time.
 """
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from operator import itemgetter
@@ -30,187 +30,9 @@ from ...ir import (
 )
 from ...text.json_forms import Item
 from .data import BufferState
-from .document import BlockOp, BufferSpace, Channel, ChannelKind, Event, Execution, RunningOp, chunks_of, space_of
+from .document import BufferSpace, ChannelKind, Event, Execution, chunks_of, space_of
 from .parse import read_execution, unrolled
-
-# Run an execution plan of MSCCL++ symbolically: its threadblocks in any order that their waits allow.
-#
-# A threadblock knows the events that happened in it, and those that came with the signals it waited for. A signal
-# carries all events that its sender knew or had put.
-
-PUTS = ("put", "pws", "pwsf", "ppkt", "rppkt", "gstore", "gstorepkt")
-COPIES = ("copy", "cpkt", "upkt")
-SUMS = ("re", "res", "repkt", "recpkt", "respkt", "recspkt")
-READ_SUMS = ("rre", "rres", "glre", "glres")
-WITH_SIGNAL = ("pws", "pwsf")
-READ_PACKETS = ("upkt", "rppkt", "repkt", "recpkt", "respkt", "recspkt")
-"""Packets carry flags: operations that read them wait for their arrival."""
-
-
-@dataclass(slots=True, eq=False)
-class _Block:
-    """A running threadblock. ``known`` are the bits of events that happened before, ``sent`` those of its own puts."""
-
-    rank: int
-    number: int
-    ops: tuple[BlockOp, ...]
-    next_op: int = 0
-    known: int = 0
-    sent: int = 0
-    released: bool = False
-
-
-@dataclass(slots=True)
-class MscclppRun:
-    """One run; ``idle`` counts operations that a plan cannot express and that take no time."""
-
-    execution: Execution
-    state: BufferState
-    document: Item
-    idle: Counter[str] = field(default_factory=Counter)
-    _mail: dict[tuple[int, Channel], deque[int]] = field(default_factory=dict)
-    _semaphores: dict[tuple[int, int], deque[int]] = field(default_factory=dict)
-    _barriers: dict[tuple[int, int], list[_Block]] = field(default_factory=dict)
-    _changed: set[int] = field(default_factory=set)
-
-    def run(self) -> None:
-        """Run all threadblocks, and check what the output buffers hold at the end."""
-        for rank, gpu in enumerate(self.execution.gpus):
-            self._semaphores |= {(rank, at): deque([0] * first) for at, first in enumerate(gpu.semaphores)}
-        gpus = enumerate(self.execution.gpus)
-        blocks = [_Block(rank, at, ops) for rank, gpu in gpus for at, ops in enumerate(gpu.threadblocks)]
-        self._run_all(blocks)
-        stuck = next((block for block in blocks if block.next_op < len(block.ops)), None)
-        if stuck is not None:
-            op = stuck.ops[stuck.next_op]
-            raise op.item.fail(f"{op.name} waits for what never comes", code=Code.MGS502)
-        self._check_end(self.state.space)
-
-    def _run_all(self, blocks: list[_Block]) -> None:
-        """Run threadblocks until none can go on; one that waits is tried again after a change at its GPU."""
-        ready, parked = deque(blocks), defaultdict[int, list[_Block]](list)
-        while ready:
-            block = ready.popleft()
-            while block.next_op < len(block.ops) and self._do(block, block.ops[block.next_op]):
-                block.next_op += 1
-            if block.next_op < len(block.ops):
-                parked[block.rank].append(block)
-            for rank in self._changed:
-                ready.extend(parked.pop(rank, ()))
-            self._changed.clear()
-
-    def _check_end(self, space: BufferSpace) -> None:
-        for rank in range(space.num_ranks):
-            for slot, piece, parts in space.ends(rank):
-                value = self.state.held.get(slot)
-                if value is None or (value.piece, value.parts) != (piece, parts):
-                    message = f"output chunk {slot[2] // space.scale} of GPU {rank} does not end as it should"
-                    raise self.document.fail(message, code=Code.MGS501)
-
-    def _do(self, block: _Block, op: BlockOp) -> bool:
-        """Do one operation, or return False if it has to wait."""
-        if op.name in _SYNCS:
-            return _SYNCS[op.name](self, block, op)
-        if op.name in READ_PACKETS:
-            made = self.state.written(op)
-            if made is None:
-                return False
-            block.known |= made
-        self._move(block, op, RunningOp(block.rank, block.number, block.next_op, op, block.known))
-        if op.name in WITH_SIGNAL:
-            self._signal(block, op)
-        return True
-
-    def _move(self, block: _Block, op: BlockOp, at: RunningOp) -> None:
-        done, sent = 0, 0
-        if op.name in COPIES:
-            self.state.copy(at)
-            self.idle["copies inside a GPU"] += 1
-        elif op.name in PUTS:
-            sent = self.state.put(at)
-        elif op.name == "get":
-            done = self.state.get(at)
-        elif op.name in SUMS:
-            done, sent = self.state.sum(at)
-        elif op.name in READ_SUMS:
-            done, sent = self.state.read_and_sum(at)
-        else:
-            raise op.beyond("it is no operation that Magus knows")
-        block.known |= done
-        block.sent |= sent
-        everyone = any(target.everywhere for target in op.targets)
-        self._changed.update(range(self.state.space.num_ranks) if everyone else (target.rank for target in op.targets))
-
-    def _nothing(self, block: _Block, op: BlockOp) -> bool:
-        return True
-
-    def _signal(self, block: _Block, op: BlockOp) -> bool:
-        for channel in op.channels:
-            back = Channel(channel.kind, block.rank, channel.number)
-            self._mail.setdefault((channel.peer, back), deque()).append(block.known | block.sent)
-            self._changed.add(channel.peer)
-        return True
-
-    def _wait(self, block: _Block, op: BlockOp) -> bool:
-        boxes = [self._mail.get((block.rank, channel)) for channel in op.channels]
-        return self._take(block, boxes, heard="waits that bring no data")
-
-    def _acquire(self, block: _Block, op: BlockOp) -> bool:
-        return self._take(block, [self._semaphores.get((block.rank, number)) for number in op.numbers])
-
-    def _release(self, block: _Block, op: BlockOp) -> bool:
-        for number in op.numbers:
-            if (block.rank, number) not in self._semaphores:
-                raise op.item.fail(f"there is no semaphore {number}")
-            self._semaphores[block.rank, number].append(block.known | block.sent)
-        self._changed.add(block.rank)
-        return True
-
-    def _take(self, block: _Block, boxes: list[deque[int] | None], heard: str = "") -> bool:
-        """Take one message per entry of ``boxes`` if all are there; a box that is listed twice gives two."""
-        wanted = Counter(map(id, boxes))
-        ready = [box for box in boxes if box is not None and len(box) >= wanted[id(box)]]
-        if len(ready) < len(boxes):
-            return False
-        before = block.known
-        for box in ready:
-            block.known |= box.popleft()
-        if heard and not block.known & ~before & self.state.seen[block.rank]:
-            self.idle[heard] += 1
-        return True
-
-    def _barrier(self, block: _Block, op: BlockOp) -> bool:
-        """The last threadblock to arrive releases all; each then knows what any of them knew."""
-        if block.released:
-            block.released = False
-            return True
-        waiting = self._barriers.setdefault((block.rank, op.numbers[0] if op.numbers else 0), [])
-        if block not in waiting:
-            waiting.append(block)
-        if len(waiting) < op.count:
-            return False
-        known = 0
-        for other in waiting:
-            known |= other.known | other.sent
-        for other in waiting:
-            other.known |= known
-            other.released = other is not block
-        waiting.clear()
-        self._changed.add(block.rank)
-        return True
-
-
-_SYNCS: Mapping[str, Callable[[MscclppRun, _Block, BlockOp], bool]] = {
-    "nop": MscclppRun._nothing,
-    "flush": MscclppRun._nothing,
-    "signal": MscclppRun._signal,
-    "rlxsignal": MscclppRun._signal,
-    "wait": MscclppRun._wait,
-    "rlxwait": MscclppRun._wait,
-    "sem_acquire": MscclppRun._acquire,
-    "sem_release": MscclppRun._release,
-    "barrier": MscclppRun._barrier,
-}
+from .run import MscclppRun
 
 
 def joined(events: Sequence[Event], seen: Sequence[int], space: BufferSpace) -> tuple[list[Event], list[int]]:
@@ -279,19 +101,29 @@ def read_mscclpp(scenario: OpCase, document: Item) -> WrittenPlan:
     chunks = chunks_of(scenario, execution, document)
     assert scenario.shape.moved is not None, "a collective moves a tensor"
     execution = unrolled(execution, scenario.shape.moved.num_bytes // chunks, document)
+    return plan_of_execution(scenario, execution, chunks, document)
+
+
+def plan_of_execution(
+    scenario: OpCase, execution: Execution, chunks: int, document: Item, kernel: EngineChoice | None = None
+) -> WrittenPlan:
+    """Return the plan of an execution without loops, whose moved tensor is cut into ``chunks``.
+
+    ``kernel`` are the work-groups of a program in the language: each step then says which of them it is of.
+    """
     space = space_of(scenario, execution, chunks, document)
     run = MscclppRun(execution, BufferState(space), document)
     run.run()
-    engine = _engine(scenario, run.state)
+    engine = kernel or _engine(scenario, run.state)
     _warn(run, document)
     tactics = ExecutionOptions(protocol=CopyProtocol.LL if execution.packets else CopyProtocol.SIMPLE)
     state = run.state
     state.events, state.seen = joined(state.events, state.seen, space)
-    alike = _steps(state, lambda event: f"s_{event.name}")
+    alike = _steps(state, lambda event: f"s_{event.name}", by_groups=kernel is not None)
     if all(steps == alike[0] for steps in alike):
         return WrittenPlan(engine, alike[0], (), tactics)
     # Ranks differ, so signals of several ranks may arrive at one: the rank is part of the name.
-    by_rank = _steps(state, lambda event: f"s{event.rank}_{event.name}")
+    by_rank = _steps(state, lambda event: f"s{event.rank}_{event.name}", by_groups=kernel is not None)
     return WrittenPlan(engine, by_rank[0], (), tactics, by_rank)
 
 
@@ -299,7 +131,8 @@ def _warn(run: MscclppRun, document: Item) -> None:
     if run.idle:
         parts = " and ".join(f"{count} {name}" for name, count in sorted(run.idle.items()))
         origin = document.origin
-        origin.report.warn(Code.MGS527, f"{origin.file}: {parts} take no time here", origin.span)
+        owner = f"{origin.file}: " if origin.file else ""
+        origin.report.warn(Code.MGS527, f"{owner}{parts} take no time here", origin.span)
 
 
 def _engine(scenario: OpCase, state: BufferState) -> EngineChoice:
@@ -332,7 +165,7 @@ def _most(used: Iterable[tuple[int, object]]) -> int:
     return max(Counter(rank for rank, _ in used).values(), default=0)
 
 
-def _steps(state: BufferState, signal: Callable[[Event], str]) -> tuple[tuple[Step, ...], ...]:
+def _steps(state: BufferState, signal: Callable[[Event], str], *, by_groups: bool) -> tuple[tuple[Step, ...], ...]:
     """Return the steps of each rank; ``signal`` names the signal of a transfer.
 
     Their order depends on no run, so that ranks that do the same have the same steps: first those before which fewer
@@ -347,7 +180,7 @@ def _steps(state: BufferState, signal: Callable[[Event], str]) -> tuple[tuple[St
         after = sorted(signal(each) if arrived else each.name for each, arrived in zip(waits, arrives, strict=True))
         before.append(covered)
         depths.append(1 + max((depths[number] for number in numbers), default=0))
-        step = _step(state.space, event, tuple(after), signal(event))
+        step = _step(state.space, event, tuple(after), signal(event), event.block if by_groups else None)
         steps_by_rank[event.rank].append(((depths[-1], event.number, event.block), step))
     return tuple(tuple(step for _, step in sorted(steps, key=itemgetter(0))) for steps in steps_by_rank)
 
@@ -368,11 +201,11 @@ def _waits(state: BufferState, event: Event, before: list[int]) -> tuple[list[in
     return waits, covered
 
 
-def _step(space: BufferSpace, event: Event, after: tuple[str, ...], signal: str) -> Step:
+def _step(space: BufferSpace, event: Event, after: tuple[str, ...], signal: str, group: int | None) -> Step:
     region, action = space.region(event.op, event.piece, event.count, event.rank), event.action
     if action.direction is None:
-        return Reduction(event.name, region, action.num_parts, after)
+        return Reduction(event.name, region, action.num_parts, after, group or 0)
     everyone = action.peer is None
     peer = 0 if action.peer is None else (action.peer - event.rank) % space.num_ranks
     reach = Reach.ALL if everyone else Reach.PEER
-    return Transfer(event.name, action.direction, region, peer, signal, after, reduce=action.reduce, reach=reach)
+    return Transfer(event.name, action.direction, region, peer, signal, after, group, action.reduce, reach)

@@ -130,8 +130,11 @@ def reject_groups(engine: EngineChoice, protocol: CopyProtocol, shape: OpShape) 
 
 def _reject_groups(request: ScheduleRequest) -> Rejection | None:
     engine, tactics = request.choice.engine, request.choice.tactics
-    unfit = reject_groups(engine, tactics.protocol, request.scenario.shape)
-    return unfit or reject_loop(engine, tactics.direction)
+    return reject_groups(engine, tactics.protocol, request.scenario.shape)
+
+
+def _reject_direction(request: ScheduleRequest) -> Rejection | None:
+    return reject_loop(request.choice.engine, request.choice.tactics.direction)
 
 
 def _reject_ports(request: ScheduleRequest) -> Rejection | None:
@@ -256,7 +259,9 @@ ENGINE = Knob(
         Rule(("engine",), lambda request: _reject_dma(request.scenario.gpu, request.choice.engine), _engines),
         Rule(("engine",), lambda request: _reject_sms(request.scenario.gpu, request.choice.engine), _share),
         Rule(("engine",), lambda request: _reject_mode(request.scenario.gpu, request.choice.engine)),
-        Rule(("engine", "protocol", "transfer"), _reject_groups),
+        Rule(("engine", "protocol"), _reject_groups),
+        # Of a plan written out each transfer is asked about.
+        Rule(("schedules", "engine", "transfer"), _reject_direction),
         Rule(("engine",), _reject_ports),
         *LIBRARY_RULES,
         *TILE_STORE_RULES,

@@ -37,6 +37,17 @@ class GroupKernelReader:
         waves, request = numbers.get("waves", 1), numbers.get("request", 0)
         return GroupKernel(entry.name, numbers["groups"], put, get, waves, request, arbitration)
 
+    def program(self, entry: Entry) -> tuple[int, ast.BlockNode]:
+        """Return the chunks of a block, 1 if not said, and the program of the kernel that ``entry`` declares."""
+        declaration = entry.declaration
+        assert isinstance(declaration, ast.DeviceNode)
+        said = self._statements(declaration.block, KERNEL_WORDS, f"kernel {entry.name}")
+        program = said["program"].block if "program" in said else None
+        if program is None:
+            message = f"kernel {entry.name} says no program"
+            raise self._report.fail(Code.MGS209, message, declaration.span, "program { copy output.shard(0) to 1 }")
+        return self._number(said["chunks"], Place(entry.scope)) if "chunks" in said else 1, program
+
     def _statements(self, block: ast.BlockNode, known: tuple[str, ...], owner: str) -> dict[str, ast.Say]:
         """The statements of a block by their first word."""
         said: dict[str, ast.Say] = {}
@@ -45,7 +56,7 @@ class GroupKernelReader:
             assert isinstance(statement, ast.Say)
             if word in said:
                 raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
-            if statement.block is not None and word not in KERNEL_LOOPS:
+            if statement.block is not None and word not in (*KERNEL_LOOPS, "program"):
                 raise self._report.fail(Code.MGS116, f"{word} opens no block", statement.span)
             said[word] = statement
         return said

@@ -202,7 +202,34 @@ class ChoiceReader:
         entry = self._place.scope.lookup((name.text,))
         return entry is None or entry.kind not in (Kind.LET, Kind.PARAM)
 
-    def _of_kernel(self, name: ast.Name) -> EngineChoice:
+    def program(self, template: ast.TemplateNode, case: OpCase | None) -> WrittenPlan | None:
+        """Read ``program(ring)``, what the work-groups of a kernel of the file do; None if it is a template.
+
+        Without a ``case``, which has errors, it stops there.
+        """
+        match template.values:
+            case (ast.Call(function=ast.Name(text="program"), arguments=arguments),):
+                pass
+            case _:
+                return None
+        match arguments:
+            case (ast.Argument(name=None, values=(ast.Name() as name,)),):
+                pass
+            case _:
+                message = "program names a kernel"
+                raise self._report.fail(Code.MGS116, message, template.values[0].span, "program(NAME)")
+        if case is None:
+            raise self._report.stop()
+        from .group_kernel import GroupKernelReader
+        from .group_program import ProgramReader
+
+        engine = self._of_kernel(name)
+        entry = self._place.scope.find(name, Kind.KERNEL, self._report)
+        chunks, block = GroupKernelReader(self._evaluator, self._report).program(entry)
+        place = Place(entry.scope)
+        return ProgramReader(case, engine, chunks, place, self._evaluator, self._report).read(name, block)
+
+    def _of_kernel(self, name: ast.Name) -> GroupEngine:
         """Read ``sm(pull)``, a kernel of the file."""
         from .group_kernel import GroupKernelReader  # few files have one
 
@@ -273,9 +300,7 @@ class ScheduleReader:
         """
         path, workload = imported(declaration, self._report), self._graph
         if isinstance(declaration, ast.TemplateNode) and path is None and (workload is None or len(workload.ops) == 1):
-            choice = self._choices.choice(declaration)
-            if workload is not None:
-                return Schedule(declaration.name, (OpMode(workload.ops[0].name, choice),))
+            return self._chosen(declaration, workload)
         if workload is None:
             raise self._report.stop()
         if isinstance(declaration, ast.PlanNode) and self._is_of_ops(workload, declaration.block):
@@ -287,6 +312,15 @@ class ScheduleReader:
             )
         plan = self._plan(workload, declaration, path)
         return None if plan is None else Schedule(declaration.name, (OpMode(workload.ops[0].name, plan),))
+
+    def _chosen(self, declaration: ast.TemplateNode, workload: Workload | None) -> Schedule | None:
+        """Read a template or a program, of the one op."""
+        shape = None if workload is None else workload.only_shape
+        case = None if workload is None or shape is None else OpCase(workload.name, self._system, shape)
+        how = self._choices.program(declaration, case) or self._choices.choice(declaration)
+        if workload is None:
+            raise self._report.stop()
+        return Schedule(declaration.name, (OpMode(workload.ops[0].name, how),))
 
     def _plan(
         self, graph: Workload, declaration: ast.TemplateNode | ast.PlanNode, path: ast.Text | None

@@ -102,6 +102,11 @@ class Words:
         """Return the next word or value without taking it; None at the end."""
         return self._parts[self._at][1] if self._at < len(self._parts) else None
 
+    @property
+    def rest(self) -> list[ast.Expression]:
+        """The words and values that are left."""
+        return [part for _, part in self._parts[self._at :]]
+
     def after_comma(self) -> bool:
         """Whether a comma stands before the next word."""
         if not self._past_comma < self._at < len(self._parts):

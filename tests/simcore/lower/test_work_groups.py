@@ -1,5 +1,6 @@
 """Copies by work-groups: requests, turns and signals, found by hand; all cores agree with the oracle."""
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -25,9 +26,12 @@ from magus.compiler.ir import (
     WithLoaded,
 )
 from magus.compiler.planning.build import build_op_plan
+from magus.runtime import carry_out
 from magus.simcore.cores.engine import run
 from magus.simcore.program.program import OpKind, TrafficClass
 from tests.helpers.oracle.lowering import differs_from_oracle, lower_op, makespan, starts_of
+from tests.helpers.plans.alone import alone
+from tests.helpers.scenarios.programs import BODIES, drawn_program
 from tests.helpers.scenarios.scenarios import (
     ag_gemm,
     full_mesh,
@@ -196,3 +200,55 @@ def test_units_are_lines_whatever_is_asked_for() -> None:
     assert lower_op(pair(), schedule, unit_bytes=1024).program.unit_bytes == LINE
     other = replace(schedule, engine=EngineChoice(EngineKind.SM, 1))
     assert lower_op(pair(), other, unit_bytes=1024).program.unit_bytes == 1024
+
+
+def in_lanes(*lanes: int) -> OpPlan:
+    """Puts of 64 lines by the work-groups of so many lanes."""
+    by = kernel(groups=4, waves=2, loop=WaveLoop(16))
+    steps = tuple(
+        Transfer(f"x{at}", Direction.PUT, Region(0, IndexRange(0, 64), IndexRange(0, 64)), 1, f"s{at}", lane=lane)
+        for at, lane in enumerate(lanes)
+    )
+    return OpPlan("p", steps, GroupEngine(EngineKind.SM, by.groups, program=by), 100, 0)
+
+
+def test_a_lane_is_a_work_group_with_an_sm_of_its_own() -> None:
+    alone, behind, beside = (makespan(pair(), in_lanes(*lanes), LINE) for lanes in ((0,), (0, 0), (0, 1)))
+    by_all = makespan(pair(), moved(Direction.PUT, 64, kernel(groups=4, waves=2, loop=WaveLoop(16))), LINE)
+
+    assert by_all < alone, "without a lane all four share a copy"
+    assert alone < beside < behind
+    # A work-group goes on when it has issued a copy: it does not wait for the flag of the one before.
+    assert behind < 2 * alone - 0.5 * (alone - by_all)
+
+
+def test_a_work_group_issues_its_copies_in_order() -> None:
+    lowered = lower_op(pair(), in_lanes(1, 1, 1), unit_bytes=LINE)
+    finished = run(lowered.program)
+    begun = [starts_of(lowered, finished, f"x{at}", OpKind.TRANSFER)[:2] for at in range(3)]
+
+    assert begun[0] < begun[1] < begun[2]
+
+
+def test_a_sum_of_a_work_group_is_made_by_one_sm() -> None:
+    """Two groups that sum a half each, against all four that sum the whole."""
+    sums = {}
+    for name, lane in (("all", None), ("two", 0)):
+        scenario, schedule = template(lone_scatter, Direction.PUT, kernel(4, 2, WaveLoop(64)))
+        steps = tuple(replace(step, lane=lane) if isinstance(step, Transfer) else step for step in schedule.steps_of(0))
+        lowered = lower_op(scenario, replace(schedule, steps=steps), unit_bytes=LINE)
+        kinds = lowered.program.op_kind == OpKind.REDUCE
+        sums[name] = int(kinds.sum())
+
+    assert sums["all"] == 4 * sums["two"]
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_drawn_programs_are_exact_and_every_core_gets_what_the_oracle_gets(name: str) -> None:
+    for seed in range(3):
+        case = drawn_program(random.Random(seed), name)
+        plan = build_op_plan(case, case.schedules[0].body)
+
+        assert carry_out(*alone(case, plan)).exact, f"seed {seed}"
+        for fold in (True, False):
+            assert not differs_from_oracle(case, plan, LINE, fold=fold), f"seed {seed}"

@@ -73,7 +73,7 @@ def test_a_signal_that_is_missing_is_reported() -> None:
 
     code, message = refused(program)
 
-    assert code is Code.MGS502 and message.endswith("wait waits for what never comes")
+    assert code is Code.MGS502 and message.endswith("wait waits for what never comes: no signal of rank 2 is left")
 
 
 def test_a_wait_that_names_a_channel_twice_needs_two_signals() -> None:
@@ -83,7 +83,7 @@ def test_a_wait_that_names_a_channel_twice_needs_two_signals() -> None:
 
     code, message = refused(program)
 
-    assert code is Code.MGS502 and message.endswith("wait waits for what never comes")
+    assert code is Code.MGS502 and message.endswith("wait waits for what never comes: no signal of rank 1 is left")
 
 
 def test_a_result_in_the_wrong_place_is_reported() -> None:

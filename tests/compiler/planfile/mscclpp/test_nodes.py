@@ -106,7 +106,8 @@ def test_a_wait_that_nothing_over_the_network_ends_is_named() -> None:
 
     code, message = refused(program, on_nodes(program))
 
-    assert (code, message) == (Code.MGS502, "m.json: gpus[0].threadblocks[0].ops[3]: wait waits for what never comes")
+    assert code is Code.MGS502
+    assert message.endswith("threadblocks[0].ops[3]: wait waits for what never comes: no signal of rank 2 is left")
 
 
 @pytest.mark.parametrize("group", [3, 7])
