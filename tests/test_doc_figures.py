@@ -7,15 +7,21 @@ import pytest
 
 from magus.examples import PAPERS
 from tests.helpers.figures import (
+    COMMANDS_HEAD,
     DOCS,
     FIGURE_FILES,
+    PARTS,
+    PARTS_HEAD,
     PRINTED,
     as_written,
+    by_command,
+    by_part,
     compared,
     compared_in_page,
     figures_in_prose,
     pattern_of,
     printed,
+    rows_in_page,
     sentences,
     shown_in_page,
 )
@@ -32,6 +38,16 @@ def test_a_page_shows_what_is_printed(name: str) -> None:
     assert "0 failed" in shown_in_page(name)
     if name in PAPERS:
         assert compared(name) in compared_in_page()
+
+
+def test_the_table_of_parts_counts_what_is_printed() -> None:
+    assert rows_in_page(PARTS_HEAD) == by_part()
+    assert {name for names in PARTS.values() for name in names} == set(PAPERS)
+
+
+@pytest.mark.slow
+def test_the_table_of_commands_has_what_they_print() -> None:
+    assert rows_in_page(COMMANDS_HEAD) == by_command()
 
 
 def test_the_figures_in_the_prose_of_papers_are_printed() -> None:

@@ -11,9 +11,12 @@ from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
+from magus.advisor.targets.infragraph import INFRAGRAPH
+from magus.compiler import compile_file, compile_text
 from magus.examples import PAPERS
 from magus.tui.text.door import wrapped_to
 from tests.helpers.commands import document, magus
+from tests.helpers.machines import imported, routes
 from tests.helpers.paths import GOLDEN, ROOT
 
 DOCS = ROOT / "docs"
@@ -23,6 +26,20 @@ PRINTED = {**dict.fromkeys(PAPERS, "papers"), "moe/experts_v4_pro": "moe", "moe/
 FIGURE_FILES = sorted((GOLDEN / "figures").iterdir())
 _BEGIN = "`python -m tests.helpers.figures` writes this section; a test compares it with what is printed.\n"
 _TABLE = "| file | published | Magus | |\n|---|---|---|---|\n"
+PARTS_HEAD = "| of the papers | where | expected | shown |\n|---|---|---|---|\n"
+PARTS: dict[str, tuple[str, ...]] = {
+    "programs of work-groups (ASTRA-sim)": ("papers/programs", "papers/work_groups", "papers/mscclpp"),
+    "networks, on chip and between GPUs (ASTRA-sim, ConCCL)": ("papers/astra_sim", "papers/conccl"),
+    "polls, monitors, traffic of others (Eidola, SyncMon)": ("papers/eidola",),
+    "copy engines (AMD-DMA-Latte, mori)": ("papers/dma_engines", "papers/gemm_ar_mi355x"),
+    "schedules and their choice (FiCCO)": ("papers/ficco",),
+    "chunks, tiles and SMs (Syncopate)": ("papers/syncopate",),
+    "layers (Domino, async TP)": ("papers/layers",),
+}
+"""What the papers are about, and the examples that have it."""
+COMMANDS_HEAD = "| command | has | Magus |\n|---|---|---|\n"
+REPLAYED = ("examples/traces/llama70b_tp8.json",), tuple(f"examples/traces/uneven_tp8_{rank}.json" for rank in range(8))
+SYSTEMS = ("on_torus", "on_rails", "on_fat_tree")
 _STANDINGS = {"passed": "expected", "shown": "shown"}
 _IN_PROSE = re.compile(r"`(\d[\d,.]*)( us| %| MiB)?`")
 
@@ -68,10 +85,50 @@ def _values(values: dict[str, Any]) -> str:
     return " against ".join(text(**each) for each in values.values())
 
 
+def by_part() -> str:
+    """Rows of the table of parts, from what the page says that was printed."""
+    rows = []
+    for part, names in PARTS.items():
+        ends = [re.search(r"(\d+) passed, 0 failed, (\d+) shown\n$", shown_in_page(name)) for name in names]
+        expected, shown = (sum(int(end[which]) for end in ends if end is not None) for which in (1, 2))
+        files = ", ".join(f"`{Path(name).name}.mgs`" for name in names)
+        rows.append(f"| {part} | {files} | {expected} | {shown} |\n")
+    return "".join(rows)
+
+
+def by_command() -> str:
+    """Rows of the table of commands: steps of traces, and systems written as InfraGraph and read back."""
+    rows = []
+    for files in REPLAYED:
+        found: Any = document("replay", *(ROOT / file for file in files), "--no-advise")
+        shown = files[0] if len(files) == 1 else f"{files[0].rpartition('_')[0]}_*.json"
+        measured, simulated = found["measured_us"], found["simulated_us"]
+        kernels = sum(each["count"] for each in found["kernels"])
+        has = f"a trace of {len(files)} rank{'s' * (len(files) > 1)}, {kernels} kernels: {measured:.1f} us"
+        rows.append(f"| `magus replay {shown}` | {has} | {simulated:.1f} us, {simulated / measured - 1:+.1%} |\n")
+    scenarios = compile_file(ROOT / "examples/four_systems.mgs")
+    for name in SYSTEMS:
+        case = scenarios.scenario(name).case
+        text = imported(INFRAGRAPH.text([case], {}))[1]
+        place = "cluster" if "system cluster" in text else "node"
+        workload = f"workload w on {place} {{ x = tensor bf16[4096, 64] shard rows; y = all_gather(x) }}\n"
+        ways, again = routes(case), routes(compile_text(text + workload).scenario().case)
+        links = sum(again[ends][0] == way[0] for ends, way in ways.items())
+        same = sum(again[ends] == way for ends, way in ways.items())
+        command = f"magus export examples/four_systems.mgs --to infragraph --workload {name}"
+        has = f"{case.num_ranks} GPUs, {len(ways)} routes"
+        rows.append(f"| `{command}` | {has} | read back {links} as long, {same} with rate and latency |\n")
+    return "".join(rows)
+
+
+def rows_in_page(head: str) -> str:
+    """The rows of a table of docs/papers.md."""
+    return PAPERS_PAGE.read_text().partition(head)[2].partition("\n\n")[0] + "\n"
+
+
 def compared_in_page() -> str:
     """All rows of that table as docs/papers.md has them."""
-    _, _, after = PAPERS_PAGE.read_text().partition(_TABLE)
-    return after.partition("\n\n")[0] + "\n"
+    return rows_in_page(_TABLE)
 
 
 def figures_in_prose() -> list[str]:
@@ -101,6 +158,13 @@ def as_written(number: float, written: str) -> str:
     return f"{number:.{len(written.partition('.')[2])}f}"
 
 
+def write_tables(tables: dict[str, str]) -> None:
+    """Write tables of docs/papers.md, each behind its head."""
+    for head, rows in tables.items():
+        before, _, after = PAPERS_PAGE.read_text().partition(head)
+        PAPERS_PAGE.write_text(f"{before}{head}{rows}\n" + after.partition("\n\n")[2])
+
+
 def write() -> None:
     """Write the printed text of all papers, and every figure, into their pages."""
     for name in dict.fromkeys(PRINTED.values()):
@@ -109,9 +173,7 @@ def write() -> None:
         examples = [each for each in PRINTED if PRINTED[each] == name]
         blocks = (f"\n### `{each}.mgs`\n\n```text\n{printed(each)}```\n" for each in examples)
         page.write_text(prose + begin + "".join(blocks))
-    before, head, _ = PAPERS_PAGE.read_text().partition(_TABLE)
-    after = PAPERS_PAGE.read_text().partition(_TABLE)[2].partition("\n\n")[2]
-    PAPERS_PAGE.write_text(before + head + "".join(map(compared, PAPERS)) + "\n" + after)
+    write_tables({_TABLE: "".join(map(compared, PAPERS)), PARTS_HEAD: by_part(), COMMANDS_HEAD: by_command()})
     for file in FIGURE_FILES:
         page = DOCS / f"{file.stem}.md"
         text = page.read_text()

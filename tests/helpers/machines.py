@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from magus.compiler.ir import OpCase
 from magus.compiler.machine.machine import DumpedMachine
 from magus.compiler.machine.read import machine_text, read_machine
 from magus.compiler.text.diagnostics import CompileError, Diagnostic, Report, Source
@@ -40,6 +41,21 @@ def imported(text: str, gpu: str = "", name: str = "dump") -> tuple[DumpedMachin
         machine = read_machine(Source(name, text), gpu, report)
         return machine, machine_text(machine, name, report), report.diagnostics
     raise CompileError(report.diagnostics)
+
+
+def routes(of: OpCase) -> dict[tuple[int, int], tuple[int, int, int]]:
+    """Links, rate and latency between every two GPUs."""
+    network = of.network
+    return {
+        (source, target): (
+            len(route := network.route(source, target)),
+            min(edge.bytes_per_s for edge in route),
+            sum(edge.latency_ticks for edge in route),
+        )
+        for source in range(of.num_ranks)
+        for target in range(of.num_ranks)
+        if source != target
+    }
 
 
 def topo_table(rows: Sequence[Sequence[str]], head: str = "", name: str = "", tail: str = "\t0-47\t0\t\tN/A") -> str:

@@ -9,7 +9,7 @@ from magus.advisor.targets import Refused
 from magus.advisor.targets.infragraph import INFRAGRAPH
 from magus.compiler import compile_text
 from magus.compiler.ir import OpCase
-from tests.helpers.machines import imported
+from tests.helpers.machines import imported, routes
 
 WORKLOAD = "workload w on node { x = tensor bf16[12288, 64] shard rows; y = all_gather(x) }\n"
 NIC = 'link nic { bandwidth 50 GB/s; achieved 45 GB/s; latency 2 us; source nominal "a test" }\n'
@@ -39,21 +39,6 @@ def case(name: str) -> OpCase:
 
 def written(name: str) -> str:
     return INFRAGRAPH.text([case(name)], {})
-
-
-def routes(of: OpCase) -> dict[tuple[int, int], tuple[int, int, int]]:
-    """Links, rate and latency between every two GPUs."""
-    network = of.network
-    return {
-        (source, target): (
-            len(route := network.route(source, target)),
-            min(edge.bytes_per_s for edge in route),
-            sum(edge.latency_ticks for edge in route),
-        )
-        for source in range(of.num_ranks)
-        for target in range(of.num_ranks)
-        if source != target
-    }
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
