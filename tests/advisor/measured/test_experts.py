@@ -110,7 +110,7 @@ def test_the_fitted_kernels_are_near() -> None:
     kinds = ("bf16, cutlass", "fp8, cutlass", "fp8_block, cutlass", "fp8_block, deepgemm")
     assert max(errors.get((gpu, f"experts, {kind}"), 0) for gpu in ("H100", "B200") for kind in kinds) < 12
     own = [errors["GB300", f"experts, {kind}"] for kind in ("fp8, cutlass", "fp8_block, deepgemm", "nvfp4, cutlass")]
-    assert max(own) < 11
+    assert max(own) < 11 and errors["B200", "experts, nvfp4, cutlass"] < 12.5
 
 
 @pytest.mark.slow
