@@ -323,8 +323,6 @@ def _plain(calibration: Calibration, name: str, block: str) -> Iterator[str]:
             for word in ("queries", "packed", "decode_packed"):
                 count = getattr(getattr(calibration.gpu, name), word)
                 yield from (f'{word} {count} @assumed "that of {calibration.request.start}"',) if count else ()
-            least = float(100 * getattr(calibration.gpu, name).decode_least_fraction)
-            yield from (f'decode_least {least:g} % @assumed "that of {calibration.request.start}"',) if least else ()
         yield "}"
 
 
