@@ -264,7 +264,7 @@ def test_files_that_cannot_be_are_explained(words: tuple[str, ...], code: int, m
 
 def test_who_lays_out_no_step_says_so() -> None:
     done = magus(
-        "ask", "--model", "llama-3.2-1b", "--gpu", "h100", "--for", "transformer-engine", "--train", "--gpus", 8
+        "ask", "--model", "llama-3.2-1b", "--gpu", "h100", "--for", "transformer-engine", "--train", "--gpus", "8"
     )
 
     assert done.exit_code == 1 and "MGS520" in done.stderr and "lays out no training step" in done.stderr
