@@ -5,11 +5,11 @@ error, where that was measured. The baseline is what the framework runs today.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...compiler.from_model.frameworks import Framework, FrameworkSwitch
-from ...compiler.ir import Pattern, Scenario
+from ...compiler.ir import ElementwiseShape, Op, Pattern, RowWiseShape, Scenario
 from ...compiler.resolve.expect.expectation import Verdict
 from ..candidates.advice import Advice
 from ..implementations.offers import by_library, offers_of
@@ -124,17 +124,57 @@ def time_today(framework: Framework, advice: Advice) -> tuple[float, float]:
     """Return the time as the framework runs it, and by the library alone; of the baseline where these are not known.
 
     An order that it has by default is simulated, without calls, as the baseline is; so is a layer that gathers weights,
-    each while the kernels before it run.
+    each while the kernels before it run. A framework that holds activations whole runs a layer by rows so.
     """
     offers, baseline = advice.offers, advice.serial.best_us
     if offers is None or offers.library_us is None:
         return baseline, baseline
+    whole = None if framework.by_rows else with_whole_activations(advice.scenario)
+    if whole is not None:
+        us = offers.library_us * today_of(framework, whole).us / by_library(advice.scenario).us
+        return us, offers.library_us
     gathered = sizes_of(advice.scenario).elements
     by_default = (each.offer for each in framework.switches if 0 < gathered <= each.on_up_to)
     default = offers.named(framework.default or next(by_default, ""))
     if default is not None or gathered:
         return baseline if default is None else default.us, baseline
     return offers.fastest_us(framework.all_reduce), offers.library_us
+
+
+_SUMMED = {Pattern.GEMM_RS: Pattern.GEMM_AR, Pattern.REDUCE_SCATTER: Pattern.ALL_REDUCE}
+
+
+def with_whole_activations(scenario: Scenario) -> Scenario | None:
+    """Return a layer by rows as it is where each rank holds all rows: one all_reduce for two collectives.
+
+    None where it does not both gather rows and scatter sums: of a part of a layer it is not known which half of the
+    all_reduce is its own. Products of own rows by whole weights count as those of all rows by parts of them.
+    """
+    patterns = {op.shape.pattern for op in scenario.workload.ops}
+    if weights_gathered(scenario) or Pattern.AG_GEMM not in patterns or not patterns & _SUMMED.keys():
+        return None
+    by_rows, ops, ranks = set[str](), list[Op](), scenario.num_ranks
+    for op in scenario.workload.ops:
+        shape, made = op.shape, {read.made_by for read in op.reads if read.made_by}
+        if shape.pattern is Pattern.ALL_GATHER:
+            continue
+        if shape.pattern is Pattern.AG_GEMM:
+            shape = replace(shape, pattern=Pattern.GEMM, moved=None)
+        elif shape.pattern in _SUMMED:
+            shape = replace(shape, pattern=_SUMMED[shape.pattern])
+            by_rows.add(op.name)
+        elif isinstance(shape.kernel, ElementwiseShape) and (not made or made & by_rows):
+            shape = replace(shape, kernel=_of_all_rows(shape.kernel, ranks))
+            by_rows.add(op.name)
+        ops.append(replace(op, shape=shape))
+    return replace(scenario, workload=replace(scenario.workload, ops=tuple(ops)))
+
+
+def _of_all_rows(kernel: ElementwiseShape, ranks: int) -> ElementwiseShape:
+    """A kernel of the rows of one rank, of those of so many."""
+    if isinstance(kernel, RowWiseShape):
+        return kernel.at_rank(ranks, (), 1)
+    return replace(kernel, num_elements=kernel.num_elements * ranks)
 
 
 @dataclass(frozen=True, slots=True)

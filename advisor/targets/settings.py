@@ -23,6 +23,7 @@ from ..answer.switches import (
     sizes_of,
     switched,
     weights_gathered,
+    with_whole_activations,
 )
 from ..candidates.advice import Advice
 from ..implementations.predict import Promise, simulated_us
@@ -238,7 +239,8 @@ PATTERNS = (Pattern.AG_GEMM, Pattern.GEMM_RS)
 
 
 _ASK = "magus ask --for vllm compares these with the all_reduce that runs without them"
-_OVER = f"gains are over all_gather and reduce_scatter of the library; {_ASK}"
+_OVER = "gains are over the all_reduce that runs without these passes"
+_OF_PART = f"gains are over all_gather and reduce_scatter of the library, for this is a part of a layer; {_ASK}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,12 +253,18 @@ class _Tokens:
 
     @property
     def promise(self) -> Promise:
-        """What fusion gains."""
-        offer = self.advice.offer(NAME)
-        if offer is None:
+        """What fusion gains over what runs today."""
+        vllm = framework_named("vllm")
+        found = switched(vllm, next(each for each in vllm.switches if each.offer == NAME), [self.advice])
+        if found is None:
             message = f"{self.where}: what async-TP of PyTorch takes is not known on {self.advice.scenario.gpu.name}"
             raise refused(message, self.unknown or "it is known in bf16, fp16 and fp8, for H100, H200, B200 and B300")
-        return offer.promise
+        return found.promise
+
+    @property
+    def of_layer(self) -> bool:
+        """Whether what runs today is known: the all_reduce in place of both collectives."""
+        return with_whole_activations(self.advice.scenario) is not None
 
     @property
     def unknown(self) -> str:
@@ -268,8 +276,9 @@ class _Tokens:
     def why(self) -> str:
         """What was found."""
         library = "" if self.advice.offers is None else f" over {self.advice.offers.library}"
-        gains = f"{self.promise.speedup:.2f}x{library}; the recommended schedule {self.advice.speedup:.2f}x"
-        return f"{self.where}: fused {gains}" + (
+        over = " over today" if self.of_layer else library
+        gains = f"{self.promise.speedup:.2f}x{over}; the recommended schedule {self.advice.speedup:.2f}x"
+        return f"{self.where}: fused {gains}{library if self.of_layer else ''}" + (
             f"; {self.unknown}, and counts as the library's" if self.unknown else ""
         )
 
@@ -284,7 +293,7 @@ def _write(table: PolicyTable, options: Options) -> str:
     if first < len(points):
         config["sp_min_token_num"] = points[first].tokens
     text = json.dumps({"pass_config": config})
-    why = comments(*(point.why for point in points), _OVER)
+    why = comments(*(point.why for point in points), _OVER if all(each.of_layer for each in points) else _OF_PART)
     return f"{heading(table, 'vllm')}{why}compilation-config: '{text}'\n"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from magus.advisor import Advice, Advisor, ModelQuestion, RequestError, ask, model_question, shipped_model
 from magus.advisor.answer.export import offers_document
-from magus.advisor.answer.switches import sizes_of, today_of
+from magus.advisor.answer.switches import sizes_of, switched, today_of, with_whole_activations
 from magus.advisor.implementations.offers import offers_of
 from magus.advisor.policy.table import SweepPoint, table_of
 from magus.advisor.questions.ask import QUICK, ModelAnswer
@@ -66,9 +66,26 @@ def test_the_file_of_vllm_says_what_its_gain_is_over(answer: ModelAnswer) -> Non
     question = answer.question
     by_rows = Advisor.load().recommend(question.scenario(question.workloads[0], question.tokens, sequence=True), QUICK)
     text = " ".join(written(by_rows).replace("\n# ", " ").split())
-    assert "over all_gather and reduce_scatter of the library; magus ask --for vllm compares" in text
     (switch,) = answer.switches
+    gain = switch.promise.speedup
+    assert f"fused {gain:.2f}x over today" in text and "gains are over the all_reduce that runs without these" in text
     assert not switch.pays and '"enable_sp": false' in text, "one decision"
+    assert f": {gain:.2f}x" in ask_text(answer), "the same in the terminal"
+    assert answer.document()["switches"][0]["gain"] == gain
+    found = switched(question.facts, switch.switch, [by_rows])
+    assert found is not None and found.promise.speedup == pytest.approx(gain)
+
+
+@pytest.mark.parametrize(("model", "tp"), [("llama-3.2-1b", 4), ("qwen3-30b-a3b", 4), ("gpt-oss-120b", 8)])
+def test_a_layer_by_rows_is_compared_with_what_runs_without(model: str, tp: int) -> None:
+    question = model_question(model, "h100", "vllm", tp=tp, prefill=4096)
+    name = question.workloads[0]
+    today, by_rows = (question.scenario(name, sequence=each) for each in (None, True))
+    whole = with_whole_activations(by_rows)
+
+    assert whole is not None and today_of(question.facts, whole) == today_of(question.facts, today)
+    assert today_of(question.facts, by_rows) != today_of(question.facts, today)
+    assert with_whole_activations(today) is None
 
 
 @pytest.mark.slow

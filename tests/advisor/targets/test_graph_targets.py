@@ -183,7 +183,7 @@ def fused(error: float | None = 0.12) -> Offer:
 def test_vllm_has_the_tokens_from_which_fusion_pays(error: float | None) -> None:
     scenario = graph_of("layer")
     rows = {tokens: with_tokens(tokens) for tokens in TOKENS}
-    sweep = sweep_of(scenario, offer=fused(error), ticks={1024: 1100, 2048: 850, 4096: 800})
+    sweep = sweep_of(scenario, offer=fused(error), ticks={1024: 1100, 2048: 450, 4096: 400})
     points = tuple(
         replace(point, advice=replace(point.advice, scenario=rows[int(dict(point.settings)["M"])]))
         for point in sweep.points
@@ -221,7 +221,7 @@ def test_vllm_runs_no_backward_pass_and_has_one_threshold() -> None:
         text_of("vllm", sweep_of(backward()))
     scenario = graph_of("layer")
     with pytest.raises(Refused, match="no longer at M = 2048"):
-        text_of("vllm", sweep_of(scenario, offer=fused(), ticks={1024: 800, 2048: 1100}))
+        text_of("vllm", sweep_of(scenario, offer=fused(), ticks={1024: 500, 2048: 1100}))
     with pytest.raises(Refused, match="is not known"):
         text_of("vllm", sweep_of(scenario))
 
