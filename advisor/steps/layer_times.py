@@ -36,6 +36,7 @@ from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import RunTooLarge
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ..answer.switches import weights_gathered
+from ..bounds.lower_bound import quick_bound_ticks
 from ..layers.beside import (
     BesideTicks,
     LayerBeside,
@@ -223,6 +224,7 @@ class LayerTimes:
     _beside: dict[LayerBeside | PassesBeside, BesideTicks | None] = field(default_factory=dict)
     _traffic: dict[TrafficAlone, TrafficTicks] = field(default_factory=dict)
     _least: dict[tuple[System, Workload], PassTicks] = field(default_factory=dict)
+    _bounds: dict[OpCase, int] = field(default_factory=dict)
 
     @property
     def num_simulated(self) -> int:
@@ -300,6 +302,12 @@ class LayerTimes:
                 return 1  # it takes time, so that what runs beside it is asked too
             self.take(question, question.ticks(self.should_stop))
         return self._traffic[question].ticks
+
+    def bound(self, case: OpCase) -> int:
+        """Return the least ticks of a collective alone, which many layouts ask for."""
+        if case not in self._bounds:
+            self._bounds[case] = quick_bound_ticks(case)
+        return self._bounds[case]
 
     def take(self, question: LayerQuestion, ticks: LayerAnswer) -> None:
         """Know the answer to a question."""

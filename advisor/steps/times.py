@@ -31,7 +31,6 @@ from ...compiler.planning.knobs.library import library_rejection
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.steps.step import LayerTicks, StepTicks
-from ..bounds.lower_bound import quick_bound_ticks
 from ..layers.beside import LayerBeside, SharedTraffic, crosses_nodes, traffic_case
 from .layer_times import (
     TRAFFIC_PACKET,
@@ -199,7 +198,7 @@ def traffic_ticks(times: LayerTimes, system: System | None, num_bytes: int, patt
     if library_rejection(case) is None:
         return times.traffic(system, traffic)
     steps = (ranks - 1) * (2 if pattern is Pattern.ALL_REDUCE else 1)
-    return quick_bound_ticks(case) + steps * max(link.latency_ticks for link in system.fabric.links)
+    return times.bound(case) + steps * max(link.latency_ticks for link in system.fabric.links)
 
 
 def send_ticks(scenario: StepScenario, times: LayerTimes, at_once: int = 1) -> int:
@@ -219,7 +218,7 @@ def send_ticks(scenario: StepScenario, times: LayerTimes, at_once: int = 1) -> i
     pair = replace(scenario.stages, num_ranks=2) if scenario.num_stages > 2 else scenario.stages
     tensor = Tensor("x", DType.FP8, 1, num_bytes, Shard.NONE)
     case = OpCase("x", pair, OpShape("x", "", Pattern.SEND_RECV, (tensor,), tensor, None, "y"))
-    return gathered + quick_bound_ticks(case) + max(link.latency_ticks for link in pair.fabric.links)
+    return gathered + times.bound(case) + max(link.latency_ticks for link in pair.fabric.links)
 
 
 def handed_on(forward: Scenario) -> Tensor:

@@ -246,9 +246,26 @@ def part_of(fabric: Fabric, num_ranks: int, stride: int, size: int) -> Fabric | 
         return part_of(plainer, num_ranks, stride, size)
     if unlike is not None:
         message = f"{what} are not alike: gpu {unlike} is not joined to its group as gpu 0 to its own"
-        hint = "sizes by which each group lies in its nodes as the first does, or each kind as a system of its own"
-        return Rejection(Code.MGS440, message, hint)
+        nearest = _nearest_alike(fabric, num_ranks, stride, size)
+        sizes = f", as groups of {' or '.join(map(str, nearest))} gpus do" if nearest else ""
+        hint = f"sizes by which each group lies in its nodes as the first does{sizes}"
+        return Rejection(Code.MGS440, message, f"{hint}; or each kind as a system of its own")
     return Fabric(TOPOLOGY, fabric.link, fabric.switch, fabric.both_ways, part)
+
+
+def _nearest_alike(fabric: Fabric, num_ranks: int, stride: int, size: int) -> tuple[int, ...]:
+    """The nearest sizes below and above of groups that are alike and make up all ranks, as far as there are any."""
+
+    def are_alike(other: int) -> bool:
+        if fabric.topology.part(fabric, stride, other) is not None:
+            return True
+        few = num_ranks * other <= MOST_ROUTES
+        return few and _seen(WholePart(fabric, num_ranks, stride), other).unlike is None
+
+    sizes = [each for each in range(2, num_ranks // stride) if num_ranks % (stride * each) == 0]
+    below = (each for each in reversed(sizes) if each < size and are_alike(each))
+    above = (each for each in sizes if each > size and are_alike(each))
+    return tuple(each for side in (below, above) for each in [next(side, None)] if each is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ....compiler import CompileError
+from ....compiler import Compiled, CompileError
 from ....compiler.codes import Code
 from ....compiler.ir import Settings
 from ....compiler.ir.step import StepScenario
-from ....compiler.text.diagnostics import Diagnostic
+from ....compiler.planning.build import ScheduleError
+from ....compiler.text.diagnostics import Diagnostic, Source, Span
 from ....compiler.text.diagnostics import as_json as json_object
 from ....compiler.text.writing import write_whole
 from ...exit_codes import Exit
@@ -26,6 +27,7 @@ def check_files(files: Sequence[Path], settings: Settings, *, as_json: bool) -> 
             found = compiled(file, settings)
             diagnostics.extend(found.warnings)
             _check_steps(file, found.steps)
+            _check_replicas(found)
         except CompileError as error:
             diagnostics.extend(error.diagnostics)
             num_wrong += 1
@@ -43,6 +45,22 @@ def _check_steps(file: Path, steps: Sequence[StepScenario]) -> None:
 
         for step in steps:
             check_schedules(source_of(file), step, step.schedules)
+
+
+def _check_replicas(found: Compiled) -> None:
+    """Refuse replicas of experts that take a workload beyond the memory of a rank."""
+    layers = {part.forward.name for step in found.steps for block in step.step.blocks for part in block.parts}
+    for scenario in found.workloads:
+        routings = [case.shape.routing for case in scenario.moving]
+        if scenario.name not in layers and any(each is not None and each.replicas for each in routings):
+            from ....advisor.solver.memory import check_workload_memory  # as above
+
+            try:
+                check_workload_memory(scenario)
+            except ScheduleError as error:
+                span = found.span_of(scenario.name) or Span(Source(found.path, ""), 0, 0)
+                unfit = error.rejection
+                raise CompileError([Diagnostic(unfit.code, unfit.message, span, unfit.hint)]) from None
 
 
 def _summary(num_files: int, num_wrong: int) -> str:
