@@ -19,6 +19,7 @@ from ...compiler.ir import (
     OpCase,
     Reach,
     Transfer,
+    checkpoint,
     network_of,
 )
 from ...simcore.lower.collective import MAX_SLICES
@@ -248,6 +249,7 @@ def _busiest_edges(fabric: Fabric, num_ranks: int) -> dict[int, tuple[Ends, floa
     load: dict[int, dict[Ends, float]] = {}
     total: dict[Ends, float] = defaultdict(float)
     for peer in range(1, num_ranks):
+        checkpoint()
         load[peer] = {
             ends: times * TICKS_PER_SECOND / network.edge(*ends).bytes_per_s
             for ends, times in _passes(network, peer).items()
@@ -262,14 +264,20 @@ def _busiest_edges(fabric: Fabric, num_ranks: int) -> dict[int, tuple[Ends, floa
     return edges
 
 
-def _passes(network: Network, peer: int) -> Counter[Ends]:
+MOST_WAYS = 200_000
+"""Between two ranks that are followed, of all peers together: beyond, ranks at equal distances stand for all."""
+
+
+def _passes(network: Network, peer: int) -> dict[Ends, float]:
     """Return how often each edge is passed if every rank r sends to r + ``peer``.
 
     Of edges that a shift maps onto each other the first stands for all.
     """
     n = network.num_ranks
-    ways = (network.way(rank, (rank + peer) % n) for rank in range(network.period))
-    return Counter(network.own[number].ends for way in ways for number, _ in way)
+    ranks = range(0, network.period, 1 + n * network.period // MOST_WAYS)
+    ways = (network.way(rank, (rank + peer) % n) for rank in ranks)
+    passed = Counter(network.own[number].ends for way in ways for number, _ in way)
+    return {ends: times * network.period / len(ranks) for ends, times in passed.items()}
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from ..learned.proposal_model import ALONE, Near, ProposalModel
 from ..work.on_dask import BackendError
 from ..work.processes import Caller
 from ..work.workers import open_workers, suits_threads
-from .one_op import AdviceRun
+from .one_op import MANY_RANKS, MANY_RANKS_S, AdviceRun
 
 log = logging.getLogger(__name__)
 
@@ -239,6 +239,8 @@ def computed_advice(
     case = scenario.only_case
     if case is None:
         return _of_several(proposals, scenario, options, watcher)
+    if options.within_s is None and case.num_ranks > MANY_RANKS and not case.network.symmetric:
+        options = replace(options, within_s=MANY_RANKS_S)
     stop, answers = watcher.should_stop or never, PartialAnswers(scenario, case, watcher.answered)
     report = watcher.progress or (lambda stage, done, total: None)
     run = AdviceRun(scenario, case, options, stop, Stages(stop), report, answers)

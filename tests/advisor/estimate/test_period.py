@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from magus.advisor.estimate import fluid
 from magus.advisor.estimate.fluid import WholeFabric
 from magus.advisor.estimate.graph import graph_of
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.estimate.run import EstimateRun
 from magus.advisor.estimate.step_costs import StepCosts
+from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, OpPlan
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore.lower.steps import period_of
@@ -50,3 +52,20 @@ def test_a_period_of_ranks_ends_as_all_do(name: str, make: Callable[..., OpCase]
         assert estimate_ticks(scenario, schedule).makespan_ticks > 0
         for rank, ends in enumerate(every):
             assert ends == pytest.approx(few[rank % period], rel=1e-9)
+
+
+def test_of_many_ranks_some_at_equal_distances_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a line of 40 with one chord: as many links are passed, on average, as by all."""
+    line = [[rank, rank + 1] for rank in range(39)]
+    text = f"""use "amd/mi300x"
+system s {{ gpus 40 x MI300X; fabric edges(xgmi={[*line, [0, 20]]}) }}
+workload w on s {{ x = tensor bf16[40, 64] shard rows; y = all_gather(x) }}
+"""
+    network = compile_text(text).scenario().case.network
+    assert network.period == 40
+    every = [fluid._passes(network, peer) for peer in range(1, 40)]
+    monkeypatch.setattr(fluid, "MOST_WAYS", 800)
+    some = [fluid._passes(network, peer) for peer in range(1, 40)]
+
+    whole, part = ([sum(each.values()) for each in passed] for passed in (every, some))
+    assert part == pytest.approx(whole, rel=0.5) and sum(part) == pytest.approx(sum(whole), rel=0.1) and every != some
