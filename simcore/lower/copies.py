@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 
 from ...compiler.ir import CopyProtocol, Direction, EngineMode, Gpu, OpCase, Reach, Transfer, Wait, Write
@@ -90,14 +91,18 @@ def _replayed(state: Lowering, rank: int, step: Transfer, writes: Sequence[Write
     """
     line, workers = state.scenario.gpu.line_bytes, max(1, copy_workers(state, rank, step) // len(writes))
     ops: list[int] = []
+
+    @cache  # thousands of writes of a step are as large
+    def stages_of(lines: int) -> tuple[Stage, ...]:
+        if not lines:
+            return _flag_alone(state, rank, step)
+        if state.by_tiles:
+            return (data_stage(state, rank, step, lines * line),)
+        return copy_stages(state, rank, step, None, lines * line)
+
     for write in _flags_with_data(writes):
         for count, lines in split_evenly(-(-write.num_bytes // line), workers):
-            if not write.num_bytes:
-                stages: tuple[Stage, ...] = _flag_alone(state, rank, step)
-            elif state.by_tiles:
-                stages = (data_stage(state, rank, step, lines * line),)
-            else:
-                stages = copy_stages(state, rank, step, None, lines * line)
+            stages = stages_of(lines)
             ops += state.builder.op(
                 rank, OpSpec(OpKind.TRANSFER, step.name, stages, release_ticks=write.ticks), count=count
             )
