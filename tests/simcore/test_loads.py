@@ -92,3 +92,23 @@ def test_a_hot_rank_takes_longer_than_a_cold_one() -> None:
         times.append(simulate_op(scenario, build_op_plan(scenario, choice)).makespan_ticks)
 
     assert times[0] < times[1]
+
+
+def test_an_expert_without_rows_costs_nothing() -> None:
+    """Neither a tile nor a read of its weights, wherever it lies; one with all rows takes longer than two with half."""
+
+    def time_of(experts: int, loads: list[int]) -> int:
+        (found,) = compile_text(
+            f"""use "amd/mi300x"
+system s {{ gpus 2 x MI300X; fabric full_mesh(xgmi) }}
+workload w on s {{
+  x = tensor bf16[512, 512] shard rows
+  w = tensor bf16[{512 * experts}, 1024] shard rows
+  t = dispatch(x, experts={experts}, top=1, routing=loads({loads}))
+  y = grouped_gemm(t, w)
+}}
+"""
+        ).workloads
+        return simulate(found.system, build_plan(found.system, found.workload, Schedule("p"))).makespan_ticks
+
+    assert time_of(4, [256, 0, 256, 0]) == time_of(2, [256, 256]) < time_of(4, [512, 0, 0, 0])
