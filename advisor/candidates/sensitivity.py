@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...compiler.ir import percentile
+
 # Share of its time by which the answer must fall further behind before it no longer holds: as for another answer at
 # once, less is no reason to choose a schedule.
 MAX_LOSS = 0.01
@@ -110,19 +112,6 @@ class Sensitivity:
 
 
 PERCENTILES = (5, 50, 95, 99)
-
-
-def percentile(values: Sequence[float], percent: int) -> float:
-    """Return the value at the nearest rank, ceil(percent / 100 * N), of N values.
-
-    Raises
-    ------
-    ValueError
-        If there is no value, or ``percent`` is not from 1 to 100.
-    """
-    if not values or not 1 <= percent <= 100:
-        raise ValueError(f"no percentile {percent} of {len(values)} values")
-    return sorted(values)[-(-percent * len(values) // 100) - 1]
 
 
 def spread_of(values: Sequence[float]) -> dict[str, float]:

@@ -20,6 +20,7 @@ from ...compiler.ir import (
     Speedup,
     Term,
     Value,
+    percentile,
 )
 from ...compiler.resolve.expect.expectation import CheckedSweep, Crossover, Inside, Linear, Trend, TrendDirection
 from ...compiler.resolve.expect.terms import dimension_of
@@ -148,12 +149,6 @@ def _ratio(result: Result, metric: Metric) -> Fraction | float | None:
             return result.dil
         case _:
             return result.cil
-
-
-def percentile(values: Sequence[Fraction], percent: Fraction) -> Fraction:
-    """Return the nearest-rank percentile: the least value such that ``percent`` % of all are not above it."""
-    rank = -(-percent * len(values) // 100)
-    return sorted(values)[max(1, int(rank)) - 1]
 
 
 def mean(values: Sequence[Fraction]) -> Fraction:

@@ -17,6 +17,7 @@ from ...compiler.ir import (
     Rejection,
     TransferPath,
     WrittenPlan,
+    percentile,
 )
 from ...compiler.planning.build import ScheduleError, build_op_plan
 from ...compiler.planning.knobs.library import library_on, library_rejection, library_serial
@@ -307,14 +308,9 @@ class Promise:
         return Verdict.OVERLAP
 
 
-def p90(errors: Sequence[float]) -> float:
-    """Return the error that nine tenths of ``errors`` do not pass; there is at least one."""
-    return sorted(errors)[math.ceil(0.9 * len(errors)) - 1]
-
-
 def error_of_rows(own: Sequence[float], family: float = 0.0) -> float:
     """Return the error of a promise by those of rows that nothing was fitted to; with few, no less than ``family``."""
-    return max(p90(own) if own else 0.0, family if len(own) < FEW_ROWS else 0.0)
+    return max(percentile(own, 90) if own else 0.0, family if len(own) < FEW_ROWS else 0.0)
 
 
 def error_of(method: Method) -> float | None:

@@ -178,6 +178,7 @@ from .variability import Straggler as Straggler
 from .variability import Variability as Variability
 from .variability import Write as Write
 from .variability import WriteStream as WriteStream
+from .variability import percentile as percentile
 from .workload import UNCUT as UNCUT
 from .workload import Batch as Batch
 from .workload import Made as Made

@@ -1,8 +1,26 @@
 """What makes the GPUs of a system differ: drawn, typed, replayed, or by traffic of others. Times are ticks of 10 fs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from typing import TypeVar
+
+Number = TypeVar("Number", float, Fraction)
+
+
+def percentile(values: Sequence[Number], percent: int | Fraction) -> Number:
+    """Return the value at the nearest rank: the least such that ``percent`` % of all are not above it.
+
+    Raises
+    ------
+    ValueError
+        If there is no value, or ``percent`` is not from 0 to 100.
+    """
+    if not values or not 0 <= percent <= 100:
+        raise ValueError(f"no percentile {percent} of {len(values)} values")
+    rank = -(-percent * len(values) // 100)
+    return sorted(values)[max(1, int(rank)) - 1]
 
 
 @dataclass(frozen=True, slots=True)

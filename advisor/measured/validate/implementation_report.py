@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from ....compiler.ir import JsonObject
-from ...implementations.predict import error_of_rows, p90
+from ....compiler.ir import JsonObject, percentile
+from ...implementations.predict import error_of_rows
 from ..tables.implementations import ImplementationComparison
 
 TITLE = "Implementations"
@@ -59,7 +59,7 @@ def by_other_threads(rows: Sequence[ImplementationComparison]) -> tuple[Implemen
         others = [each for each in held if each.row.source != row.row.source]
         method = row.row.name, row.row.part.pattern
         own = [abs(each.error) / 100 for each in others if (each.row.name, each.row.part.pattern) == method]
-        family = p90([abs(each.error) / 100 for each in others]) if others else 0.0
+        family = percentile([abs(each.error) / 100 for each in others], 90) if others else 0.0
         return error_of_rows(own, family) or None
 
     return tuple(replace(row, within=within(row)) for row in rows)
@@ -74,7 +74,7 @@ def targets_of(rows: Sequence[ImplementationComparison]) -> tuple[ErrorTarget, .
     errors = [abs(row.error) for row in held]
     figures = [
         ErrorTarget("median error of the speedup", median(errors), 10),
-        ErrorTarget("p90", p90(errors), 30),
+        ErrorTarget("p90", percentile(errors, 90), 30),
     ]
     if paired:
         right, wrong = sum(row.sign_is_right for row in paired), sum(row.promised and row.slower for row in paired)

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import median
 
-from ....compiler.ir import JsonObject
+from ....compiler.ir import JsonObject, percentile
 from ....compiler.resolve.expect.expectation import Verdict
-from ...implementations.predict import p90
 from ..tables import csv_rows, custom_all_reduce, exchanges
 from ..tables.csv_rows import TableComparison
 from ..tables.implementations import ImplementationComparison
@@ -125,7 +124,7 @@ def _of_time(each: TableComparison) -> Scored:
 
 def _cells(rows: Sequence[Scored]) -> tuple[str, ...]:
     errors = [abs(row.error) for row in rows]
-    ends = f"{median(errors):.1f}", f"{p90(errors):.1f}"
+    ends = f"{median(errors):.1f}", f"{percentile(errors, 90):.1f}"
     shares = _share([row.sign for row in rows]), _share([row.covered for row in rows])
     counts = _count([row.lost for row in rows]), _count([row.missed for row in rows])
     return str(len(rows)), *ends, *shares, *counts

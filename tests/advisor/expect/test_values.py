@@ -6,26 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.expect.values import figure_value, mean, percentile
-from magus.compiler.ir import FigureKind, Value
+from magus.advisor.expect.values import figure_value, mean
+from magus.compiler.ir import FigureKind, Value, percentile
 from tests.helpers.marks import examples
 
 numbers = st.lists(st.fractions(max_denominator=1000), min_size=1, max_size=70)
-
-
-@pytest.mark.parametrize(("percent", "value"), [(0, 1), (5, 1), (10, 1), (11, 2), (50, 5), (95, 10), (100, 10)])
-def test_percentiles_are_of_the_nearest_rank(percent: int, value: int) -> None:
-    assert percentile([Fraction(n) for n in range(10, 0, -1)], Fraction(percent)) == value
-
-
-@examples(40, deep=1000)
-@given(numbers, st.integers(0, 100))
-def test_a_percentile_is_a_value_with_enough_below_it(values: list[Fraction], percent: int) -> None:
-    at = percentile(values, Fraction(percent))
-
-    assert at in values
-    assert 100 * sum(value <= at for value in values) >= percent * len(values)
-    assert 100 * sum(value < at for value in values) <= percent * len(values)
 
 
 @examples(40, deep=1000)

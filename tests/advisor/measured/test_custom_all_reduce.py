@@ -13,7 +13,6 @@ from statistics import mean, median
 import numpy as np
 import pytest
 
-from magus.advisor.implementations.predict import p90
 from magus.advisor.measured.tables.csv_rows import TableComparison, read_rows
 from magus.advisor.measured.tables.custom_all_reduce import (
     FIT,
@@ -29,7 +28,7 @@ from magus.advisor.measured.tables.custom_all_reduce import (
 )
 from magus.advisor.measured.tables.gemm import gpu_name
 from magus.advisor.measured.tables.samples import scenario_of
-from magus.compiler.ir import TICKS_PER_US, Method, Pattern, SumForm, SumKernel
+from magus.compiler.ir import TICKS_PER_US, Method, Pattern, SumForm, SumKernel, percentile
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
 from magus.simcore.kernels.nccl import NcclCollective, collective_time
 from tests.helpers.some import some
@@ -171,4 +170,4 @@ def test_the_stated_errors_are_those_of_rows_that_nothing_was_fitted_to() -> Non
 
     for name, found in some(errors.items()):
         stated = method_of(name, gpus[name]).error
-        assert stated is not None and float(stated) == pytest.approx(p90(found), rel=0.01), name
+        assert stated is not None and float(stated) == pytest.approx(percentile(found, 90), rel=0.01), name

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.implementations.predict import p90
 from magus.advisor.measured.tables.csv_rows import TableComparison
 from magus.advisor.measured.tables.exchanges import FIT, PATTERN_OF, exchange_comparisons
 from magus.advisor.measured.tables.samples import scenario_of
+from magus.compiler.ir import percentile
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
 
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
@@ -45,4 +45,4 @@ def test_the_stated_errors_are_those_of_rows_that_nothing_was_fitted_to() -> Non
         shipped = shipped_implementations(scenario_of(gpu, 8).system)
         method = next(each for each in shipped if each.name == name).method(PATTERN_OF[phase])
         assert method is not None and method.error is not None
-        assert float(method.error) == pytest.approx(p90(found), rel=0.01), (gpu, operation)
+        assert float(method.error) == pytest.approx(percentile(found, 90), rel=0.01), (gpu, operation)

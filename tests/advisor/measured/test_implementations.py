@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.advisor.implementations.predict import FEW_ROWS, FUSED_ERROR, error_of, error_of_rows, p90
+from magus.advisor.implementations.predict import FEW_ROWS, FUSED_ERROR, error_of, error_of_rows
 from magus.advisor.measured.tables.csv_rows import TableComparison
 from magus.advisor.measured.tables.fused import FusedPart
 from magus.advisor.measured.tables.implementations import (
@@ -27,7 +27,7 @@ from magus.advisor.measured.validate import implementation_report, scoreboard
 from magus.advisor.measured.validate.report import Validation, validate, validation_document, weak_spots
 from magus.advisor.measured.validate.text import validation_page, validation_text
 from magus.compiler import compile_text
-from magus.compiler.ir import DType, Method, Pattern
+from magus.compiler.ir import DType, Method, Pattern, percentile
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
 from tests.helpers.some import some
 
@@ -227,7 +227,7 @@ def test_stated_errors_are_those_of_the_held_out_rows(of_all_rows: list[Implemen
     errors = defaultdict[tuple[str, Pattern], list[float]](list)
     for row in rows:
         errors[row.row.name, row.row.part.pattern].append(abs(row.error) / 100)
-    family = p90([abs(row.error) / 100 for row in rows])
+    family = percentile([abs(row.error) / 100 for row in rows], 90)
     shipped = {(name, each.pattern): each for name, each in shipped_methods()}
 
     assert family <= FUSED_ERROR < family + 0.01
