@@ -155,6 +155,8 @@ class ChoiceReader:
         """Return the name of a template that exists."""
         if name.text not in BY_NAME:
             hint = did_you_mean(name.text, BY_NAME) or f"templates are {listing(BY_NAME)}"
+            if name.text == "program":
+                hint = "a program is a schedule of a file: schedule mine for w = program(NAME)"
             raise self._report.fail(Code.MGS505, f"unknown template '{name.text[:64]}'", name.span, hint)
         return name.text
 

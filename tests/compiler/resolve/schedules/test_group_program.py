@@ -7,6 +7,7 @@ from magus.compiler.codes import Code
 from magus.compiler.ir import GroupEngine, OpCase, Reduction, Transfer, WrittenPlan
 from magus.compiler.planfile.write import plan_text
 from magus.compiler.planning.build import build_op_plan
+from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.runtime import carry_out
 from tests.helpers.plans.alone import alone
 
@@ -244,3 +245,11 @@ def test_the_plan_of_a_program_can_be_written_out() -> None:
     again = text(SCATTER, "y = reduce_scatter(x)") + plan_text(case, plan, "again")
 
     assert build_op_plan(case, case_of(again).schedules[1].body).steps == plan.steps
+
+
+def test_a_program_is_no_expression() -> None:
+    with pytest.raises(CompileError, match="unknown template 'program'") as caught:
+        read_choice(case_of(text(GATHER)), "program(k)")
+
+    hint = caught.value.diagnostics[0].hint
+    assert hint.startswith("a program is a schedule of a file: schedule mine for w = program(NAME)")
