@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ...advisor import RequestError
 from ...advisor.answer.switches import Switched
-from ...advisor.implementations.predict import Promise
+from ...advisor.implementations.predict import MIN_GAIN, Promise
 from ...advisor.questions.ask import LayoutAnswer, ModelAnswer
 from ...advisor.questions.layouts import LayoutOutcome, LayoutQuestion
 from ...advisor.steps.search import TIE
@@ -135,21 +135,31 @@ def _switches(answer: ModelAnswer) -> Iterator[str]:
         yield f"    {first.setting}"  # to copy: it is not wrapped
         others = others[1:]
     for each in others:
-        yield from bullet("-" if not each.pays else "+", f"{each.switch.what}: {_gain(each)}")
+        yield from bullet("-" if not each.pays else "+", f"{each.switch.what}: {_gain(each)}{_by_call(each)}")
     for what in answer.unknown:
         yield from bullet("!", f"{what}: not known here")
 
 
 def _why_nothing(answer: ModelAnswer) -> str:
     if answer.switches:
-        gains = any(each.promise.verdict is Verdict.WORTH_TRYING for each in answer.switches)
-        return f"What it can switch on gains {'no more than its error' if gains else 'nothing'} here:"
+        if any(each.promise.verdict is Verdict.WORTH_TRYING for each in answer.switches):
+            return "What it can switch on gains no more than its error here:"
+        called = any(_by_call(each) for each in answer.switches)
+        return f"What it can switch on {'does not gain by every call' if called else 'gains nothing here'}:"
     if answer.unknown:
         return "Of what it can switch on nothing is known here:"
     elsewhere = " and ".join(each.what for each in answer.question.not_here)
     if elsewhere:
         return f"Not for {answer.advice[0].scenario.gpu.name}: {elsewhere}."
     return f"{answer.framework.title} has nothing that overlaps such a layer."
+
+
+def _by_call(each: Switched) -> str:
+    """Its gain by the calls by which it does not pay, if by others it does; else empty."""
+    promise, (least, _) = each.promise, each.promise.by_call
+    if not least <= 1 + MIN_GAIN < promise.speedup:
+        return ""
+    return f", {least:.2f}x {'in a CUDA graph' if least == promise.in_graph else 'where the GPU waits for calls'}"
 
 
 def _gain(each: Switched) -> str:

@@ -12,6 +12,7 @@ from magus.advisor import Advice, Advisor, ModelQuestion, RequestError, ask, mod
 from magus.advisor.answer.export import offers_document
 from magus.advisor.answer.switches import sizes_of, switched, today_of, with_whole_activations
 from magus.advisor.implementations.offers import offers_of
+from magus.advisor.implementations.predict import Promise
 from magus.advisor.policy.table import SweepPoint, table_of
 from magus.advisor.questions.ask import QUICK, ModelAnswer
 from magus.advisor.targets import Refused
@@ -285,3 +286,22 @@ def test_who_lays_out_no_step_says_so() -> None:
     )
 
     assert done.exit_code == 1 and "MGS520" in done.stderr and "lays out no training step" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("promise", "words"),
+    [
+        (Promise(1.05, 0.1, in_graph=1.1, on_host=0.98), ", 0.98x where the GPU waits for calls"),
+        (Promise(1.05, 0.1, in_graph=1.0), ", 1.00x in a CUDA graph"),
+        (Promise(1.01, 0.1, in_graph=1.0), ""),
+        (Promise(1.05, 0.1, in_graph=1.04), ""),
+    ],
+)
+def test_what_pays_by_some_calls_alone_says_by_which_not(answer: ModelAnswer, promise: Promise, words: str) -> None:
+    (switch,) = answer.switches
+    text = " ".join(ask_text(replace(answer, switches=(replace(switch, promise=promise),))).split())
+
+    assert ("does not gain by every call:" in text) is bool(words)
+    line = text.partition("with async-TP: ")[2].partition(" A kernel")[0]
+    assert line.endswith(words) and line.startswith(f"{promise.speedup:.2f}x")
+    assert (", " in line.replace(", worth trying", "")) is bool(words)
