@@ -40,6 +40,9 @@ SoFar = Callable[[Sequence[StepOutcome], int], None]
 MOST_REPORTED = 32
 """How often at most a search tells what it has found so far while it simulates layouts."""
 
+CLEAR = 0.1
+"""Share by which a step is so far behind the fastest that traffic beside its layers, which adds to it, is left out."""
+
 TIE = 0.02
 """Difference of two steps below which they are a tie: what profiles of GEMMs resolve."""
 
@@ -63,7 +66,8 @@ class Searched:
     interrupted
         Whether some were left out, because the caller was asked to stop.
     contended
-        So many of the first ``outcomes`` were simulated with traffic beside their layers; the others are no faster.
+        So many of the first ``outcomes`` were simulated with traffic beside their layers; the others take no less time
+        than they have here.
     slower
         How many were not simulated, since with the kernels of their layers alone they are no faster than those.
     framework
@@ -155,7 +159,7 @@ def search(
         Whether the file is as its user wrote it: a declared schedule that does not fit is then an error, and is left
         out where parameters were set.
     shown
-        So many of the fastest are found with traffic simulated beside their layers.
+        So many of the fastest are found, with traffic simulated beside the layers of those that are close.
     submit
         Has layers simulated side by side; None: one after the other, as they are needed.
     answered
@@ -192,9 +196,9 @@ def search(
         if interrupted:
             return found(queue.done, 0, interrupted=True)
         others = [each for each in queue.done if not can_run(each, framework)]
-        ahead([(each.scenario, each.schedule) for each in queue.usable[:shown]], times)
+        ahead([(each.scenario, each.schedule) for each in queue.usable[:shown] if queue.is_close(each)], times)
         usable, contended, interrupted = _contended(queue.usable, shown, times, report, stop, so_far)
-        queue.limit = queue.limit_of(usable[:contended])
+        queue.limit = queue.limit_of(usable)
         if interrupted or queue.is_done:
             return found([*usable, *others], contended, interrupted=interrupted, slower=len(queue.left))
 
@@ -227,6 +231,10 @@ class _Queue:
     def is_done(self) -> bool:
         """Whether nothing that is left can be wanted."""
         return not self.left or self.left[0][0] >= max(self.limit, self.limit_of(self.usable))
+
+    def is_close(self, outcome: StepOutcome) -> bool:
+        """Whether an outcome is not clearly behind the fastest of the framework."""
+        return outcome.run.makespan_ticks <= self.usable[0].run.makespan_ticks * (1 + CLEAR)
 
     def limit_of(self, fastest: Sequence[StepOutcome]) -> float:
         """The ticks from which on an outcome is neither one of those wanted nor a tie with the first."""
@@ -380,13 +388,15 @@ def _contended(
 ) -> tuple[list[StepOutcome], int, bool]:
     """The fastest with traffic simulated beside their layers, the fastest of these first; then the others as they were.
 
-    Without that they are no slower: once as many as are shown are faster than the next of the others, so they are.
-    Also return how many these are, and whether the search was stopped.
+    Without that they are no slower: once as many as are shown are faster than the next of the others, so they are. What
+    is clearly behind the fastest is left as it was. Also return how many these are, and whether the search was stopped.
     """
     left, done, most = list(outcomes), list[StepOutcome](), max(MOST_CONTENDED, shown)
     while left and len(done) < most:
         done.sort(key=_order)
         if len(done) >= shown and left[0].run.makespan_ticks >= done[shown - 1].run.makespan_ticks:
+            break
+        if done and left[0].run.makespan_ticks > done[0].run.makespan_ticks * (1 + CLEAR):
             break
         so_far([*done, *left], len(done))
         report("contention", len(done), most)

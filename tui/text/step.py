@@ -311,7 +311,8 @@ def table_of(searched: Searched, chosen: StepOutcome, shown: int = SHOWN) -> lis
         mark = ">" if each is chosen else TOO_LARGE if not each.fits else "=" if abs(change) <= TIE else ""
         same = declared_as(each, searched) if each is chosen else each if each in declared else None
         name = each.words if same is None else same.schedule.name
-        more = "" if each is chosen else f"{change:+.1%}"
+        alone = each in searched.outcomes[searched.contended :] and each is not chosen  # it takes no less than that
+        more = "" if each is chosen else f"{'from ' if alone else ''}{change:+.1%}"
         rows.append((mark, each.layout, name, seconds_text(each.run.makespan_ticks), more, *_figures(each)))
     return rows
 
