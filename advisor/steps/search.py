@@ -40,9 +40,6 @@ SoFar = Callable[[Sequence[StepOutcome], int], None]
 MOST_REPORTED = 32
 """How often at most a search tells what it has found so far while it simulates layouts."""
 
-CLEAR = 0.1
-"""Share by which a step is so far behind the fastest that traffic beside its layers, which adds to it, is left out."""
-
 TIE = 0.02
 """Difference of two steps below which they are a tie: what profiles of GEMMs resolve."""
 
@@ -159,7 +156,7 @@ def search(
         Whether the file is as its user wrote it: a declared schedule that does not fit is then an error, and is left
         out where parameters were set.
     shown
-        So many of the fastest are found, with traffic simulated beside the layers of those that are close.
+        So many of the fastest are found, with traffic simulated beside the layers of those that tie with the fastest.
     submit
         Has layers simulated side by side; None: one after the other, as they are needed.
     answered
@@ -233,8 +230,8 @@ class _Queue:
         return not self.left or self.left[0][0] >= max(self.limit, self.limit_of(self.usable))
 
     def is_close(self, outcome: StepOutcome) -> bool:
-        """Whether an outcome is not clearly behind the fastest of the framework."""
-        return outcome.run.makespan_ticks <= self.usable[0].run.makespan_ticks * (1 + CLEAR)
+        """Whether an outcome ties with the fastest of the framework."""
+        return outcome.run.makespan_ticks <= self.usable[0].run.makespan_ticks * (1 + TIE)
 
     def limit_of(self, fastest: Sequence[StepOutcome]) -> float:
         """The ticks from which on an outcome is neither one of those wanted nor a tie with the first."""
@@ -389,14 +386,14 @@ def _contended(
     """The fastest with traffic simulated beside their layers, the fastest of these first; then the others as they were.
 
     Without that they are no slower: once as many as are shown are faster than the next of the others, so they are. What
-    is clearly behind the fastest is left as it was. Also return how many these are, and whether the search was stopped.
+    does not tie with the fastest is left as it was. Also return how many these are, and whether the search was stopped.
     """
     left, done, most = list(outcomes), list[StepOutcome](), max(MOST_CONTENDED, shown)
     while left and len(done) < most:
         done.sort(key=_order)
         if len(done) >= shown and left[0].run.makespan_ticks >= done[shown - 1].run.makespan_ticks:
             break
-        if done and left[0].run.makespan_ticks > done[0].run.makespan_ticks * (1 + CLEAR):
+        if done and left[0].run.makespan_ticks > done[0].run.makespan_ticks * (1 + TIE):
             break
         so_far([*done, *left], len(done))
         report("contention", len(done), most)
