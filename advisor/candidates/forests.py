@@ -53,9 +53,9 @@ is there, and only with engines to spare the next bytes leave before."""
 LEAST_CHUNK_BYTES = 64 << 10
 LEAST_BYTES, LARGE_BYTES = 1 << 20, 8 << 20
 """By copy engines; and from where on the packing of fewest levels is not tried."""
-SM_BYTES = range(1 << 17, 1 << 22)
+SM_BYTES = range(1 << 15, 1 << 22)
 """By SMs with flags between the data. Below, a second copy takes longer than all bytes by straight routes, but for a
-broadcast; above, the flags cost more than setups."""
+broadcast, and with 64 KiB on ten GPUs at links of 22 GB/s it does not; above, the flags cost more than setups."""
 SM_COUNTS, SM_PIECES = (16, 32), (1, 3)
 """SMs that are tried, and chunks of a shard: of a broadcast both, of the rest a tree is one chunk at first."""
 MOST_STEPS = 25_000
@@ -87,8 +87,12 @@ def forests(scenario: OpCase) -> Iterator[OpChoice]:
     if shape.pattern.exchanges and relayed_load(scenario) is None:
         return
     kinds = {each.kind for each in explore.values("engine")} or set(EngineKind)
-    if EngineKind.DMA in kinds and scenario.gpu.dma.engines and shape.moved.num_bytes >= LEAST_BYTES:
-        yield from _by_engines(scenario)
+    if EngineKind.DMA in kinds and scenario.gpu.dma.engines:
+        if shape.moved.num_bytes >= LEAST_BYTES:
+            yield from _by_engines(scenario)
+        elif shape.is_collective and shape.pattern.sums and shape.moved.num_bytes >= SM_BYTES.start:
+            direct = tuple((root, 1, *(root,) * scenario.num_ranks) for root in range(scenario.num_ranks))
+            yield from _of(scenario, direct, 1, 1)  # what a small sum saves is the launches
     least = 0 if one_root else SM_BYTES.start
     if (
         EngineKind.SM in kinds

@@ -257,6 +257,19 @@ def test_small_ones_are_copied_by_sms_with_flags_between_the_data() -> None:
     assert all(one.engine == best.engine and one.tactics == best.tactics for one in some([*neighbours_of(small, best)]))
 
 
+def test_small_sums_are_sent_straight_by_engines_with_one_kernel_for_all() -> None:
+    case = scenario_of("reduce_scatter", rows=36).case
+    by_dma = some([one for one in forests(case) if one.engine.kind is EngineKind.DMA])
+    assert [(one.chunks, one.tactics.kernel) for one in by_dma] == [(6, Kernels.PERSISTENT)]
+    assert {(root, *parents) for root, _, *parents in by_dma[0].trees} == {(rank,) * 7 for rank in range(6)}
+    launched = OpChoice("serial", 6, by_dma[0].engine)
+    times = [simulate_op(case, build_op_plan(case, one)).total_ticks for one in (by_dma[0], launched)]
+    assert times[0] < times[1]
+    assert carry_out(*alone(case, build_op_plan(case, by_dma[0])), range(2)).exact
+    few = scenario_of("reduce_scatter", rows=SM_BYTES.start // 2048 - 6).case
+    assert not [one for one in forests(few) if one.engine.kind is EngineKind.DMA]
+
+
 def test_sums_are_one_kernel_unless_the_file_has_kernels_launched() -> None:
     by_engines = "explore one { engine dma(4); kernel launched }"
     for collective, explore, kernel in (
