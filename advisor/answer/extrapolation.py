@@ -40,6 +40,7 @@ from ...compiler.text.units import exact_bytes_text, ticks_text
 from ...simcore.kernels.attention import attention_model
 from ...simcore.kernels.dispatch import work_of
 from ...simcore.kernels.gemm import group_shape
+from ...simcore.lower.machine import looks_for_parts
 from ...simcore.lower.state import counts_ticks
 
 # The tables of measured collectives have no rows of these.
@@ -65,6 +66,8 @@ def _of_schedule(scenario: OpCase, schedule: OpPlan) -> Iterator[str]:
     yield from _kernels(scenario, schedule, steps)
     yield from counts_read(scenario, schedule)
     yield from _copies(scenario.gpu, schedule, steps)
+    if looks_for_parts(scenario, schedule):
+        yield "one kernel that sums whatever copy engines have brought is not measured"
 
 
 def _has_constants(gpu: Gpu, shape: KernelShape) -> bool:

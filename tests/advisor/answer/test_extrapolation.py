@@ -104,6 +104,16 @@ def test_schedules_that_do_what_nobody_measured_are_named(schedule: str, sentenc
     assert sentence in only
 
 
+def test_one_kernel_for_all_sums_of_a_collective_is_not_measured() -> None:
+    text = 'use "nvidia/h100"\nsystem s { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }\n'
+    text += "workload w on s { x = tensor bf16[1024, 1024]; y = reduce_scatter(x) }"
+    alone = compile_text(text).scenario().case
+    sentence = "one kernel that sums whatever copy engines have brought is not measured"
+
+    assert sentence in said(alone, "ring(chunks=4, engine=dma(3), kernel=persistent)")
+    assert sentence not in said(alone, "ring(chunks=4, engine=dma(3))")
+
+
 def test_a_profile_that_does_not_say_where_it_was_fitted_has_no_outside() -> None:
     amd = scenario(gpu="mi300x", fabric="full_mesh(xgmi)", m=1 << 20, n=128)
 
