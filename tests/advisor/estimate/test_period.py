@@ -68,4 +68,4 @@ workload w on s {{ x = tensor bf16[40, 64] shard rows; y = all_gather(x) }}
     some = [fluid._passes(network, peer) for peer in range(1, 40)]
 
     whole, part = ([sum(each.values()) for each in passed] for passed in (every, some))
-    assert part == pytest.approx(whole, rel=0.5) and sum(part) == pytest.approx(sum(whole), rel=0.1) and every != some
+    assert part == pytest.approx(whole, rel=0.7) and sum(part) == pytest.approx(sum(whole), rel=0.1) and every != some
