@@ -31,7 +31,8 @@ from magus.simcore.fold.refine import Refusal, detect
 from magus.simcore.fold.run import expand, quotient
 from magus.simcore.fold.verify import FoldError
 from magus.simcore.lower.plan import lower, plan_of
-from magus.simcore.program.program import NONE, Program, Run
+from magus.simcore.program.arrays import NONE
+from magus.simcore.program.program import Program, Run
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.collective_programs import Algorithm, Collective, Fabric, System, collective, symmetric
 from tests.helpers.oracle.mutants import (

@@ -35,7 +35,8 @@ from ...simcore.lower.beside import OnGroup, lower_beside, rejected
 from ...simcore.lower.budget import check_budget
 from ...simcore.lower.plan import lower, plan_period
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
-from ...simcore.program.program import Int64Array, Program, RunOutcome
+from ...simcore.program.arrays import Int64Array
+from ...simcore.program.program import Program, RunOutcome
 from ..estimate.makespan import estimate_ticks
 from .joint import COARSE_BYTES
 

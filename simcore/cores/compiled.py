@@ -31,22 +31,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..program.arrays import NONE, BoolArray, Int64Array, buffer_feeders, buffers_left, order_by, previous_hops, starts
 from ..program.builder import ProgramBuilder
-from ..program.program import (
-    MAX_HORIZON_TICKS,
-    NEVER,
-    NONE,
-    BoolArray,
-    Int64Array,
-    Program,
-    Served,
-    WatchFn,
-    buffer_feeders,
-    buffers_left,
-    order_by,
-    previous_hops,
-    starts,
-)
+from ..program.program import MAX_HORIZON_TICKS, NEVER, Program, Served, WatchFn
 from .compiled_loop import BLOCK, run_slices
 from .compiled_types import (
     BUFFER,

@@ -10,7 +10,8 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from ..program.program import NEVER, NONE, Int64Array
+from ..program.arrays import NONE, Int64Array
+from ..program.program import NEVER
 from .compiled_types import Records, State
 from .op_scheduler import IDLE
 

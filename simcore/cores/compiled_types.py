@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..program.program import Int64Array
+from ..program.arrays import Int64Array
 
 Records = npt.NDArray[np.void]
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..program.arrays import NONE, BoolArray, FloatArray, Int64Array
 from ..program.limits import drain_ticks
-from ..program.program import NEVER, NONE, BoolArray, FloatArray, Int64Array, Program, Run, RunOutcome, TrafficClass
+from ..program.program import NEVER, Program, Run, RunOutcome, TrafficClass
 
 
 def units_delivered(program: Program, flow_last: Int64Array, op_polls: Int64Array) -> Int64Array:

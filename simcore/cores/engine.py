@@ -20,8 +20,9 @@ from typing import Protocol
 import numpy as np
 
 from ...compiler.ir import ShouldStop, StepsDone
+from ..program.arrays import NONE, Int64Array
 from ..program.limits import DEFAULT_BUDGET, RunBudget, check_budget
-from ..program.program import NEVER, NONE, Int64Array, OpKind, Program, Run, RunOutcome, Served, WatchFn
+from ..program.program import NEVER, OpKind, Program, Run, RunOutcome, Served, WatchFn
 from . import windows
 from .endings import at_rest, busy_ticks, locked_servers, polls_in_vain
 from .keys import KeyWidthError

@@ -10,8 +10,9 @@ import heapq
 
 import numpy as np
 
+from ..program.arrays import NONE, Int64Array, buffers_left, starts
 from ..program.limits import RunTooLarge
-from ..program.program import NONE, Int64Array, Program, buffers_left, starts
+from ..program.program import Program
 from .op_scheduler import IDLE
 
 KEY_BITS = 63

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...compiler.ir import ShouldStop
-from ..program.program import NEVER, NONE, Int64Array, Program
+from ..program.arrays import NONE, Int64Array
+from ..program.program import NEVER, Program
 
 IDLE = 1 << 62
 """Time of the next event when there is none; later than any time a program can reach."""

@@ -17,8 +17,9 @@ server has a clock of its own, and those may be set so that windows are longer (
 
 import numpy as np
 
+from ..program.arrays import NONE, Int64Array, starts
 from ..program.limits import BYTES_PER_UNIT
-from ..program.program import NEVER, NONE, Int64Array, Program, Served, WatchFn, starts
+from ..program.program import NEVER, Program, Served, WatchFn
 from .endings import locked_servers, stuck_ops, wait_shift, wait_ticks
 from .keys import SIGN, Gates, Keys, KeyWidthError, Pending, Room, Trains
 from .op_scheduler import IDLE, Control, set_clocks, unit_effects

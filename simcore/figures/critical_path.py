@@ -11,8 +11,9 @@ from enum import Enum
 import numpy as np
 
 from ..cores.endings import units_delivered
+from ..program.arrays import NONE, Int64Array, starts
 from ..program.limits import op_name
-from ..program.program import NEVER, NONE, Int64Array, OpKind, Program, Run, RunOutcome, starts
+from ..program.program import NEVER, OpKind, Program, Run, RunOutcome
 
 
 class Cause(Enum):

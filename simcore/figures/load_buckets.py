@@ -18,7 +18,8 @@ from ..lower.copies import ends_of
 from ..lower.machine import sent_per_byte
 from ..lower.state import StepOps, moved_bytes
 from ..lower.steps import LoweredPart
-from ..program.program import NEVER, NONE, FloatArray, Int64Array, OpKind, Program, Run, TrafficClass, order_by
+from ..program.arrays import NONE, FloatArray, Int64Array, order_by
+from ..program.program import NEVER, OpKind, Program, Run, TrafficClass
 from .result import Interval, IntervalKind, Load, LoadKind, Loads, Timeline, Traffic, bucket_edges
 
 # Spans of time: what intervals of a Timeline cover, and where copies run and no kernel does.

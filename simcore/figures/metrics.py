@@ -28,7 +28,8 @@ from ..lower.collective import library_operation
 from ..lower.plan import Lowered
 from ..lower.state import StepOps
 from ..lower.steps import LoweredPart
-from ..program.program import NEVER, NONE, Int64Array, OpKind, Program, Run
+from ..program.arrays import NONE, Int64Array
+from ..program.program import NEVER, OpKind, Program, Run
 from .result import Interval, IntervalKind, ServerLoad, Timeline, Utilization
 
 

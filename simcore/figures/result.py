@@ -8,7 +8,8 @@ import numpy as np
 
 from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, JsonObject, Network, OpPlan
 from ...compiler.text.records import Tabular
-from ..program.program import FloatArray, Int64Array, RunOutcome
+from ..program.arrays import FloatArray, Int64Array
+from ..program.program import RunOutcome
 from .critical_path import CriticalOp
 
 

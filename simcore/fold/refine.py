@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..program.program import NONE, Int64Array, Program, take_rows
+from ..program.arrays import NONE, Int64Array, take_rows
+from ..program.program import Program
 from .verify import Places, UInt64Array, distinct, mix, op_attributes, row_sums
 
 Table = Int64Array | UInt64Array

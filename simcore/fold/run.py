@@ -12,7 +12,8 @@ from ...compiler.ir import ShouldStop, StepsDone
 from ..cores.endings import units_delivered
 from ..cores.engine import run
 from ..lower.plan import Lowered
-from ..program.program import NEVER, NONE, BoolArray, Int64Array, Program, Run, RunOutcome, dependencies, take_rows
+from ..program.arrays import NONE, BoolArray, Int64Array, dependencies, take_rows
+from ..program.program import NEVER, Program, Run, RunOutcome
 from .refine import Classes, Refusal, asymmetry, by_local_id, detect
 from .verify import Condition, FoldError, Places, distinct, verify
 

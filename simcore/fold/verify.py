@@ -13,8 +13,9 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
+from ..program.arrays import NONE, BoolArray, Int64Array, grouped, starts, take_rows
 from ..program.limits import op_name
-from ..program.program import NONE, BoolArray, Int64Array, Program, grouped, starts, take_rows
+from ..program.program import Program
 
 UInt64Array = npt.NDArray[np.uint64]
 

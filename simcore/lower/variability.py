@@ -27,8 +27,9 @@ from ...compiler.ir import (
     arrivals_at,
 )
 from ...compiler.planning.build import ScheduleError
+from ..program.arrays import Int64Array
 from ..program.limits import HorizonError, check_horizon
-from ..program.program import MAX_HORIZON_TICKS, Int64Array, OpKind, Program, Run, RunOutcome, TrafficClass
+from ..program.program import MAX_HORIZON_TICKS, OpKind, Program, Run, RunOutcome, TrafficClass
 from .copies import flag_lead_ticks
 from .draws import drawn, uniform
 from .machine import Idealization, sent_per_byte

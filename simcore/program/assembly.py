@@ -11,20 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .arrays import NONE, BoolArray, Int64Array, check_named, dependencies, ints, take_rows, tie_order
 from .limits import HorizonError, check_horizon, check_polling, check_tables, check_waits
-from .program import (
-    NONE,
-    BoolArray,
-    Int64Array,
-    OpKind,
-    Program,
-    Stage,
-    check_named,
-    dependencies,
-    ints,
-    take_rows,
-    tie_order,
-)
+from .program import OpKind, Program, Stage
 
 
 class DescribedServer(NamedTuple):

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 
+from .arrays import NONE
 from .assembly import Described, DescribedServer, OpCall, assemble
 from .limits import check_range
-from .program import MAX_HORIZON_TICKS, NONE, PRIORITIES, Flow, OpKind, OpSpec, Program, Stage
+from .program import MAX_HORIZON_TICKS, PRIORITIES, Flow, OpKind, OpSpec, Program, Stage
 
 MAX_RANKS, MAX_OPS = 1 << 24, 1 << 31
 """Far more than fits into memory op by op, and few enough for every index to fit into an integer."""

@@ -6,7 +6,8 @@ import numpy as np
 
 from ...compiler.ir import TICKS_PER_SECOND
 from ...compiler.text.units import bytes_text
-from .program import MAX_HORIZON_TICKS, NONE, Int64Array, OpKind, Program, TrafficClass, dependencies
+from .arrays import NONE, Int64Array, dependencies
+from .program import MAX_HORIZON_TICKS, OpKind, Program, TrafficClass
 
 
 def drain_ticks(program: Program) -> Int64Array:

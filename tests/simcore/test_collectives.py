@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from magus.simcore.cores.engine import Core, run
-from magus.simcore.program.program import NONE, Program, RunOutcome
+from magus.simcore.program.arrays import NONE
+from magus.simcore.program.program import Program, RunOutcome
 from tests.helpers.marks import first
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.collective_programs import (

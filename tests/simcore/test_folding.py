@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from magus.simcore.cores.engine import Core, run
-from magus.simcore.program.program import NONE, RunOutcome
+from magus.simcore.program.arrays import NONE
+from magus.simcore.program.program import RunOutcome
 from tests.helpers.oracle.strategies import symmetric_program
 
 

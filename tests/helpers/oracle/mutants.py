@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from magus.simcore.program.program import NONE, Program
+from magus.simcore.program.arrays import NONE
+from magus.simcore.program.program import Program
 
 WindowFn = Callable[[Program], int]
 

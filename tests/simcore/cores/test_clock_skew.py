@@ -14,9 +14,10 @@ from magus.simcore.cores import op_scheduler as clock_skew
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.cores.op_scheduler import Clocks, set_clocks
 from magus.simcore.cores.windows import window_ticks
+from magus.simcore.program.arrays import NONE
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.limits import RunTooLarge
-from magus.simcore.program.program import NONE, Flow, OpKind, OpSpec, Program, Stage
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
 from tests.helpers.marks import first, thinned
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from magus.simcore.cores import compiled
 from magus.simcore.cores.compiled import initial_state
 from magus.simcore.cores.engine import Core, run
+from magus.simcore.program.arrays import NONE
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.program import NEVER, NONE, Flow, OpKind, OpSpec, Program, RunOutcome, Stage
+from magus.simcore.program.program import NEVER, Flow, OpKind, OpSpec, Program, RunOutcome, Stage
 from tests.helpers.marks import examples
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.oracle import Oracle

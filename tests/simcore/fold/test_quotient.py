@@ -10,7 +10,8 @@ from magus.simcore.cores.engine import run
 from magus.simcore.fold.refine import Classes, Refusal, detect
 from magus.simcore.fold.run import expand, quotient
 from magus.simcore.fold.verify import Condition, FoldError
-from magus.simcore.program.program import NONE, Program
+from magus.simcore.program.arrays import NONE
+from magus.simcore.program.program import Program
 from tests.helpers.oracle.spmd_programs import random_spmd, same, senders, slowed
 from tests.helpers.oracle.strategies import symmetric_program
 

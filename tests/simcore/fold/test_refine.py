@@ -14,8 +14,9 @@ from magus.compiler.planning.build import build_op_plan
 from magus.simcore.cores.engine import run
 from magus.simcore.fold.refine import Classes, Refusal, by_local_id, detect
 from magus.simcore.fold.run import FoldError, expand, quotient
+from magus.simcore.program.arrays import NONE
 from magus.simcore.program.builder import ProgramBuilder
-from magus.simcore.program.program import NEVER, NONE, Flow, OpKind, OpSpec, RunOutcome, Stage
+from magus.simcore.program.program import NEVER, Flow, OpKind, OpSpec, RunOutcome, Stage
 from tests.helpers.marks import examples, first, thinned
 from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.oracle.spmd_programs import PERTURBATIONS, assert_exact, fold, random_spmd, same, senders, slowed

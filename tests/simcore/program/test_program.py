@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from magus.simcore.cores.engine import run
+from magus.simcore.program.arrays import NONE, order_by
 from magus.simcore.program.builder import MAX_OPS, MAX_RANKS, ProgramBuilder
-from magus.simcore.program.program import NONE, Flow, OpKind, OpSpec, Stage, TrafficClass, order_by
+from magus.simcore.program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 
 
 def builder(num_ranks: int = 1, *, folded: bool = False) -> ProgramBuilder:

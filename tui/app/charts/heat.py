@@ -13,7 +13,7 @@ from ....advisor.solver.cuts import LinkCut
 from ....compiler.ir import Network, OpCase
 from ....compiler.text.units import rate_text
 from ....simcore.figures.result import LoadKind, Loads
-from ....simcore.program.program import FloatArray, Int64Array
+from ....simcore.program.arrays import FloatArray, Int64Array
 from ....simcore.shown_run import ShownRun
 
 MOST_RANKS = 64

@@ -19,7 +19,7 @@ from textual.strip import Strip
 from ....compiler.ir import TICKS_PER_US
 from ....compiler.text.diagnostics import printable
 from ....compiler.text.units import us_text
-from ....simcore.program.program import FloatArray
+from ....simcore.program.arrays import FloatArray
 from ..charts.heat import RAMP, HeatModel, level_of, shrunk
 from ..charts.rows import bars_text
 from ..charts.sweep_plot import DOTS_X, DOTS_Y, Canvas, line_dots

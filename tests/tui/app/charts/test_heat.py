@@ -11,7 +11,7 @@ from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.compiler.text.units import rate_text
 from magus.simcore import simulate_op
 from magus.simcore.figures.result import LoadKind
-from magus.simcore.program.program import FloatArray
+from magus.simcore.program.arrays import FloatArray
 from magus.tui.app.charts.heat import RAMP, HeatModel, fabric_map, level_of, shrunk
 from magus.tui.app.charts.sweep_plot import Canvas, line_dots
 from tests.helpers.scenarios import scenarios
