@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.simcore.cores import compiled
-from magus.simcore.cores.compiled import initial_state
+from magus.simcore.cores.compiled_state import initial_state
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.program import Flow, OpKind, OpSpec, Program, Stage
