@@ -13,18 +13,15 @@ from ....compiler.ir import TICKS_PER_US, DType, Gpu
 from ....simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from ....simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time
 from ..tables.collectives import MIN_SHARE, PHASES, MeasuredPoint, PhaseShare, SmCopies
-from ..tables.gemm import (
-    CAST_STEPS,
-    MIN_WHOLE,
+from ..tables.gemm import CAST_STEPS, MIN_WHOLE, GemmTable, peak_us
+from ..tables.gemm_times import (
     GemmConstants,
-    GemmTable,
     GemmTerms,
     Ints,
     body_times_us,
     fastest,
     gemm_terms,
     gemm_ticks,
-    peak_us,
     slowdowns,
 )
 from .fitting import Constant, ConstantUnit, Fitted, Floats, differences, fit, put_all

@@ -22,7 +22,7 @@ from ....compiler.text.rewriting import comment_lines
 from ....compiler.text.units import us_text
 from ....simcore.kernels.grouped_gemm import grouped_gemm_work
 from ....simcore.lower.collective import library_collective_time
-from ..tables.gemm import gemm_ticks
+from ..tables.gemm_times import gemm_ticks
 from .chakra import is_chakra, read_chakra
 from .chrome import ChromeTrace, TraceError
 from .kineto import read_run

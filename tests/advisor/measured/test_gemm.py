@@ -14,17 +14,15 @@ from magus.advisor.measured.tables.gemm import (
     LARGE,
     LONG,
     LOOPED,
-    LOOPED_READS,
     GemmTable,
     gemm_comparisons,
     gemm_tables,
-    gemm_ticks,
     label_of,
     lone_scenario,
-    memory_in_loop,
     peak_us,
     predicted_us,
 )
+from magus.advisor.measured.tables.gemm_times import LOOPED_READS, gemm_ticks, memory_in_loop
 from magus.advisor.measured.tables.samples import simulated_sample
 from magus.compiler.ir import DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work

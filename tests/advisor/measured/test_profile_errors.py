@@ -16,7 +16,8 @@ import pytest
 
 from magus.advisor.measured.calibrate.fitting import Constant
 from magus.advisor.measured.calibrate.parts import CONSTANTS
-from magus.advisor.measured.tables.gemm import gemm_ticks, lone_scenario
+from magus.advisor.measured.tables.gemm import lone_scenario
+from magus.advisor.measured.tables.gemm_times import gemm_ticks
 from magus.compiler.ir import Gpu
 from magus.compiler.text.load import shipped_libraries
 from magus.simcore.kernels.nccl import NcclCollective, collective_time
