@@ -219,20 +219,17 @@ def distill(
     raise typer.Exit(write_rule(question, ranks, num_shapes=shapes, seed=seed, static=static, as_json=json, out=out))
 
 
+ModelsOption = Annotated[
+    list[str], typer.Option("--model", metavar="NAME", help="A model that ships, or its config.json; several, or all.")
+]
+FRAMEWORKS = "vllm, sglang, trtllm; megatron, transformer-engine, torchtitan, deepspeed or maxtext."
+FrameworkOption = Annotated[str, typer.Option("--for", metavar="NAME", help=FRAMEWORKS)]
+
+
 def ask(
-    models: Annotated[
-        list[str],
-        typer.Option("--model", metavar="NAME", help="A model that ships, or its config.json; several, or all."),
-    ],
+    models: ModelsOption,
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="A GPU of the library, such as b200.")],
-    framework: Annotated[
-        str,
-        typer.Option(
-            "--for",
-            metavar="NAME",
-            help="vllm, sglang, trtllm; megatron, transformer-engine, torchtitan, deepspeed or maxtext.",
-        ),
-    ],
+    framework: FrameworkOption,
     tp: Annotated[
         int | None, typer.Option("--tp", min=1, metavar="N", help="GPUs that share attention; default: 8.")
     ] = None,
