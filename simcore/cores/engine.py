@@ -205,8 +205,8 @@ def has_numba() -> bool:
 
 def makes_machine_code() -> bool:
     """Whether numba makes the machine code of the compiled core now, in this process: once for each installation."""
-    loaded = sys.modules.get(f"{__package__}.compiled")
-    return loaded is not None and bool(loaded.makes_code.is_set())
+    making = getattr(sys.modules.get(f"{__package__}.compiled"), "makes_code", None)  # none while it is imported
+    return making is not None and bool(making.is_set())
 
 
 def _simulate_compiled(program: Program, watch: WatchFn, observe: bool, last_poll_ticks: int) -> tuple[OpTimes, Served]:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -215,6 +216,12 @@ def test_the_first_run_says_that_numba_makes_code(monkeypatch: pytest.MonkeyPatc
         run(random_program(1), core=Core.COMPILED)
 
     assert during == [True, False, False] and not makes_machine_code()
+
+
+def test_a_core_that_is_being_imported_makes_no_code_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "magus.simcore.cores.compiled", ModuleType("compiled"))
+
+    assert not makes_machine_code()
 
 
 def test_what_is_loaded_ahead_is_not_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
