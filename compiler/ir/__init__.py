@@ -151,6 +151,7 @@ from .stopping import ShouldStop as ShouldStop
 from .stopping import StepsDone as StepsDone
 from .stopping import checkpoint as checkpoint
 from .stopping import heeding as heeding
+from .stopping import makes_code as makes_code
 from .stopping import never as never
 from .tensors import ColumnPart as ColumnPart
 from .tensors import DType as DType

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 from ..codes import Code
@@ -53,6 +54,9 @@ def checkpoint() -> None:
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, the steps done, and the number of steps."""
+
+makes_code = Event()
+"""Set while machine code of the simulator is loaded, which takes no time, or made, once for some ten seconds."""
 
 Counted = Callable[[int, int], None]
 """Progress within one stage: called with the steps done and their number."""

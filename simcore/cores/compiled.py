@@ -26,11 +26,11 @@ Nothing imports this module, and with it numba, before a run asks for it. The ma
 beside this file, or where that is read-only in the user's cache folder; ``NUMBA_CACHE_DIR`` says otherwise.
 """
 
-from threading import Event
 from typing import NamedTuple
 
 import numpy as np
 
+from ...compiler.ir import makes_code
 from ..program.arrays import NONE, Int64Array
 from ..program.builder import ProgramBuilder
 from ..program.program import Program, Served, WatchFn
@@ -51,10 +51,6 @@ _MOST_SLICES = 32
 
 For each look a thread waits until Python is free, which takes up to five milliseconds beside a thread that is busy.
 """
-
-
-makes_code = Event()
-"""Set while machine code is loaded, which takes no time, or made, which takes some ten seconds."""
 
 
 class OpTimeArrays(NamedTuple):

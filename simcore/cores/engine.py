@@ -7,7 +7,6 @@ ran before.
 """
 
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -201,12 +200,6 @@ def load_core(line_hops: int) -> None:
 def has_numba() -> bool:
     """Whether numba is installed, found out without loading it."""
     return find_spec("numba") is not None
-
-
-def makes_machine_code() -> bool:
-    """Whether numba makes the machine code of the compiled core now, in this process: once for each installation."""
-    making = getattr(sys.modules.get(f"{__package__}.compiled"), "makes_code", None)  # none while it is imported
-    return making is not None and bool(making.is_set())
 
 
 def _simulate_compiled(program: Program, watch: WatchFn, observe: bool, last_poll_ticks: int) -> tuple[OpTimes, Served]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from threading import Event, Thread
 from time import monotonic
 
-from ...compiler.ir import Progress
+from ...compiler.ir import Progress, makes_code
 from .door import columns, is_rich, say, say_raw
 
 WORDS = {
@@ -130,7 +130,7 @@ def progress_line(clock: Callable[[], float] = monotonic) -> Iterator[Progress]:
 
     def repeat() -> None:
         while not ended.wait(REWRITTEN_EVERY_S if rewrites else EVERY_S):
-            text = COMPILING if makes_machine_code() else state.text(clock()) if state.stage else ""
+            text = COMPILING if makes_code.is_set() else state.text(clock()) if state.stage else ""
             if text and rewrites:
                 rewrite(text)
             elif text:
@@ -145,10 +145,3 @@ def progress_line(clock: Callable[[], float] = monotonic) -> Iterator[Progress]:
         printer.join()
         if rewrites:
             say_raw(CLEAR)
-
-
-def makes_machine_code() -> bool:
-    """Return whether the simulator is compiled now; what it imports takes long where nothing is simulated."""
-    from ...simcore.cores import engine
-
-    return engine.makes_machine_code()

@@ -3,14 +3,14 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import given
 
+from magus.compiler.ir import makes_code
 from magus.simcore.cores import compiled
-from magus.simcore.cores.engine import Core, load_core, makes_machine_code, run
+from magus.simcore.cores.engine import Core, load_core, run
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.program import NEVER, Flow, OpKind, OpSpec, Program, Run, RunOutcome, Stage
 from tests.helpers.marks import examples
@@ -207,7 +207,7 @@ def test_the_first_run_says_that_numba_makes_code(monkeypatch: pytest.MonkeyPatc
     during: list[bool] = []
 
     def run_slices(*_: object) -> bool:
-        during.append(makes_machine_code())
+        during.append(makes_code.is_set())
         return True
 
     monkeypatch.setattr(compiled, "_has_code", set[bool]())
@@ -215,13 +215,7 @@ def test_the_first_run_says_that_numba_makes_code(monkeypatch: pytest.MonkeyPatc
     for _ in range(2):
         run(random_program(1), core=Core.COMPILED)
 
-    assert during == [True, False, False] and not makes_machine_code()
-
-
-def test_a_core_that_is_being_imported_makes_no_code_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "magus.simcore.cores.compiled", ModuleType("compiled"))
-
-    assert not makes_machine_code()
+    assert during == [True, False, False] and not makes_code.is_set()
 
 
 def test_what_is_loaded_ahead_is_not_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:

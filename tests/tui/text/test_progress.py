@@ -6,6 +6,7 @@ from threading import Event
 
 import pytest
 
+from magus.compiler.ir import makes_code
 from magus.tui.text import progress
 from magus.tui.text.progress import CLEAR, ProgressState, duration_text, progress_line
 from tests.helpers.some import some
@@ -76,9 +77,12 @@ def test_without_a_terminal_there_are_lines_that_stay(
 def test_who_waits_for_the_compiler_reads_so(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
     seen = stderr(monkeypatch, terminal=terminal)
     monkeypatch.setattr(progress, "REWRITTEN_EVERY_S" if terminal else "EVERY_S", 0.001)
-    monkeypatch.setattr(progress, "makes_machine_code", lambda: True)
-    with progress_line():
-        assert seen.line.wait(60)
+    makes_code.set()
+    try:
+        with progress_line():
+            assert seen.line.wait(60)
+    finally:
+        makes_code.clear()
 
     assert "compiling the simulator, once for this installation ..." in seen.getvalue()
 
