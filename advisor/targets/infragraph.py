@@ -1,14 +1,15 @@
 """A system as a description of InfraGraph (infragraph.dev, 3.1): one device for all hosts, switches, and their links.
 
-``magus import`` reads it back. Of a link the file has the rate of one direction and the latency; it has no place for
-those of a switch, for what of a rate is reached, nor for links that lead one way.
+``magus import`` reads it back. Of a link the file has the rate of one direction and the latency. It has no place for
+what of a rate is reached and for the cost of a switch: these stand in the description of a link in a form that is
+read (``REACHED``), for both ways. It has none for links that lead one way.
 """
 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations, product
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, count, product
 from typing import Any
 
 from ... import __version__
@@ -16,6 +17,7 @@ from ...compiler.ir import TICKS_PER_US, OpCase, System
 from ...compiler.ir.hardware import Link, Switch
 from ...compiler.ir.topologies.base import Fabric, network_of
 from ...compiler.ir.topologies.network import Edge, Ends, edge_over
+from ...compiler.machine.infragraph import REACHED
 from .base import Options, Target, refused
 
 MAX_PAIRS = 100_000
@@ -25,6 +27,20 @@ ONE, MANY = "one2one", "many2many"
 Part = tuple[str, int]  # a component of a host and its number
 Document = dict[str, Any]
 _TICKS_PER_NS = TICKS_PER_US / 1000
+_UNIT = "gigabytes_per_second"
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """A link between two nodes as it serves them: bytes per second and ticks from the lower number on, and back.
+
+    ``name`` is that of the link, with a number where it serves others in another way.
+    """
+
+    link: Link
+    there: tuple[int, int]
+    back: tuple[int, int]
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +67,7 @@ def _write(cases: Sequence[OpCase], options: Options) -> str:
     document = {
         "name": system.name,
         "description": f"{system.title}, written by Magus {__version__}",
-        "devices": [_host(system, hosts, inside), *([_switch_device(system)] if switches else [])],
+        "devices": [_host(system, hosts, inside), *([_switch_device()] if switches else [])],
         "links": _links(between),
         "instances": [_instances(HOST, hosts.count), *([_instances(SWITCH, len(switches))] if switches else [])],
         "edges": list(_network_edges(between, hosts)),
@@ -59,13 +75,33 @@ def _write(cases: Sequence[OpCase], options: Options) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def _pairs(system: System) -> dict[Ends, Link]:
+def _pairs(system: System) -> dict[Ends, _Lane]:
     """The link between each two neighbours, the lower number first."""
     edges = {edge.ends: edge for edge in network_of(system.fabric, system.num_ranks).edges}
-    for source, target in edges:
+    links = {ends: _link_of(edge, system.fabric) for ends, edge in edges.items()}
+    lanes: dict[Ends, _Lane] = {}
+    for (source, target), edge in edges.items():
         if (target, source) not in edges:
             raise refused(f"links of InfraGraph lead both ways, {source} -> {target} of {system.name} does not")
-    return {ends: _link_of(edge, system.fabric) for ends, edge in edges.items() if ends[0] < ends[1]}
+        if links[source, target].peak_bytes_per_s != links[target, source].peak_bytes_per_s:
+            message = f"links of InfraGraph have one bandwidth, {source} -> {target} of {system.name} another than back"
+            raise refused(message)
+        if source < target:
+            back = edges[target, source]
+            services = (edge.bytes_per_s, edge.latency_ticks), (back.bytes_per_s, back.latency_ticks)
+            lanes[source, target] = _Lane(links[source, target], *services)
+    names = _names(dict.fromkeys(lanes.values()))
+    return {ends: replace(lane, name=names[lane]) for ends, lane in lanes.items()}
+
+
+def _names(lanes: Iterable[_Lane]) -> dict[_Lane, str]:
+    """A name of its own for each: that of the link, or with a number behind it."""
+    taken: dict[str, _Lane] = {}
+    for lane in lanes:
+        name = lane.link.name
+        numbered = (f"{name}_{number}" for number in count(2))
+        taken[next(each for each in chain((name,), numbered) if each not in taken)] = lane
+    return {lane: name for name, lane in taken.items()}
 
 
 def _link_of(edge: Edge, fabric: Fabric) -> Link:
@@ -79,7 +115,7 @@ def _link_of(edge: Edge, fabric: Fabric) -> Link:
     return next(link for link, switch in product(fabric.links, (None, fabric.switch)) if over(link, switch) == served)
 
 
-def _hosts(system: System, pairs: Mapping[Ends, Link]) -> _Hosts:
+def _hosts(system: System, pairs: Mapping[Ends, _Lane]) -> _Hosts:
     """The nodes of the system as hosts, if links join their GPUs and all are alike.
 
     Else all GPUs are in one host, or each in its own where switches are joined to switches.
@@ -87,7 +123,7 @@ def _hosts(system: System, pairs: Mapping[Ends, Link]) -> _Hosts:
     size, num_ranks = system.fabric.node_size, system.num_ranks
     if 0 < size < num_ranks:
         hosts = _divided(num_ranks, size, pairs)
-        inside: dict[int, set[tuple[Part, Part, Link]]] = defaultdict(set)
+        inside: dict[int, set[tuple[Part, Part, _Lane]]] = defaultdict(set)
         for pair, link in pairs.items():
             host = _host_of(pair, hosts)
             if host is not None:
@@ -122,12 +158,12 @@ def _host_of(pair: Ends, hosts: _Hosts) -> int | None:
     return first if first == second else None
 
 
-def _host(system: System, hosts: _Hosts, inside: Mapping[Ends, Link]) -> Document:
+def _host(system: System, hosts: _Hosts, inside: Mapping[Ends, _Lane]) -> Document:
     """The device of a host: its GPUs, its switches, and the links between them."""
     num_switches = len({node for pair in inside for node in pair if hosts.part[node][0] == SWITCH})
     components = [_component(GPU, "xpu", hosts.size, system.gpu.name)]
     if num_switches:
-        components.append(_component(SWITCH, SWITCH, num_switches, _switch_words(system)))
+        components.append(_component(SWITCH, SWITCH, num_switches, SWITCH))
     if _all_joined(inside, hosts):
         every, link = {"component": f"{GPU}[0:{hosts.size}]"}, next(iter(inside.values()))
         edges = [_edge(every, every, link, MANY)]
@@ -137,9 +173,9 @@ def _host(system: System, hosts: _Hosts, inside: Mapping[Ends, Link]) -> Documen
     return {"name": HOST, "components": components, "links": _links(inside), "edges": edges}
 
 
-def _switch_device(system: System) -> Document:
+def _switch_device() -> Document:
     """The device of a switch between hosts."""
-    components = [_component(SWITCH, SWITCH, 1, _switch_words(system))]
+    components = [_component(SWITCH, SWITCH, 1, SWITCH)]
     return {"name": SWITCH, "components": components, "links": [], "edges": []}
 
 
@@ -147,26 +183,19 @@ def _component(name: str, kind: str, count: int, about: str) -> Document:
     return {"name": name, "choice": kind, "count": count, "description": about}
 
 
-def _switch_words(system: System) -> str:
-    """What the file has no other place for: the rate of a port and the latency."""
-    switch = system.fabric.switch
-    if switch is None:
-        return SWITCH
-    latency = switch.latency_ticks / _TICKS_PER_NS
-    return f"{switch.name}: {switch.bytes_per_s / 1e9:g} GB/s a port, {latency:g} ns"
-
-
 def _instances(device: str, count: int) -> Document:
     return {"name": device, "device": device, "count": count}
 
 
-def _all_joined(inside: Mapping[Ends, Link], hosts: _Hosts) -> bool:
+def _all_joined(inside: Mapping[Ends, _Lane], hosts: _Hosts) -> bool:
     """Whether a link of one kind joins any two GPUs of a host, and nothing else."""
-    alike = len(set(inside.values())) == 1 and len(inside) == hosts.size * (hosts.size - 1) // 2 > 1
+    lanes = set(inside.values())
+    alike = len(lanes) == 1 and all(lane.there == lane.back for lane in lanes)
+    alike = alike and len(inside) == hosts.size * (hosts.size - 1) // 2 > 1
     return alike and all(pair in inside for pair in combinations(range(hosts.size), 2))
 
 
-def _network_edges(between: Mapping[Ends, Link], hosts: _Hosts) -> Iterator[Document]:
+def _network_edges(between: Mapping[Ends, _Lane], hosts: _Hosts) -> Iterator[Document]:
     """The links between hosts; those of the same GPU of successive hosts to one switch as one edge."""
     number = {node: at for at, node in enumerate(_switches(between, hosts))}
 
@@ -192,7 +221,7 @@ def _switches(between: Iterable[Ends], hosts: _Hosts) -> tuple[int, ...]:
     return tuple(sorted({node for pair in between for node in pair if node not in hosts.owner}))
 
 
-def _edge(first: Mapping[str, str], second: Mapping[str, str], link: Link, scheme: str = ONE) -> Document:
+def _edge(first: Mapping[str, str], second: Mapping[str, str], link: _Lane, scheme: str = ONE) -> Document:
     return {"ep1": first, "ep2": second, "scheme": scheme, "link": link.name}
 
 
@@ -201,19 +230,28 @@ def _sliced(name: str, number: int, count: int = 1) -> str:
     return f"{name}[{number}]" if count == 1 else f"{name}[{number}:{number + count}]"
 
 
-def _links(pairs: Mapping[Ends, Link]) -> list[Document]:
-    """Each link once, with its rate and latency."""
+def _links(pairs: Mapping[Ends, _Lane]) -> list[Document]:
+    """Each link once, with its rate and latency, and what it reaches both ways."""
     return [
         {
-            "name": link.name,
-            "description": f"{link.achieved_bytes_per_s / 1e9:g} GB/s of it are reached",
+            "name": lane.name,
+            "description": REACHED.format(_gb(lane.there[0]), _gb(lane.back[0]), _exact(lane.back[1] / _TICKS_PER_NS)),
             "physical": {
-                "bandwidth": {"choice": "gigabytes_per_second", "gigabytes_per_second": link.peak_bytes_per_s / 1e9},
-                "latency": {"choice": "ns", "ns": link.latency_ticks / _TICKS_PER_NS},
+                "bandwidth": {"choice": _UNIT, _UNIT: lane.link.peak_bytes_per_s / 1e9},
+                "latency": {"choice": "ns", "ns": lane.there[1] / _TICKS_PER_NS},
             },
         }
-        for link in dict.fromkeys(pairs.values())
+        for lane in dict.fromkeys(pairs.values())
     ]
+
+
+def _gb(bytes_per_s: int) -> str:
+    return _exact(bytes_per_s / 1e9)
+
+
+def _exact(number: float) -> str:
+    """A number to a byte per second or less than a tick, without an exponent."""
+    return f"{number:.9f}".rstrip("0").rstrip(".")
 
 
 INFRAGRAPH = Target("infragraph", "the system as a description of InfraGraph, as JSON", _write)

@@ -8,6 +8,7 @@ has them.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import TypeVar
 
@@ -30,6 +31,10 @@ _UNITS = {"gigabits_per_second": "Gb/s", "gigabytes_per_second": "GB/s", "gigatr
 _GB_PER_S = {"gigabits_per_second": 1 / 8, "gigabytes_per_second": 1.0}
 _NANOSECONDS = {"ms": 1e6, "us": 1e3, "ns": 1.0}
 _LEAST, _MOST = 1e-3, 1e6  # of rates and latencies, in any of the units
+REACHED = "{} GB/s of it are reached, back {} GB/s after {} ns"
+"""In the description of a link: the rates that it reaches from ``ep1`` to ``ep2`` and back, and the latency back."""
+_NUMBER = r"(\d{1,7}(?:\.\d{1,9})?)"
+_REACHED = re.compile(REACHED.format(_NUMBER, _NUMBER, _NUMBER))
 _HINT = (
     'JSON of the same is read, the whole or one device: infrastructure.serialize("json") in Python, or'
     " python -c 'import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)' < FILE > FILE.json"
@@ -169,7 +174,7 @@ class _Reader:
         return Component(name, _text(members, "choice").lower(), self._count(members), words)
 
     def _link(self, members: dict[str, Item]) -> NamedLink:
-        """A link with its name, description, bandwidth and latency."""
+        """A link with its name, description, bandwidth and latency, and what the description says that it reaches."""
         words = f"{_text(members, 'name')} {_text(members, 'description')}".strip()
         physical = members["physical"].members() if "physical" in members else {}
         bandwidth, latency = (self._quantity(physical, key) for key in ("bandwidth", "latency"))
@@ -177,11 +182,15 @@ class _Reader:
         said = [rate * _GB_PER_S[key] for key, rate in rates.items() if key in _GB_PER_S]
         waits = [latency[key].decimal(0, _MOST) * unit for key, unit in _NANOSECONDS.items() if key in latency]
         shown = [f"{rate:g} {_UNITS[key]}" for key, rate in rates.items()]
-        return NamedLink(
-            ", ".join([words, *shown]),
-            SaidRate(said[0] if said else None, waits[0] if waits else None),
-            rates.get("gigatransfers_per_second", 0),
-        )
+        rate = SaidRate(said[0] if said else None, waits[0] if waits else None)
+        reached = _REACHED.search(words)
+        if reached is not None and said and waits:
+            there, back, latency_ns = map(float, reached.groups())
+            if not _LEAST <= min(there, back) <= max(there, back) <= said[0] or latency_ns > _MOST:
+                message = f"'{reached[0]}' is not within its bandwidth, or its latency above {_MOST / 1e6:g} ms"
+                raise members["description"].fail(message)
+            rate = replace(rate, reached_gb_per_s=there, back=(back, latency_ns))
+        return NamedLink(", ".join([words, *shown]), rate, rates.get("gigatransfers_per_second", 0))
 
     def _quantity(self, physical: dict[str, Item], key: str) -> dict[str, Item]:
         """The numbers of a bandwidth or latency: that which is chosen, if it says which."""

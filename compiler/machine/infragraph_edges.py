@@ -123,11 +123,14 @@ class DeviceEdges:
 
     def add(self, link: NamedLink, ends: Iterable[Ends]) -> None:
         """Add the links of one edge, each once; they go both ways."""
-        found = dict.fromkeys((min(pair), max(pair)) for pair in ends if pair[0] != pair[1])
-        for pair in found:
+        found: dict[Ends, SaidRate] = {}
+        for one, other in ends:
+            if one != other:
+                found.setdefault((min(one, other), max(one, other)), link.said if one < other else link.said.turned)
+        for pair, said in found.items():
             first, second = (self._numbers.setdefault(node, len(self._numbers)) for node in pair)
             if not link.is_pcie and {self._kinds[name] for name, _ in pair} <= {XPU, SWITCH}:
-                self._links[pair].append(link.said)
+                self._links[pair].append(said)
             elif {self._kinds[name] for name, _ in pair} == {CPU}:
                 self._pcie[pair] = PcieWire((first, second), link.cpu_way)
             else:
@@ -136,8 +139,8 @@ class DeviceEdges:
         if link.is_pcie and any("nvsw" in name.lower() for name in to_gpus):
             self.doubts.append(f"the file joins {' and '.join(to_gpus)[:64]} by '{link.words[:96]}': taken for PCIe")
         if found and not link.is_pcie and any(self._xpu in pair[0] + pair[1] for pair in found):
-            said = link.said.gb_per_s is not None
-            rates = "its rate is that of one direction" if said else "rates are those of the library"
+            known = link.said.gb_per_s is not None
+            rates = "its rate is that of one direction" if known else "rates are those of the library"
             self.doubts.append(f"the file calls the links '{link.words[:96]}': {rates}")
 
     def said(self) -> dict[Pair, SaidRate]:
@@ -162,8 +165,8 @@ class DeviceEdges:
             ends = [self._numbers[node] for node in pair]
             if any(end >= self._num_gpus for end in ends):
                 pairs.append((ends[0], ends[1]))
-                for gpu in (end for end in ends if end < self._num_gpus):
-                    to_switches[gpu] += rates
+                for gpu, away in zip(ends, (rates, [each.turned for each in rates]), strict=True):
+                    to_switches[gpu] += away
         groups = []
         for part in joined_parts(len(self._numbers), pairs):
             gpus = tuple(node for node in part if node < self._num_gpus and node in to_switches)
@@ -212,9 +215,20 @@ class DeviceEdges:
 
 def together(rates: Sequence[SaidRate]) -> SaidRate:
     """Links side by side: the sum of their rates, if all are said, and the longest latency."""
-    known = [each.gb_per_s for each in rates if each.gb_per_s is not None]
     latencies = [each.latency_ns for each in rates if each.latency_ns is not None]
-    return SaidRate(sum(known) if len(known) == len(rates) else None, max(latencies, default=None))
+    backs = [each.back for each in rates if each.back is not None]
+    return SaidRate(
+        _sum([each.gb_per_s for each in rates]),
+        max(latencies, default=None),
+        _sum([each.reached_gb_per_s for each in rates]),
+        (sum(rate for rate, _ in backs), max(latency for _, latency in backs)) if len(backs) == len(rates) else None,
+    )
+
+
+def _sum(rates: Sequence[float | None]) -> float | None:
+    """The sum, if all are said."""
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if len(known) == len(rates) else None
 
 
 def cut_ends(neighbours: dict[int, set[int]], num_gpus: int) -> None:

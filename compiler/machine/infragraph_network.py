@@ -81,7 +81,8 @@ class NetworkReader:
                 self.doubts.append(f"what the file joins to {' and '.join(sorted(kinds))} of hosts is left out")
             elif first != second and (one, other) not in self._seen:
                 self._seen |= {(one, other), (other, one)}
-                self._wires[min(first, second), max(first, second)].append(link)
+                turned = link if first < second else replace(link, said=link.said.turned)
+                self._wires[min(first, second), max(first, second)].append(turned)
 
     def network(self) -> HostNetwork | None:
         """Return what joins the hosts; None if no edge leads out of them."""
@@ -101,9 +102,11 @@ class NetworkReader:
 
         wires: dict[Pair, list[NamedLink]] = defaultdict(list)
         for (first, second), links in self._wires.items():
-            one, other = sorted((number(first), number(second)))
-            if one != other:
+            one, other = number(first), number(second)
+            if one < other:
                 wires[one, other] += links
+            elif one > other:
+                wires[other, one] += [replace(link, said=link.said.turned) for link in links]
         switches = base + self._hosts * len(shared)
         found = [
             NetworkWire(pair, together([link.said for link in links]), links[0].words, pair[0] >= switches)
@@ -163,7 +166,7 @@ class NetworkReader:
             {of_gpu[host * self._num_gpus + gpu][0].ends[1] for host in range(self._hosts)}
             for gpu in range(self._num_gpus)
         ]
-        alone = all(len(rail) == 1 and min(rail) >= base for rail in rails)
+        alone = all(len(rail) == 1 and min(rail) >= base for rail in rails) and all(rate.is_even for rate in rates)
         return next(iter(rates)) if alone and self._num_gpus > 1 else None
 
 

@@ -143,18 +143,20 @@ class LinkBlocks:
         name = self._name(f"{self._model.link}_said", (count, said))
         lines = self._share(count) if said.gb_per_s is None and count != self._model.links else ""
         if said.gb_per_s is not None:
-            rate = f"{said.gb_per_s:.6g} GB/s"
-            lines = (
-                f"  bandwidth {rate}\n"
-                f'  achieved base.achieved * ({rate} / base.bandwidth) @derived "the share that the library has"\n'
-            )
+            rate = _gb_per_s(said.gb_per_s)
+            share = f'base.achieved * ({rate} / base.bandwidth) @derived "the share that the library has"'
+            achieved = share if said.reached_gb_per_s is None else _gb_per_s(said.reached_gb_per_s)
+            lines = f"  bandwidth {rate}\n  achieved {achieved}\n"
         if said.latency_ns is not None:
-            lines += f"  latency {said.latency_ns:.6g} ns\n"
+            lines += f"  latency {_digits(said.latency_ns)} ns\n"
         self.blocks[name] = f'link {name} extends {self._model.link} {{\n  source nominal "the file"\n{lines}}}'
         return name
 
     def switch(self, said: SaidRate = UNSAID_RATE) -> str:
-        """Return the name of a switch with a port for each GPU, as fast as the file says that their links are."""
+        """Return the name of a switch with a port for each GPU, as fast as the file says that their links are.
+
+        What the way back takes longer is its latency; a port that slows that way has its rate.
+        """
         num_gpus, ports = len(self._machine.gpus), self._model.ports
         if num_gpus <= ports and said.gb_per_s is None:
             return SWITCH
@@ -165,7 +167,13 @@ class LinkBlocks:
             self._doubts.append(f"{SWITCH} of the library has {ports} ports; {name} is the same with {num_gpus}")
         if said.gb_per_s is not None:
             name = f"{name}_said"
-            lines.append(f'bandwidth {said.gb_per_s:.6g} GB/s @assumed "that of the links"')
+            rate, whose = _gb_per_s(said.gb_per_s), '@assumed "that of the links"'
+            if said.back is not None and said.latency_ns is not None:
+                back, latency_ns = said.back
+                if back < (said.reached_gb_per_s or 0):
+                    rate, whose = _gb_per_s(back), '@nominal "the file"'
+                lines.append(f'latency {_digits(latency_ns - said.latency_ns)} ns @nominal "the file"')
+            lines.append(f"bandwidth {rate} {whose}")
         self.blocks[name] = f"switch {name} extends {SWITCH} {{ {'; '.join(lines)} }}"
         return name
 
@@ -175,7 +183,7 @@ class LinkBlocks:
             return self._way(wire.rate)
         if isinstance(wire.rate, SaidRate) and wire.rate.gb_per_s is not None:
             name = self._name(PCIE, wire.rate)
-            self.blocks[name] = _block(name, f'{wire.rate.gb_per_s:.6g} GB/s @nominal "the file"', wire.rate)
+            self.blocks[name] = _block(name, f'{_gb_per_s(wire.rate.gb_per_s)} @nominal "the file"', wire.rate)
             return name
         said = wire.rate if isinstance(wire.rate, SaidRate) else UNSAID_RATE
         slot = wire.rate if isinstance(wire.rate, PcieSlot) else self._slot
@@ -193,12 +201,13 @@ class LinkBlocks:
             self._doubts.append(
                 f"the file does not say how fast the links '{wire.words[:64]}' are: 400 Gb/s were taken"
             )
+        reached = said.reached_gb_per_s
         name = self._name(TRUNK if wire.is_trunk else NETWORK, said)
         latency = "300 ns @assumed" if wire.is_trunk else "1 us @assumed"
         self.blocks[name] = (
             f"link {name} {{\n"
-            f"  bandwidth {rate:.6g} GB/s {source}\n"
-            f'  achieved {0.9 * rate:.6g} GB/s @assumed "nine tenths"\n'
+            f"  bandwidth {_gb_per_s(rate)} {source}\n"
+            f"  achieved {_nine_tenths(rate) if reached is None else f'{_gb_per_s(reached)} {source}'}\n"
             f"  latency {latency if said.latency_ns is None else _latency(said.latency_ns)}\n"
             "}"
         )
@@ -243,15 +252,25 @@ class LinkBlocks:
 def _block(name: str, bandwidth: str, said: SaidRate, counted: float | None = None) -> str:
     """A link of PCIe; without a rate that NCCL counts, its share is that of PCIe with 16 GT/s."""
     slot = PcieSlot(16, _LANES)
-    achieved = counted or (said.gb_per_s or 0) * slot.counted_gb_per_s / slot.gb_per_s
-    return (
-        f"link {name} {{\n"
-        f"  bandwidth {bandwidth}\n"
-        f'  achieved {achieved:.4g} GB/s @assumed "{_COUNTED}"\n'
-        f"  latency {_latency(said.latency_ns)}\n"
-        "}"
-    )
+    share = slot.counted_gb_per_s / slot.gb_per_s
+    achieved = f'{counted or (said.gb_per_s or 0) * share:.4g} GB/s @assumed "{_COUNTED}"'
+    if said.reached_gb_per_s is not None:
+        achieved = f'{_gb_per_s(said.reached_gb_per_s)} @nominal "the file"'
+    return f"link {name} {{\n  bandwidth {bandwidth}\n  achieved {achieved}\n  latency {_latency(said.latency_ns)}\n}}"
+
+
+def _nine_tenths(gb_per_s: float) -> str:
+    return f'{_gb_per_s(0.9 * gb_per_s)} @assumed "nine tenths"'
 
 
 def _latency(nanoseconds: float | None) -> str:
-    return "1 us @assumed" if nanoseconds is None else f'{nanoseconds:.6g} ns @nominal "the file"'
+    return "1 us @assumed" if nanoseconds is None else f'{_digits(nanoseconds)} ns @nominal "the file"'
+
+
+def _gb_per_s(rate: float) -> str:
+    return f"{_digits(rate)} GB/s"
+
+
+def _digits(number: float) -> str:
+    """A number to a byte per second or less than a tick, without an exponent."""
+    return f"{number:.9f}".rstrip("0").rstrip(".")

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..codes import Code
 from ..text.diagnostics import Report, Span, Stopped, did_you_mean, listing
@@ -41,10 +41,41 @@ class MachineGpu:
 
 @dataclass(frozen=True, slots=True)
 class SaidRate:
-    """What a file says of a link: the rate of one direction, and the latency; None where it does not."""
+    """What a file says of a link: the rate of one direction, and the latency; None where it does not.
+
+    ``reached_gb_per_s`` is what is reached of that rate, ``back`` the same and the latency of the other direction.
+    """
 
     gb_per_s: float | None = None
     latency_ns: float | None = None
+    reached_gb_per_s: float | None = None
+    back: tuple[float, float] | None = None
+
+    @property
+    def there(self) -> "SaidRate":
+        """One direction alone."""
+        return replace(self, back=None)
+
+    @property
+    def turned(self) -> "SaidRate":
+        """The other direction first."""
+        if self.back is None or self.reached_gb_per_s is None or self.latency_ns is None:
+            return self
+        reached, latency_ns = self.back
+        return SaidRate(self.gb_per_s, latency_ns, reached, (self.reached_gb_per_s, self.latency_ns))
+
+    @property
+    def is_even(self) -> bool:
+        """Whether both directions are alike, as far as the file says."""
+        return self.turned == self
+
+    @property
+    def may_lead_to_switch(self) -> bool:
+        """Whether a switch with a latency and a rate of its own may explain the way back."""
+        back = self.turned
+        return (back.reached_gb_per_s or 0) <= (self.reached_gb_per_s or 0) and (back.latency_ns or 0) >= (
+            self.latency_ns or 0
+        )
 
 
 UNSAID_RATE = SaidRate()

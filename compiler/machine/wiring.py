@@ -5,8 +5,9 @@ which the bridges of PCIe join what no other link does.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 from ..codes import Code
@@ -20,6 +21,7 @@ from .machine import (
     Pair,
     PcieSlot,
     PcieWire,
+    SaidRate,
     SwitchedGpus,
     joined_parts,
 )
@@ -119,6 +121,19 @@ def _near(group: Sequence[int], other: Sequence[int], far: dict[Pair, int], leve
     return min(known) <= level if known else level == _ROOT
 
 
+_Wires = dict[str, list[str]]  # the links of each name, as the language has them
+
+
+def _join(wires: _Wires, ends: Pair, said: SaidRate, name_of: Callable[[SaidRate], str]) -> None:
+    """Add links between two nodes, both ways or, if these are not alike, one for each way."""
+    one, other = ends
+    if said.is_even:
+        wires.setdefault(name_of(said.there), []).append(f"[{one}, {other}]")
+    else:
+        wires.setdefault(name_of(said.there), []).append(f"{one} -> {other}")
+        wires.setdefault(name_of(said.turned.there), []).append(f"{other} -> {one}")
+
+
 MAX_WIRES = 5000
 """More links than this in ``edges`` make a file with too many words."""
 
@@ -155,13 +170,16 @@ class _Wiring:
             return f"full_mesh({self._model.link})"
         parts = list(joined_parts(self._num_gpus, machine.direct, machine.switched))
         self._name_lone()
-        if len(parts) == 1 and len(machine.switched) == 1 and not machine.direct and self._of_one_switch:
+        alone = len(parts) == 1 and len(machine.switched) == 1 and not machine.direct and self._of_one_switch
+        if alone and machine.switched[0].said.may_lead_to_switch:
             return self._behind_switch(machine.switched[0])
         if machine.network is not None:
             return self._by_edges(parts)
-        kinds = {self._kind(pair) for pair in machine.direct}
-        if not machine.switched and len(kinds) == 1 and len(machine.direct) == self._num_pairs:
-            return f"full_mesh({kinds.pop()})"
+        if not machine.switched and len(machine.direct) == self._num_pairs:
+            kinds = {(count, machine.said.get(pair, UNSAID_RATE)) for pair, count in machine.direct.items()}
+            ((count, said), *others) = kinds
+            if not others and said.is_even:
+                return f"full_mesh({self._blocks.links(count, said.there)})"
         return self._by_edges(parts)
 
     @property
@@ -170,16 +188,13 @@ class _Wiring:
         return self._machine.network is None or self._machine.network.rail is not None
 
     def _behind_switch(self, group: SwitchedGpus) -> str:
-        switch, links = self._blocks.switch(group.said), self._blocks.links(self._links_to_switch(group), group.said)
+        count = self._links_to_switch(group)
+        switch, links = self._blocks.switch(group.said), self._blocks.links(count, group.said.there)
         network = self._machine.network
         if network is None or network.rail is None:
             return f"switch({switch}, link={links})"
-        nic = self._blocks.network(NetworkWire((0, self._machine.num_gpus), network.rail))
+        nic = self._blocks.network(NetworkWire((0, self._machine.num_gpus), network.rail.there))
         return f"rails({switch}, link={links}, node={self._num_gpus}, nic={nic})"
-
-    def _kind(self, pair: Pair) -> str:
-        """The name of the links of a pair."""
-        return self._blocks.links(self._machine.direct[pair], self._machine.said.get(pair, UNSAID_RATE))
 
     @property
     def _num_pairs(self) -> int:
@@ -187,14 +202,18 @@ class _Wiring:
 
     def _by_edges(self, parts: list[tuple[int, ...]]) -> str:
         hosts, gpus, groups = self._machine.hosts, self._num_gpus, self._machine.switched
-        wires: dict[str, list[Pair]] = {}
+        wires: _Wires = {}
         for host in range(hosts):
-            for pair in self._machine.direct:
-                wires.setdefault(self._kind(pair), []).append((host * gpus + pair[0], host * gpus + pair[1]))
+            for (first, second), count in self._machine.direct.items():
+                said, ends = (
+                    self._machine.said.get((first, second), UNSAID_RATE),
+                    (host * gpus + first, host * gpus + second),
+                )
+                _join(wires, ends, said, partial(self._blocks.links, count))
             for number, group in enumerate(groups):
-                name = self._blocks.links(self._links_to_switch(group), group.said)
-                switch = hosts * (gpus + number) + host
-                wires.setdefault(name, []).extend((host * gpus + gpu, switch) for gpu in group.gpus)
+                name_of = partial(self._blocks.links, self._links_to_switch(group))
+                for gpu in group.gpus:
+                    _join(wires, (host * gpus + gpu, hosts * (gpus + number) + host), group.said, name_of)
         num_switches = hosts * len(groups)
         self._doubt_pairs()
         if len(parts) > 1:
@@ -204,10 +223,10 @@ class _Wiring:
         if sum(map(len, wires.values())) > MAX_WIRES:
             message = f"the machine has more than {MAX_WIRES:,} links of several kinds, which no file can list"
             raise self._report.fail(Code.MGS608, message, self._machine.gpus[0].span)
-        listed = (f"{name}=[{', '.join(f'[{a}, {b}]' for a, b in pairs)}]" for name, pairs in wires.items())
+        listed = (f"{name}=[{', '.join(found)}]" for name, found in wires.items())
         return f"edges({', '.join((f'switches={num_switches}', *listed))})"
 
-    def _add_pcie(self, wires: dict[str, list[Pair]], num_switches: int) -> int:
+    def _add_pcie(self, wires: _Wires, num_switches: int) -> int:
         """Add the bridges of PCIe, whose numbers follow those of ``num_switches``, and return how many there are."""
         tree, gpus, base = self._pcie_wires(), self._num_gpus, self._machine.num_gpus + num_switches
         of_host = len({end for wire in tree for end in wire.ends if end >= gpus})
@@ -216,7 +235,7 @@ class _Wiring:
                 first, second = (
                     host * gpus + end if end < gpus else base + host * of_host + end - gpus for end in wire.ends
                 )
-                wires.setdefault(self._blocks.pcie(wire), []).append((first, second))
+                wires.setdefault(self._blocks.pcie(wire), []).append(f"[{first}, {second}]")
         self._doubt_nodes(
             base, of_host * self._machine.hosts, "bridges and roots of PCIe", "a bridge or the root of PCIe"
         )
@@ -230,19 +249,23 @@ class _Wiring:
                 f"nodes {first} to {first + count - 1} of the fabric are {several}, as fast as their links"
             )
 
-    def _add_network(self, wires: dict[str, list[Pair]], num_switches: int) -> int:
+    def _add_network(self, wires: _Wires, num_switches: int) -> int:
         """Add what joins the hosts, its nodes behind those of ``num_switches``, and return how many these are."""
         network = self._machine.network
         if network is None:
             return 0
         base = self._machine.num_gpus
         for wire in network.wires:
-            name = self._blocks.network(wire) if wire.words else self._blocks.pcie(PcieWire(wire.ends))
             first, second = (end if end < base else end + num_switches for end in wire.ends)
-            wires.setdefault(name, []).append((first, second))
+            _join(wires, (first, second), wire.said, partial(self._network_name, wire))
         count = network.num_nodes(self._num_gpus)
         self._doubt_nodes(base + num_switches, count, "NICs and switches of the network", "the switch of the network")
         return count
+
+    def _network_name(self, wire: NetworkWire, said: SaidRate) -> str:
+        if not wire.words:
+            return self._blocks.pcie(PcieWire(wire.ends))
+        return self._blocks.network(replace(wire, said=said))
 
     def _pcie_wires(self) -> tuple[PcieWire, ...]:
         """The tree of the file; one root for all where it has none that joins them."""

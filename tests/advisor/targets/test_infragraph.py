@@ -4,16 +4,19 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from magus.advisor.targets import Refused
 from magus.advisor.targets.infragraph import INFRAGRAPH
 from magus.compiler import compile_text
 from magus.compiler.ir import OpCase
 from tests.helpers.machines import imported, routes
+from tests.helpers.marks import examples
 
 WORKLOAD = "workload w on node { x = tensor bf16[12288, 64] shard rows; y = all_gather(x) }\n"
 NIC = 'link nic { bandwidth 50 GB/s; achieved 45 GB/s; latency 2 us; source nominal "a test" }\n'
-LEAF = 'switch leaf { ports 64; bandwidth 50 GB/s; latency 0 ns; source nominal "a test" }\n'
+LEAF = 'switch leaf { ports 64; bandwidth 40 GB/s; latency 150 ns; source nominal "a test" }\n'
 SYSTEMS = {
     "mesh": ("amd/mi300x", "8 x MI300X", "full_mesh(xgmi)"),
     "switch": ("nvidia/h100", "8 x H100", "switch(nvswitch, link=nvlink)"),
@@ -41,14 +44,70 @@ def written(name: str) -> str:
     return INFRAGRAPH.text([case(name)], {})
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_a_system_that_is_read_back_has_the_same_routes(name: str) -> None:
-    _, text, _ = imported(written(name))
+def read_back(of: OpCase) -> OpCase:
+    """What is read of the description of a system."""
+    _, text, _ = imported(INFRAGRAPH.text([of], {}))
     place = "cluster" if "system cluster" in text else "node"
     again = compile_text(text + WORKLOAD.replace("node", place)).scenario().case
+    assert isinstance(again, OpCase)
+    return again
 
-    assert isinstance(again, OpCase) and again.gpu.name == case(name).gpu.name
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_that_is_read_back_has_the_same_routes(name: str) -> None:
+    again = read_back(case(name))
+
+    assert again.gpu.name == case(name).gpu.name
     assert routes(again) == routes(case(name))
+
+
+def number(most: int, least: int = 0) -> st.SearchStrategy[str]:
+    """A number with three decimals."""
+    return st.integers(1000 * least + 1, 1000 * most).map(
+        lambda thousandths: f"{thousandths // 1000}.{thousandths % 1000:03}"
+    )
+
+
+@st.composite
+def links(draw: st.DrawFn, name: str) -> str:
+    rate, share = draw(number(900, least=10)), draw(st.integers(1, 1000))
+    return (
+        f'link {name} {{ source nominal "a test"; bandwidth {rate} GB/s; achieved {rate} GB/s * {share} / 1000; '
+        f"latency {draw(number(9000))} ns }}\n"
+    )
+
+
+CLIQUES = "edges(side=[[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]], nic=[[2, 3], [0, 5]])"
+ONE_BY_ONE = "edges(switches=1, there=[0 -> 1, 1 -> 2], back=[1 -> 0, 2 -> 1], nic=[[0, 4], [3, 4]])"
+FABRICS = (
+    (4, "full_mesh(side)"),
+    (6, "ring(side)"),
+    (6, "torus(side, shape=[2, 3])"),
+    (8, "switch(leaf, link=side)"),
+    (8, "fat_tree(leaf, link=side, leaf=2, spines=3)"),
+    (8, "fat_tree(leaf, link=nic, leaf=4, spines=1)"),
+    (8, "rails(leaf, link=side, node=4, nic=nic)"),
+    (6, "rails(leaf, link=side, node=2, nic=nic)"),
+    (6, CLIQUES),
+    (4, ONE_BY_ONE),
+)
+
+
+@pytest.mark.parametrize(("gpus", "fabric"), FABRICS, ids=[fabric[:25] for _, fabric in FABRICS])
+@examples(6)
+@given(data=st.data())
+def test_rates_and_latencies_come_back_to_the_last_bit(gpus: int, fabric: str, data: st.DataObject) -> None:
+    drawn = [data.draw(links(name)) for name in ("side", "nic", "there")]
+    leaf = f"ports 64; bandwidth {data.draw(number(900))} GB/s; latency {data.draw(number(900))} ns"
+    text = "".join([*drawn, f'switch leaf {{ source nominal "a test"; {leaf} }}\n'])
+    text += f"link back extends there {{ achieved base.achieved / 2; latency {data.draw(number(900))} ns }}\n"
+    system = f"system node {{ gpus {gpus} x H100; fabric {fabric} }}\n"
+    found = compile_text(f'use "nvidia/h100"\n{text}{system}{WORKLOAD}').scenario().case
+    assert isinstance(found, OpCase)
+    again = read_back(found)
+
+    assert routes(again) == routes(found)
+    assert INFRAGRAPH.text([again], {}) == INFRAGRAPH.text([read_back(again)], {}), "and what is read is written again"
 
 
 def document(name: str) -> dict[str, Any]:
@@ -65,10 +124,17 @@ def test_hosts_that_are_alike_are_instances_of_one_device() -> None:
 
 
 def test_what_the_file_has_no_place_for_is_in_words() -> None:
-    host = document("switch")["devices"][0]
+    (link,) = document("switch")["devices"][0]["links"]
 
-    assert host["components"][1]["description"] == "nvswitch: 450 GB/s a port, 250 ns"
-    assert host["links"][0]["description"] == "375 GB/s of it are reached"
+    assert link["description"] == "375 GB/s of it are reached, back 375 GB/s after 500 ns"
+    assert link["physical"]["latency"] == {"choice": "ns", "ns": 250}
+    assert link["physical"]["bandwidth"]["gigabytes_per_second"] == 450
+
+
+def test_a_link_that_serves_in_several_ways_has_several_names() -> None:
+    names = [link["name"] for link in document("tree")["links"]]
+
+    assert names == ["nic", "nic_2"], "from GPUs to a leaf, and between a leaf and a spine"
 
 
 def refused(system: str, workload: str = WORKLOAD) -> str:

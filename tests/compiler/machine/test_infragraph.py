@@ -59,6 +59,16 @@ def test_rates_without_a_bandwidth_are_those_of_the_library() -> None:
     )
 
 
+def test_what_a_description_says_of_both_ways() -> None:
+    mesh = document("mi300x_infragraph.json")
+    mesh["devices"][0]["links"][0]["description"] = "48 GB/s of it are reached, back 40 GB/s after 800 ns"
+    text = imported(json.dumps(mesh))[1]
+
+    assert "fabric full_mesh" not in text and "xgmi_said=[0 -> 1, 0 -> 2" in text
+    assert "bandwidth 64 GB/s\n  achieved 48 GB/s\n  latency 700 ns" in text
+    assert "xgmi_said_2=[1 -> 0, 2 -> 0" in text and "achieved 40 GB/s\n  latency 800 ns" in text
+
+
 def test_links_of_two_rates() -> None:
     mesh = document("mi300x_infragraph.json")
     device = mesh["devices"][0]
@@ -278,6 +288,7 @@ def change(path: str, value: object) -> Callable[[Document], None]:
 
 
 EDGES = "devices.0.edges"
+DESCRIPTION = "devices.0.links.0.description"
 
 
 @pytest.mark.parametrize(
@@ -295,6 +306,9 @@ EDGES = "devices.0.edges"
         (change(EDGES, [{}]), "MGS609", "'ep1' is missing"),
         (change("devices.0.edges", 3), "MGS609", "devices[0].edges: a list is expected here"),
         (change("instances", [3]), "MGS609", "instances[0]: an object is expected here"),
+        (change(DESCRIPTION, "65 GB/s of it are reached, back 64 GB/s after 9 ns"), "MGS609", "is not within"),
+        (change(DESCRIPTION, "64 GB/s of it are reached, back 0 GB/s after 9 ns"), "MGS609", "links[0].description"),
+        (change(DESCRIPTION, "9 GB/s of it are reached, back 9 GB/s after 9999999 ns"), "MGS609", "latency above 1 ms"),
         (change("devices.0.links.0.physical.bandwidth.gigabytes_per_second", "64"), "MGS609", "a number is expected"),
         (change("devices.0.links.0.physical.bandwidth.gigabytes_per_second", 1e300), "MGS307", "a number from 0"),
     ],
