@@ -148,12 +148,14 @@ def with_whole_activations(scenario: Scenario) -> Scenario | None:
     """Return a layer by rows as it is where each rank holds all rows: one all_reduce for two collectives.
 
     None where it does not both gather rows and scatter sums: of a part of a layer it is not known which half of the
-    all_reduce is its own. Products of own rows by whole weights count as those of all rows by parts of them.
+    all_reduce is its own. Products of own rows by whole weights become those of all rows: by parts of them where one
+    follows another, as in a shared expert, by all of them where what is gathered follows.
     """
     patterns = {op.shape.pattern for op in scenario.workload.ops}
     if weights_gathered(scenario) or Pattern.AG_GEMM not in patterns or not patterns & _SUMMED.keys():
         return None
     by_rows, ops, ranks = set[str](), list[Op](), scenario.num_ranks
+    own, pairs = _products_of_own_rows(scenario), _pairs_of_products(scenario)
     for op in scenario.workload.ops:
         shape, made = op.shape, {read.made_by for read in op.reads if read.made_by}
         if shape.pattern is Pattern.ALL_GATHER:
@@ -163,11 +165,46 @@ def with_whole_activations(scenario: Scenario) -> Scenario | None:
         elif shape.pattern in _SUMMED:
             shape = replace(shape, pattern=_SUMMED[shape.pattern])
             by_rows.add(op.name)
+        elif op.name in own and shape.gemm is not None:
+            gemm = replace(shape.gemm, m=shape.gemm.m * ranks)
+            if op.name in pairs.values():
+                gemm = replace(gemm, k=gemm.k // ranks)
+            elif op.name in pairs:
+                gemm = replace(gemm, n=gemm.n // ranks)
+            else:
+                by_rows.add(op.name)
+            shape = replace(shape, gemm=gemm)
         elif isinstance(shape.kernel, ElementwiseShape) and (not made or made & by_rows):
             shape = replace(shape, kernel=_of_all_rows(shape.kernel, ranks))
             by_rows.add(op.name)
         ops.append(replace(op, shape=shape))
     return replace(scenario, workload=replace(scenario.workload, ops=tuple(ops)))
+
+
+def _products_of_own_rows(scenario: Scenario) -> frozenset[str]:
+    """The products of the rows of one rank, which nothing gathers before."""
+    products = [op for op in scenario.workload.ops if op.shape.gemm is not None]
+    rows = max(op.shape.gemm.m for op in products if op.shape.gemm is not None)
+    return frozenset(
+        op.name
+        for op in products
+        if op.shape.pattern is Pattern.GEMM and op.shape.gemm and op.shape.gemm.m * scenario.num_ranks == rows
+    )
+
+
+def _pairs_of_products(scenario: Scenario) -> dict[str, str]:
+    """Products of own rows that another such product follows, with nothing but kernels between."""
+    own, behind, pairs = _products_of_own_rows(scenario), dict[str, str](), dict[str, str]()
+    for op in scenario.workload.ops:
+        first = next((behind[read.made_by] for read in op.reads if read.made_by in behind), None)
+        if op.name in own:
+            behind[op.name] = op.name
+            if first is not None:
+                pairs[first] = op.name
+                del behind[op.name]
+        elif first is not None and isinstance(op.shape.kernel, ElementwiseShape):
+            behind[op.name] = first
+    return pairs
 
 
 def _of_all_rows(kernel: ElementwiseShape, ranks: int) -> ElementwiseShape:

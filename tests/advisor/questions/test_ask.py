@@ -77,7 +77,9 @@ def test_the_file_of_vllm_says_what_its_gain_is_over(answer: ModelAnswer) -> Non
     assert found is not None and found.promise.speedup == pytest.approx(gain)
 
 
-@pytest.mark.parametrize(("model", "tp"), [("llama-3.2-1b", 4), ("qwen3-30b-a3b", 4), ("gpt-oss-120b", 8)])
+@pytest.mark.parametrize(
+    ("model", "tp"), [("llama-3.2-1b", 4), ("qwen3-30b-a3b", 4), ("gpt-oss-120b", 8), ("deepseek-v3", 8)]
+)
 def test_a_layer_by_rows_is_compared_with_what_runs_without(model: str, tp: int) -> None:
     question = model_question(model, "h100", "vllm", tp=tp, prefill=4096)
     name = question.workloads[0]
