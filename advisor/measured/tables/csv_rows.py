@@ -20,6 +20,7 @@ MAX_FILE_BYTES = 64 << 20  # of text, after decompression
 MAX_LINE_CHARS = 4096
 MAX_ROWS = 1_000_000
 READ_BYTES = 1 << 16
+_UNITS = ("_ns", "_us", "_ms", "_s")
 MAX_RATIO = 100
 """A time that is as many times as long or short as predicted has another unit."""
 
@@ -90,7 +91,7 @@ def read_rows(path: Path, required: Sequence[str], numeric: Sequence[str] = ()) 
     MissingColumns
         If it lacks a column.
     MeasuredError
-        If it is not a file, too large or not CSV.
+        If it is not a file, too large or not CSV, or has a time in two units.
     """
     text, cut = text_of(path)
     lines = text_lines(text)
@@ -101,6 +102,10 @@ def read_rows(path: Path, required: Sequence[str], numeric: Sequence[str] = ()) 
         raise MissingColumns(f"{path}: no column {names}; columns are {', '.join(header)}", names)
     if len(set(header)) < len(header):
         raise MeasuredError(f"{path}: two columns have the same name")
+    for time in (name for name in numeric if name.endswith(_UNITS)):
+        others = {time.rpartition("_")[0] + unit for unit in _UNITS} & set(header) - {time}
+        if others:
+            raise MeasuredError(f"{path}: {time} and {min(others)} are one time in two units: leave {time} alone")
     rows: list[Mapping[str, str]] = []
     skipped: list[str] = []
     for number, line in lines:

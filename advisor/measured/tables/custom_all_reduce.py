@@ -110,6 +110,9 @@ def _row(row: Mapping[str, str]) -> KernelRow | str:
         return "not bf16, or GPUs or bytes that are no whole number"
     if num_bytes < LEAST_BYTES or num_bytes % (2 * ranks):
         return f"below {LEAST_BYTES:,} B, or no whole elements for each GPU"
+    known = {name.partition("_")[0] for name in VERSIONS}
+    if row["framework"] not in known:
+        return f"'{row['framework'][:40]}' is none of the frameworks that are compared: {', '.join(sorted(known))}"
     implementation, machine, error = _machines(stands, ranks).get(row["framework"], ("", profile, None))
     group = _group(implementation, row["framework_version"], num_bytes)
     kernels = machine.collectives.kernels if machine.collectives is not None else ()

@@ -71,7 +71,10 @@ def test_a_row_is_compared_with_the_implementation_for_its_gpu(
     [
         ("H100-SXM,8,vllm,0.24.0,eager,bf16,131072,20", "no part of a graph"),
         ("H100-SXM,8,vllm,0.14.0,graph,bf16,262144,14.7", "whose kernels no implementation has"),
-        ("H100-SXM,8,other,1.0,graph,bf16,1024,3", "whose kernels no implementation has"),
+        (
+            "H100-SXM,8,other,1.0,graph,bf16,1024,3",
+            "1 row: 'other' is none of the frameworks that are compared: sglang,",
+        ),
         ("H100-SXM,3,vllm,0.24.0,graph,bf16,6144,5", "whose kernels no implementation has"),
         ("H100-SXM,8,vllm,0.24.0,graph,fp32,4096,5", "not bf16"),
         ("H100-SXM,8,vllm,0.24.0,graph,bf16,512,4", "below 1,024 B"),

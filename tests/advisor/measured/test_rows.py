@@ -89,6 +89,7 @@ def test_a_gzip_file_that_ends_early_gives_the_rows_before(tmp_path: Path) -> No
         ("", "t.csv", "empty"),
         ("# only a comment\n", "t.csv", "empty"),
         ("gpu,gpu,time_us\nH,1,1\n", "t.csv", "two columns have the same name"),
+        ("gpu,time_us,time_ms\nH,1,2\n", "t.csv", "time_us and time_ms are one time in two units: leave time_us alone"),
         ("x" * 10_000, "t.csv", "the line of column names has more than 4096 characters"),
     ],
 )

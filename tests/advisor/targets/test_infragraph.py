@@ -154,6 +154,15 @@ def test_links_that_lead_one_way_are_refused() -> None:
     )
 
 
+def test_a_link_with_two_bandwidths_is_refused() -> None:
+    half = "link half extends nvlink { bandwidth base.bandwidth / 2; achieved base.achieved / 2 }\n"
+    ways = "edges(nvlink=[0 -> 1], half=[1 -> 0])"
+
+    assert "have one bandwidth, 0 -> 1 of node another than back" in refused(
+        f"{half}system node {{ gpus 2 x H100; fabric {ways} }}"
+    )
+
+
 def test_a_group_is_refused() -> None:
     mesh = "system node { gpus 32 x H100; fabric rails(nvswitch, link=nvlink, node=8, nic=nic); mesh tp 4, dp 8 }"
 
