@@ -5,7 +5,7 @@ and memory from kernels, and these take them from copies.
 """
 
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 from ...compiler.ir import (
     Cancelled,
@@ -46,6 +46,9 @@ TRAFFIC = "traffic beside"
 ACROSS_NODES = ("ring", "hierarchical")
 """Algorithms in the manner of libraries (NCCL) where the closed form of one node does not hold: the faster is taken."""
 
+
+MOST_COMPARED = 512
+"""Ranks for which both are estimated; the estimate of 16,384 takes ten seconds."""
 
 SEND_SMS = 2
 """SMs of a send and receive between nodes: channels of NCCL for each peer of a network (2.28.9)."""
@@ -248,6 +251,7 @@ def crosses_nodes(copies: System) -> bool:
     return library_rejection(traffic_case(copies, SharedTraffic(Pattern.ALL_GATHER, DType.FP8, 1))) is not None
 
 
+@lru_cache(maxsize=2)  # layers have gradients and weights of the same ranks; a plan of 16,384 has 160,000 steps
 def traffic_plan(copies: System, traffic: SharedTraffic) -> tuple[OpCase, OpPlan]:
     """Return the collective among ``copies`` and its plan.
 
@@ -270,10 +274,15 @@ def traffic_plan(copies: System, traffic: SharedTraffic) -> tuple[OpCase, OpPlan
 def between_nodes(case: OpCase) -> OpChoice | None:
     """What a library does where the closed form of its time does not hold: the faster of ACROSS_NODES by the estimate.
 
-    None where neither can be, as for exchanges.
+    None where neither can be, as for exchanges. Rings over nodes gain on one of all ranks with each node, for they have
+    fewer steps and each adds its latency: where they are the faster among ``MOST_COMPARED`` ranks, they are among more.
     """
     if case.shape.pattern.exchanges:
         return None
+    if case.num_ranks > MOST_COMPARED and case.num_ranks % MOST_COMPARED == 0:
+        fewer = between_nodes(replace(case, system=replace(case.system, num_ranks=MOST_COMPARED)))
+        if fewer is not None and fewer.algorithm == ACROSS_NODES[1]:
+            return replace(fewer, chunks=case.num_ranks)
     rings = (_by_rings(case, name) for name in ACROSS_NODES)
     fit = [choice for choice in rings if reject_choice(case, choice) is None]
     if len(fit) < 2:

@@ -17,8 +17,9 @@ A kernel that waits for copies, or for another stream, waits for an event as it 
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import count
+from operator import attrgetter
 
 import numpy as np
 
@@ -26,12 +27,14 @@ from ...compiler.ir import (
     BackgroundTraffic,
     BackgroundWrite,
     EngineKind,
+    IndexRange,
     Kernels,
     OpCase,
     OpPlan,
     Part,
     Plan,
     Reduction,
+    Region,
     Step,
     System,
     TileGroup,
@@ -120,19 +123,30 @@ def period_if_alike(schedule: OpPlan, num_ranks: int) -> int:
     """The ranks of a plan to lower if the fabric were the same around each: one, if ranks differ by peers alone."""
     if schedule.overrides:
         return num_ranks
-    roles = {tuple(map(_role, steps)) for steps in schedule.by_rank}
-    return 1 if len(roles) <= 1 else schedule.period(num_ranks)
+    first, *others = schedule.by_rank or ((),)
+    same = all(len(steps) == len(first) and all(map(_alike, first, steps)) for steps in others)
+    return 1 if same else schedule.period(num_ranks)
 
 
-def _role(step: Step) -> Step:
-    """What a step is, whoever its peer is and whosever block it takes."""
-    match step:
-        case Transfer():
-            return replace(step, peer=0, region=replace(step.region, owner=0))
-        case Reduction():
-            return replace(step, region=replace(step.region, owner=0))
-        case TileGroup():
-            return replace(step, regions=tuple(replace(region, owner=0) for region in step.regions))
+_OF_TRANSFER = attrgetter(*(each.name for each in fields(Transfer) if each.name not in ("peer", "region")))
+_OF_REDUCTION = attrgetter(*(each.name for each in fields(Reduction) if each.name != "region"))
+_OF_GROUP = attrgetter(*(each.name for each in fields(TileGroup) if each.name != "regions"))
+
+
+def _alike(one: Step, other: Step) -> bool:
+    """Whether steps of two ranks are the same, whoever their peers are and whosever blocks they take."""
+    match one, other:
+        case (Transfer(), Transfer()):
+            return _OF_TRANSFER(one) == _OF_TRANSFER(other) and _parts(one.region) == _parts(other.region)
+        case (Reduction(), Reduction()):
+            return _OF_REDUCTION(one) == _OF_REDUCTION(other) and _parts(one.region) == _parts(other.region)
+        case (TileGroup(), TileGroup()):
+            return _OF_GROUP(one) == _OF_GROUP(other) and [*map(_parts, one.regions)] == [*map(_parts, other.regions)]
+    return False
+
+
+def _parts(region: Region) -> tuple[IndexRange, IndexRange]:
+    return region.rows, region.cols
 
 
 MAIN_STREAM = 0

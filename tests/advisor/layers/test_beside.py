@@ -1,8 +1,11 @@
 """A layer with traffic beside it: slower than alone, by less where less is moved or links are faster."""
 
+from dataclasses import replace
+
 import pytest
 
-from magus.advisor.layers.beside import BesideTicks, LayerBeside, SharedTraffic, traffic_plan
+from magus.advisor.layers import beside
+from magus.advisor.layers.beside import BesideTicks, LayerBeside, SharedTraffic, traffic_case, traffic_plan
 from magus.advisor.layers.orders import by_library
 from magus.advisor.steps.layer_times import LayerTimes, PassOf, schedule_of
 from magus.compiler import compile_text
@@ -117,3 +120,15 @@ def test_what_is_shared_of_other_fabrics_is_not_known() -> None:
     found = LayerBeside(layer, SERIAL, copies, SharedTraffic(Pattern.ALL_GATHER, DType.BF16, 1024)).ticks()
 
     assert isinstance(found, Rejection) and found.code is Code.MGS440
+
+
+@pytest.mark.parametrize("pattern", [Pattern.REDUCE_SCATTER, Pattern.ALL_GATHER])
+def test_more_ranks_take_the_algorithm_of_fewer(pattern: Pattern, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is chosen among 64 ranks is what the estimates of 128 choose."""
+    _, copies = layer_and_copies("layer", 1)
+    case = traffic_case(replace(copies, num_ranks=128), SharedTraffic(pattern, DType.BF16, WEIGHTS))
+    estimated = beside.between_nodes.__wrapped__(case)
+    monkeypatch.setattr(beside, "MOST_COMPARED", 64)
+
+    assert estimated is not None and estimated.algorithm == "hierarchical"
+    assert beside.between_nodes.__wrapped__(case) == estimated
