@@ -116,7 +116,14 @@ class ForwardTensors:
             self._state(self._write.define(written, self._again(call)), note)
 
     def _again(self, call: WorkloadCall) -> ast.Expression:
-        """The call as it was; a product whose terms it sums stays inside it."""
+        """The call as it was; a product whose terms it sums stays inside it.
+
+        Raises
+        ------
+        NoGradientError
+            If rows of experts are those of a tensor that was kept: a tensor says nothing of experts, a dispatch does.
+        """
+        self._check_rows(call)
         operands: list[ast.Expression] = []
         for operand in call.operands:
             name = operand.tensor.name
@@ -129,6 +136,18 @@ class ForwardTensors:
                 expression = self._write.name(self.name(name))
             operands.append(self._write.turned(expression) if operand.transposed else expression)
         return self._write.call(call.operation.name, operands, self._forward.arguments[call.name])
+
+    def _check_rows(self, call: WorkloadCall) -> None:
+        """Check that the rows of experts are known where a product of them is made again."""
+        if call.operation.name != EXPERTS or any(each.name == "rows" for each in self._forward.arguments[call.name]):
+            return
+        source = call.operands[0].tensor.name
+        while source in self._calls and source not in self._kept and self._calls[source].operation.name != DISPATCH:
+            source = self._calls[source].operands[0].tensor.name
+        if source in self._kept:
+            made, kept = self.name(call.name), self.name(source)
+            message = f"{made} is made again from {kept}, which is kept without the rows of its experts"
+            raise NoGradientError(f"{message}: name and keep both, or neither")
 
     def _tensor(self, name: str) -> Tensor:
         return self._calls[name].result if name in self._calls else self._forward.inputs[name][0]

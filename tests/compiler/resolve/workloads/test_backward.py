@@ -191,6 +191,22 @@ def test_keys_of_other_rows_have_no_gradient() -> None:
         compile_text(text_of(forward))
 
 
+@pytest.mark.parametrize(
+    ("forward", "made"),
+    [
+        ("h = grouped_gemm(t, w1)\ny = combine(grouped_gemm(swiglu(h), w2))", "h"),
+        ("y = combine(grouped_gemm(swiglu(grouped_gemm(t, w1)), w2))", "y_grouped_gemm"),
+    ],
+)
+def test_rows_of_experts_are_not_those_of_a_tensor_that_was_kept(forward: str, made: str) -> None:
+    tensors = "x = tensor bf16[4096, 1024] shard rows\nw1 = tensor bf16[16384, 1024] shard rows\n"
+    sent = f"{tensors}w2 = tensor bf16[8192, 1024] shard rows\nt = dispatch(x, experts=16, top=2)\n{forward}"
+
+    with pytest.raises(CompileError, match=rf"MGS520[^\n]*{made} is made again from t, which is kept without the rows"):
+        compile_text(text_of(sent, "t"))
+    assert compile_text(text_of(sent))
+
+
 def test_a_layer_does_not_hand_on_a_part() -> None:
     forward = "x = tensor bf16[4096, 1024]\nk = tensor bf16[4096, 2048]\ny = attention(x, k, heads=8)\nrepeat 4 y as x"
     with pytest.raises(CompileError, match=r"MGS520[^\n]*the gradient of x is a part of what one kernel makes"):
