@@ -155,7 +155,8 @@ def with_whole_activations(scenario: Scenario) -> Scenario | None:
     if weights_gathered(scenario) or Pattern.AG_GEMM not in patterns or not patterns & _SUMMED.keys():
         return None
     by_rows, ops, ranks = set[str](), list[Op](), scenario.num_ranks
-    own, pairs = _products_of_own_rows(scenario), _pairs_of_products(scenario)
+    own = _products_of_own_rows(scenario)
+    pairs = _pairs_of_products(scenario, own)
     for op in scenario.workload.ops:
         shape, made = op.shape, {read.made_by for read in op.reads if read.made_by}
         if shape.pattern is Pattern.ALL_GATHER:
@@ -183,18 +184,15 @@ def with_whole_activations(scenario: Scenario) -> Scenario | None:
 
 def _products_of_own_rows(scenario: Scenario) -> frozenset[str]:
     """The products of the rows of one rank, which nothing gathers before."""
-    products = [op for op in scenario.workload.ops if op.shape.gemm is not None]
-    rows = max(op.shape.gemm.m for op in products if op.shape.gemm is not None)
-    return frozenset(
-        op.name
-        for op in products
-        if op.shape.pattern is Pattern.GEMM and op.shape.gemm and op.shape.gemm.m * scenario.num_ranks == rows
-    )
+    products = [(op, op.shape.gemm.m) for op in scenario.workload.ops if op.shape.gemm is not None]
+    whole = max(rows for _, rows in products)
+    alone = ((op.name, rows) for op, rows in products if op.shape.pattern is Pattern.GEMM)
+    return frozenset(name for name, rows in alone if rows * scenario.num_ranks == whole)
 
 
-def _pairs_of_products(scenario: Scenario) -> dict[str, str]:
-    """Products of own rows that another such product follows, with nothing but kernels between."""
-    own, behind, pairs = _products_of_own_rows(scenario), dict[str, str](), dict[str, str]()
+def _pairs_of_products(scenario: Scenario, own: frozenset[str]) -> dict[str, str]:
+    """Products of ``own`` rows that another such product follows, with nothing but kernels between."""
+    behind, pairs = dict[str, str](), dict[str, str]()
     for op in scenario.workload.ops:
         first = next((behind[read.made_by] for read in op.reads if read.made_by in behind), None)
         if op.name in own:

@@ -129,6 +129,10 @@ def _gather(workload: Workload, wgrad: Op) -> str:
     return next((each.name for each in makers), "")
 
 
+ON, RS_DGRAD = "--tp-comm-overlap", "--tp-comm-overlap-rs-dgrad"
+AG_OFF, RS_OFF = "--disable-tp-comm-overlap-ag", "--disable-tp-comm-overlap-rs"
+BULK_DGRAD_OFF, BULK_WGRAD_OFF = "--disable-tp-comm-bulk-dgrad", "--disable-tp-comm-bulk-wgrad"
+"""Flags of Megatron."""
 NAME = "transformer_engine"
 RING, PIPELINE, BULK = "ring_exchange", "pipeline", "bulk"
 USUAL_SPLITS, SPLITS = 4, (2, 4, 8)
@@ -344,16 +348,16 @@ class _Table:
     def _flags(self) -> Iterator[str]:
         """The flags of Megatron beside the file."""
         methods, has = self.methods, self.layers
-        yield "--tp-comm-overlap"
+        yield ON
         if any(each.gathers for each in has) and not methods.gathers:
-            yield "--disable-tp-comm-overlap-ag"
+            yield AG_OFF
         if any(not each.gathers and not each.backward for each in has) and not methods.scatters:
-            yield "--disable-tp-comm-overlap-rs"
+            yield RS_OFF
         if methods.scatters_back:
-            yield "--tp-comm-overlap-rs-dgrad"
+            yield RS_DGRAD
         elif any(not each.gathers and each.backward for each in has):
-            yield from () if methods.bulk_dgrad else ("--disable-tp-comm-bulk-dgrad",)
-            yield from () if methods.bulk_wgrad else ("--disable-tp-comm-bulk-wgrad",)
+            yield from () if methods.bulk_dgrad else (BULK_DGRAD_OFF,)
+            yield from () if methods.bulk_wgrad else (BULK_WGRAD_OFF,)
 
 
 def _order(workload: Workload, before: Mapping[str, str], behind: Mapping[str, str]) -> Iterator[str]:

@@ -193,7 +193,7 @@ def search(
         if interrupted:
             return found(queue.done, 0, interrupted=True)
         others = [each for each in queue.done if not can_run(each, framework)]
-        ahead([(each.scenario, each.schedule) for each in queue.usable[:shown] if queue.is_close(each)], times)
+        ahead([(each.scenario, each.schedule) for each in queue.close(shown)], times)
         usable, contended, interrupted = _contended(queue.usable, shown, times, report, stop, so_far)
         queue.limit = queue.limit_of(usable)
         if interrupted or queue.is_done:
@@ -229,9 +229,10 @@ class _Queue:
         """Whether nothing that is left can be wanted."""
         return not self.left or self.left[0][0] >= max(self.limit, self.limit_of(self.usable))
 
-    def is_close(self, outcome: StepOutcome) -> bool:
-        """Whether an outcome ties with the fastest of the framework."""
-        return outcome.run.makespan_ticks <= self.usable[0].run.makespan_ticks * (1 + TIE)
+    def close(self, count: int) -> list[StepOutcome]:
+        """Of so many outcomes of the framework those that tie with the fastest."""
+        fastest = self.usable[:count]
+        return [each for each in fastest if each.run.makespan_ticks <= fastest[0].run.makespan_ticks * (1 + TIE)]
 
     def limit_of(self, fastest: Sequence[StepOutcome]) -> float:
         """The ticks from which on an outcome is neither one of those wanted nor a tie with the first."""

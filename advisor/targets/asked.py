@@ -2,13 +2,11 @@
 
 from ... import __version__
 from ..candidates.advice import Advice
-from ..layers.transformer_engine import NAME
+from ..layers.transformer_engine import AG_OFF, NAME
 from ..policy.table import SweepPoint, table_of
 from ..questions.ask import ModelAnswer
 from .base import comments, refused
 from .megatron import MEGATRON, TeOverlap, megatron_text, python_text, te_overlap
-
-AG_OFF = "--disable-tp-comm-overlap-ag"
 
 
 def file_of(answer: ModelAnswer) -> str:

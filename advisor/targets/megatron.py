@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...compiler.ir import Pattern
 from ..implementations.offers import Offer, OpSetting, Order
-from ..layers.transformer_engine import NAME, RING
+from ..layers.transformer_engine import AG_OFF, BULK_DGRAD_OFF, BULK_WGRAD_OFF, NAME, ON, RING, RS_DGRAD, RS_OFF
 from ..policy.table import PolicyRule, PolicyTable, SweepPoint
 from .base import (
     Option,
@@ -34,9 +34,9 @@ LAYERS = {
     Pattern.AG_GEMM: ("qkv_fprop", "fc1_fprop", "proj_dgrad", "fc2_dgrad"),
     Pattern.GEMM_RS: ("proj_fprop", "fc2_fprop", "qkv_dgrad", "fc1_dgrad"),
 }
-_OFF = {Pattern.AG_GEMM: "--disable-tp-comm-overlap-ag", Pattern.GEMM_RS: "--disable-tp-comm-overlap-rs"}
+_OFF = {Pattern.AG_GEMM: AG_OFF, Pattern.GEMM_RS: RS_OFF}
 Settings = dict[str, str | int | bool]
-ON, RS_DGRAD = "--tp-comm-overlap", "--tp-comm-overlap-rs-dgrad"
+_ENVIRONMENT = "environment: CUDA_DEVICE_MAX_CONNECTIONS=1, where GPUs are older than Blackwell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,7 @@ def _write(table: PolicyTable, options: Options) -> str:
 
 def megatron_text(found: TeOverlap, *, of_one: bool = False) -> str:
     """Return the file of Megatron without its heading; that ``of_one`` layer is put behind others."""
-    beside = (
-        f"flags: {' '.join(found.flags)} --tp-comm-overlap-cfg FILE",
-        "environment: CUDA_DEVICE_MAX_CONNECTIONS=1, where GPUs are older than Blackwell",
-    )
+    beside = (f"flags: {' '.join(found.flags)} --tp-comm-overlap-cfg FILE", _ENVIRONMENT)
     blocks = (
         f"{layer}:\n" + "".join(f"  {key}: {_yaml(value)}\n" for key, value in settings.items())
         for layer, settings in found.layers.items()
@@ -95,16 +92,16 @@ def megatron_text(found: TeOverlap, *, of_one: bool = False) -> str:
 
 ARGUMENTS = {
     ON: ("ub_tp_comm_overlap", True),
-    "--disable-tp-comm-overlap-ag": ("ub_overlap_ag", False),
-    "--disable-tp-comm-overlap-rs": ("ub_overlap_rs", False),
+    AG_OFF: ("ub_overlap_ag", False),
+    RS_OFF: ("ub_overlap_rs", False),
     RS_DGRAD: ("ub_overlap_rs_dgrad", True),
-    "--disable-tp-comm-bulk-dgrad": ("ub_bulk_dgrad", False),
-    "--disable-tp-comm-bulk-wgrad": ("ub_bulk_wgrad", False),
+    BULK_DGRAD_OFF: ("ub_bulk_dgrad", False),
+    BULK_WGRAD_OFF: ("ub_bulk_wgrad", False),
 }
 """Arguments of ``TransformerLayer`` that Megatron sets by its flags (transformer_engine/pytorch/transformer.py)."""
 
 _USE = (
-    "environment: CUDA_DEVICE_MAX_CONNECTIONS=1, where GPUs are older than Blackwell",
+    _ENVIRONMENT,
     "initialize_ub([tokens, hidden size], tp_size, quantization_modes=[UserBufferQuantizationMode.NONE],",
     "  ub_cfgs=UB_CFGS), then TransformerLayer(..., set_parallel_mode=True, sequence_parallel=True, **LAYER)",
 )
