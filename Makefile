@@ -1,5 +1,5 @@
 # Two commands for a newcomer: `make demo` runs the main job, `make check` everything that must pass.
-# Both need nothing but Python 3.11-3.13 with venv, and make.
+# Both need nothing but Python 3.11-3.13 with venv, make, and the network for what pip installs.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -17,18 +17,20 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo docs check check-slow check-extras format lint types layers test test-all nightly slowest coverage bench train picture dist clean
 
 help:
-	@echo "make demo    advice for Llama-3.1-70B on 8 x MI300X"
-	@echo "make check   format, lint, types, import contracts, tests"
+	@echo "make demo    advice for the up-projection of Llama-3.1-70B on 8 x MI300X"
+	@echo "make check   format, lint, types, import contracts, tests: also alone, as make lint, types, layers, test"
 	@echo "make check-slow  the tests that make check leaves out because they take long"
 	@echo "make check-extras  the tests that need Triton, PyTorch, HolisticTraceAnalysis and InfraGraph; Linux"
-	@echo "make test-all  the tests with the slow ones, and thirty times as many draws"
+	@echo "make test-all  the tests with the slow ones, and thirty times as many drawn examples"
 	@echo "make nightly   test-all, and every core against the oracle at scale"
 	@echo "make slowest   CPU seconds of the tests that make check runs, and of the fifty that take most"
 	@echo "make coverage  branches that the tests take, by room; ROOM=simcore/fold: with its tests alone"
 	@echo "make bench   benchmarks, as text"
-	@echo "make train   learn the proposals anew from their table"
+	@echo "make train   fit the shipped model, which proposes schedules, to its table"
 	@echo "make docs    the documentation as a site, in build/site"
 	@echo "make picture   the pictures of docs drawn anew"
+	@echo "make format  rewrite the code in its form"
+	@echo "make clean   remove what make has built"
 	@echo "make dist    sdist and wheel in dist/, and whether PyPI would take them"
 
 # The package is installed, not linked: types, data files and import contracts are checked as users get them.

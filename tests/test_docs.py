@@ -11,6 +11,7 @@ from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import TOPOLOGIES
 from magus.compiler.planning.build import declared
+from magus.compiler.text.load import shipped_libraries
 from tests.helpers.commands import magus
 from tests.helpers.paths import ROOT
 from tests.helpers.plans.documents import schedule_hash
@@ -239,6 +240,14 @@ def test_the_table_of_fabrics_has_every_topology_with_its_arguments() -> None:
         shown = written[topology.name]
         assert shown[: len(named)] == named
         assert bool(shown[len(named) :]) is topology.takes_links
+
+
+def test_the_table_of_implementations_has_every_shipped_one() -> None:
+    page = (ROOT / "docs" / "language.md").read_text()
+    table = page.partition("| shipped | patterns | predicted |\n")[2].partition("\n\n")[0]
+    shipped = [name for name in shipped_libraries() if name.startswith("implementations/")]
+
+    assert sorted(re.findall(r"`(implementations/\w+)`", table)) == shipped
 
 
 def test_the_warnings_shown_are_those_of_the_import(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,7 @@ def advice_schema() -> JsonObject:
         "kernels_us": _NUMBER,
         "copier": _WORD,
         "searched": _COUNT,
+        "imbalance": {"type": ["object", "null"]},
     }
     return object_of(of_all | of_several, tuple(of_all))
 
@@ -95,7 +96,6 @@ def _of_all() -> JsonObject:
         "sensitivity": anything,
         "threshold": anything,
         "routing_draws": anything,
-        "imbalance": anything,
         "reasons": words,
         "how": anything,
         "ties": words,

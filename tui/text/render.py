@@ -172,7 +172,8 @@ def _verdict(advice: Advice) -> str:
 def promise_text(advice: Advice) -> str:
     """Return what a kernel for the schedule promises; empty without a promise."""
     promise = advice.promise
-    return "" if promise is None else f" as simulated; as a kernel {promise.speedup:.2f}x{interval_text(promise)}"
+    how = "estimated" if advice.recommended.is_estimate or advice.serial.is_estimate else "simulated"
+    return "" if promise is None else f" as {how}; as a kernel {promise.speedup:.2f}x{interval_text(promise)}"
 
 
 def interval_text(promise: Promise) -> str:

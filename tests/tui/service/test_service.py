@@ -66,7 +66,9 @@ def test_answers_errors_and_questions_are_as_described(advisor: Advisor) -> None
     document = openapi_document()
     schemas = document["components"]["schemas"]
 
-    assert is_valid(ask(advisor, QUESTION)[1], without_texts(schemas["Answer"]))
+    answer = ask(advisor, {**QUESTION, "advice": True})[1]
+    assert is_valid(answer.pop("advice"), without_texts(schemas["Advice"]))
+    assert is_valid(answer, without_texts(schemas["Answer"]))
     assert is_valid(ask(advisor, {})[1], without_texts(schemas["Error"]))
     assert set(schemas["Question"]["properties"]) == {*FIELDS, *SPENDING}
     assert is_valid(QUESTION, without_texts(schemas["Question"]))
