@@ -80,13 +80,13 @@ def changed_text(source: Source, changes: Changes, path: str) -> str:
     kept |= {named.name for step in wanted.steps for named in step.schedules}
     text = without(changed, _unfit(_parsed(changed, Report()), kept)).text
     found = compile_text(text, path)
-    if _asked(found) != _asked(wanted):
+    if _questions_of(found) != _questions_of(wanted):
         message = "with these values the text would be read as something else"
         raise CompileError([Diagnostic(Code.MGS213, message, Span(Source(path, text), 0, 0))])
     return text
 
 
-def _asked(compiled: Compiled) -> tuple[object, ...]:
+def _questions_of(compiled: Compiled) -> tuple[object, ...]:
     """What a text asks; a value that is set is not explored, and one that is written is."""
     return compiled.workloads, tuple((each.system, each.step, each.schedules) for each in compiled.steps)
 

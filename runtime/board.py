@@ -150,7 +150,7 @@ class Board:
                 released.wait()
 
     def reach(self, mark: Mark, task: Task) -> None:
-        """Note that ``task`` has done what ``mark`` says; of a signal that several transfers set, one of them."""
+        """Record that ``task`` has reached ``mark``; a signal that several transfers set needs all of theirs."""
         with self._lock:
             self._reach(mark, task)
 

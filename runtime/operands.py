@@ -174,14 +174,14 @@ class Slot:
 
 
 def positions(axis: CutAxis) -> Indices:
-    """Return the index in the tensor of each index in memory."""
+    """Return the index in the tensor of each index in memory; ``indices`` is the inverse."""
     sizes = np.diff(axis.starts)
     inside = np.arange(axis.size) - np.repeat(np.asarray(axis.starts[:-1]), sizes)
     return np.asarray(np.repeat(np.asarray(axis.cuts[:-1]), sizes) + inside, dtype=np.int64)
 
 
 def indices(axis: CutAxis, where: Indices) -> Indices:
-    """Return the index in memory that stands for each index in the tensor.
+    """Return the index in memory that stands for each index in the tensor; ``positions`` is the inverse.
 
     >>> [int(index) for index in indices(CutAxis.of((0, 4, 8), detail=2), np.array([0, 1, 3, 4, 7]))]
     [0, 1, 1, 2, 3]

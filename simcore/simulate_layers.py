@@ -40,9 +40,9 @@ def simulate_layers(
     """Simulate the layers that ``workload`` repeats, one without ``repeat``; parameters are those of ``simulate``.
 
     All are simulated where they are few, where no period shows, and under a seed: the result has no period then. Of a
-    plan those are that it has. Where no period shows and all layers are too many to simulate, the last of some stand
-    for the rest; so they do where a run of more layers is expected to take more than ``most_effort``, in line-hops (see
-    ``effort_of``).
+    plan, only the layers that it has are simulated. Where no period shows and all layers are too many to simulate, the
+    last of some stand for the rest; so they do where a run of more layers is expected to take more than
+    ``most_effort``, in line-hops (see ``effort_of``).
 
     Raises
     ------

@@ -26,8 +26,8 @@ def finalists(scenario: Scenario, candidates: Sequence[Candidate]) -> Finalists:
     """Return (the simplest of the fastest others, the baseline); the baseline twice if there is nothing else.
 
     Only schedules that beat the baseline by more than the profile resolves compete by simplicity. If there are none,
-    the fastest that overlaps is returned, to explain why it is not worth it. Neither kernels side by side compete, to
-    which no profile is fitted, nor what the file does not explore.
+    the fastest that overlaps is returned, to explain why it is not worth it. Two kinds
+    never compete: kernels side by side, to which no profile is fitted, and what the file does not explore.
     """
     usable = [one for one in candidates if not one.side_by_side and not one.is_outside]
     serial = baseline_of(usable)
@@ -72,11 +72,11 @@ def alike_us(scenario: Scenario, one: Candidate, other: Candidate) -> float:
         return 0.0
     times, ticks = [_times_of(result) for result in results], 0
     modes = [{mode.op: mode for mode in each.joint.modes} for each in (one, other)]
-    along = {*one.joint.chained, *other.joint.chained}
+    chained_ops = {*one.joint.chained, *other.joint.chained}
     in_turn = one.is_in_turn and other.is_in_turn and one.joint.batches == other.joint.batches
     for case in scenario.cases:
         known = [each[case.name] for each in times if case.name in each]
-        if not known or case.name in along:
+        if not known or case.name in chained_ops:
             continue
         same = modes[0].get(case.name, OpMode(case.name)) == modes[1].get(case.name, OpMode(case.name))
         if case.shape.moved is None:

@@ -239,9 +239,9 @@ def _in_whole_tiles(
         if result is not None:
             plan = near[choice]
             found[choice] = replace(plan, choice=choice, schedule=job.schedule, ticks=result.makespan_ticks)
-    limit, had = scenario.explore.staging_limit_bytes, {plan.choice for plan in offered}
+    limit, offered_choices = scenario.explore.staging_limit_bytes, {plan.choice for plan in offered}
     fits = (plan for plan in found.values() if limit is None or plan.schedule.staging_bytes <= limit)
-    return [plan for plan in fits if plan.choice not in had]
+    return [plan for plan in fits if plan.choice not in offered_choices]
 
 
 def _structure(choice: OpChoice) -> tuple[str, str, Batches]:

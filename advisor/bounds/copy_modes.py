@@ -91,8 +91,8 @@ def copy_modes_of(scenario: OpCase, kind: EngineKind) -> tuple[CopyMode, ...]:
 
 def _with_ports(scenario: OpCase, by_dma: CopyMode) -> tuple[CopyMode, ...]:
     """SMs and network cards side by side, where a schedule asks for them: as fast as either, and no SM is needed."""
-    asked = (*scenario.explore.values("engine"), *(each.body.engine for each in scenario.schedules))
-    if all(engine.mode is not EngineMode.PORTS for engine in asked):
+    requested_engines = (*scenario.explore.values("engine"), *(each.body.engine for each in scenario.schedules))
+    if all(engine.mode is not EngineMode.PORTS for engine in requested_engines):
         return ()
     sms, rate = max_copy_sms(scenario.gpu), scenario.gpu.sm_copy.bytes_per_s
     return (replace(by_dma, setup_ticks=0, engines=by_dma.engines + sms, bytes_per_s=max(by_dma.bytes_per_s, rate)),)

@@ -101,9 +101,10 @@ class Threshold:
 class OpAdvice:
     """What to do with one of several ops in the recommended schedule, with times in ticks in a layer with neighbours.
 
-    ``how`` is its template, ``apart``, or empty for a kernel. ``exposed_ticks`` is how long its copies run beside no
-    kernel, ``hidden_by`` are the ops whose kernels run meanwhile with the shares of the time of the copies, the largest
-    first. ``alone`` is what is fastest for it alone, empty where that is what it does.
+    ``how`` is its schedule, ``separate, by ...``, ``serial``, a written plan, or empty for a kernel.
+    ``exposed_ticks`` is how long its copies run beside no kernel, ``hidden_by`` are the ops whose kernels run meanwhile
+    with the shares of the time of the copies, the largest first. ``alone`` is what is fastest for it
+    alone, empty where that is what it does.
     """
 
     name: str

@@ -291,7 +291,7 @@ def summed_in_switch(scenario: OpCase) -> Iterator[OpChoice]:
             yield form
 
 
-def told_tiles(scenario: OpCase) -> Iterator[OpChoice]:
+def persistent_forms(scenario: OpCase) -> Iterator[OpChoice]:
     """Yield kernels that are told their tile and look at each, where the file leaves open how work is cut and moved.
 
     The tile that is fastest alone is large. With smaller ones the first results leave, or the first data serve, sooner.

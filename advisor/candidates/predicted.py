@@ -264,14 +264,14 @@ BATCH = 8
 def predicted_candidates(
     scenario: OpCase,
     space: Sequence[OpChoice],
-    late: ShouldStop | None = None,
-    too_late: ShouldStop | None = None,
+    time_up: ShouldStop | None = None,
+    grace_over: ShouldStop | None = None,
 ) -> list[Candidate]:
     """Return a candidate for each choice of ``space`` and of the file, by predicted time; plans have no prediction.
 
     What users have today is always among them, even where the space leaves it out: see ``usual_serials``. Once it is
-    ``late`` the rest is left out, the choices with most pieces; what is being ranked then is given up. Once it is
-    ``too_late`` for those who are always among them, one rank stands for all.
+    ``time_up`` the rest is left out, the choices with most pieces; what is being ranked then is given up. Once it is
+    ``grace_over`` for those who are always among them, one rank stands for all.
     """
     requested = (
         *usual_serials(scenario),
@@ -279,15 +279,15 @@ def predicted_candidates(
     )
     choices = sorted({expression_of(choice): choice for choice in (*space, *requested)}.values(), key=_plan_of)
     candidates: list[Candidate] = []
-    for batch in (choices,) if late is None else _batches(choices, requested):
-        if late is None:
+    for batch in (choices,) if time_up is None else _batches(choices, requested):
+        if time_up is None:
             candidates += _ranked(scenario, batch)
         elif not candidates:
-            candidates += _ranked_soon(scenario, batch, too_late)
-        elif late():
+            candidates += _ranked_soon(scenario, batch, grace_over)
+        elif time_up():
             break
         else:
-            with suppress(Cancelled), heeding(late):
+            with suppress(Cancelled), heeding(time_up):
                 candidates += list(_ranked(scenario, batch))
     plans = [declared(scenario, named) for named in scenario.schedules if isinstance(named.body, WrittenPlan)]
     candidates.extend(_candidate(scenario, None, plan) for plan in plans)
@@ -307,10 +307,10 @@ def _batches(choices: Sequence[OpChoice], requested: Sequence[OpChoice]) -> Iter
         yield others[first : first + BATCH]
 
 
-def _ranked_soon(scenario: OpCase, choices: Sequence[OpChoice], too_late: ShouldStop | None) -> list[Candidate]:
+def _ranked_soon(scenario: OpCase, choices: Sequence[OpChoice], grace_over: ShouldStop | None) -> list[Candidate]:
     """Rank by all ranks, or if that takes too long by one, which takes a fraction of a second."""
     try:
-        with heeding(too_late):
+        with heeding(grace_over):
             return list(_ranked(scenario, choices))
     except Cancelled:
         return list(_ranked(scenario, choices, max_steps=0))

@@ -30,8 +30,8 @@ from .candidate import (
     forms_of,
     in_other_tiles,
     launches_of,
+    persistent_forms,
     summed_in_switch,
-    told_tiles,
 )
 from .forests import forests, try_forests
 from .predicted import baselines, best_of_explored, origin_of, protocol_variants, shortlisted
@@ -64,7 +64,7 @@ def variants(scenario: OpCase, candidates: Sequence[Candidate]) -> list[OpChoice
     ]
     in_graphs = [_in_graph(scenario, one.choice) for one in simulated if one.is_library]
     in_tiles = _soonest(
-        scenario, told_tiles(scenario), MAX_RATIO * min((one.best_us for one in simulated), default=0.0)
+        scenario, persistent_forms(scenario), MAX_RATIO * min((one.best_us for one in simulated), default=0.0)
     )
     forms = [*found, *in_graphs, *summed_in_switch(scenario), *in_tiles]
     return list(dict.fromkeys(form for form in forms if form is not None and form not in known))

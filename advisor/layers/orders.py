@@ -52,7 +52,7 @@ class Known:
 
 
 def baselines_of(workload: Workload, op_options: Mapping[str, Sequence[OpOption]]) -> Iterator[Known]:
-    """Yield what a workload can be compared with, without pairs no overlap alone, by options of its ops."""
+    """Yield the baselines of a workload, by the options of its ops; without pairs only the serial schedule."""
     yield Known(SERIAL, NO_OVERLAP)
     if not any(op.is_pair for op in workload.ops):
         return
@@ -192,13 +192,15 @@ def cut_as(
     """The same, the longest GEMM ``following`` a pair cut along it and right behind it, as is best for both."""
     best = {pair: option for pair in following if not (option := fastest_with_next(op_options[pair])).is_separate}
     modes = {mode.op: mode for mode in choice.modes} | {pair: option.mode for pair, option in best.items()}
-    along = tuple(following[pair][0] for pair in best)
+    chained_ops = tuple(following[pair][0] for pair in best)
     order = [op.name for op in workload.ops]
-    for name in along:
+    for name in chained_ops:
         order.remove(name)
         order.insert(1 + max(order.index(read.made_by) for read in workload.op(name).reads if read.made_by), name)
     moved = order != [op.name for op in workload.ops]
-    return replace(choice, modes=tuple(modes.values()), chained=along, order=tuple(order) if moved else choice.order)
+    return replace(
+        choice, modes=tuple(modes.values()), chained=chained_ops, order=tuple(order) if moved else choice.order
+    )
 
 
 DOMINO, TWO_BATCHES = "domino", "two_batch_overlap"
@@ -296,7 +298,7 @@ class OfferSearch:
         gathers, requested = weights_gathered(scenario), scenario.explore.implementations
         if library is None or not gathers or scenario.num_layers < 2 or requested:
             return
-        apart = tuple(
+        separated = tuple(
             replace(mode, body=None, separate=mode.body)
             if scenario.workload.op(mode.op).is_pair and isinstance(mode.body, OpChoice)
             else mode
@@ -307,10 +309,10 @@ class OfferSearch:
             replace(mode, body=replace(mode.body, engine=engine))
             if mode.op in gathers and isinstance(mode.body, OpChoice)
             else mode
-            for mode in apart
+            for mode in separated
         )
         ways = (
-            (AHEAD, "weights gathered a layer ahead, as FSDP2 does", apart, ""),
+            (AHEAD, "weights gathered a layer ahead, as FSDP2 does", separated, ""),
             (AHEAD_BY_ENGINES, "weights gathered a layer ahead by copy engines", copied, "the costs of its calls"),
         )
         for name, what, modes, unknown in ways if engine.kind is EngineKind.DMA else ways[:1]:

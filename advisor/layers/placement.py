@@ -89,8 +89,8 @@ def _problem(workload: Workload, op_options: Mapping[str, Sequence[OpOption]], l
     ops = []
     for op in workload.ops:
         of = op_options[op.name]
-        apart = next((option for option in of if option.is_separate), None)
-        alone = apart.copies[1] if apart is not None else 0
+        separate = next((option for option in of if option.is_separate), None)
+        alone = separate.copies[1] if separate is not None else 0
         needs = tuple(_need(workload, index, read, op) for read in op.reads if _maker(workload, read))
         ops.append(
             LayerOp(
@@ -144,18 +144,21 @@ def _choice(
         (begins[op.name], places[op.name], collective_name(op)) for op in workload.ops if chosen[op.name].is_separate
     ]
     period = placement.next_begin - placement.begin
-    late = {unit for begin, _, unit in units if spans_layers and begin >= placement.next_begin}
+    deferred_units = {unit for begin, _, unit in units if spans_layers and begin >= placement.next_begin}
     order = [
-        unit for _, _, unit in sorted((begin - period * (unit in late), place, unit) for begin, place, unit in units)
+        unit
+        for _, _, unit in sorted(
+            (begin - period * (unit in deferred_units), place, unit) for begin, place, unit in units
+        )
     ]
     modes = tuple(option.mode for option in chosen.values() if option.mode != OpMode(option.mode.op))
-    computing = [op.name for op in workload.ops if not op.shape.is_collective and op.name not in late]
-    beside = []
+    computing = [op.name for op in workload.ops if not op.shape.is_collective and op.name not in deferred_units]
+    started_with = []
     for op in workload.ops:
-        if is_free(op) and op.shape.is_collective and op.name not in late:
+        if is_free(op) and op.shape.is_collective and op.name not in deferred_units:
             kernel = _kernel_beside(workload, op, begins[op.name], {each: kernels[each] for each in computing})
             if kernel:
-                beside.append((op.name, kernel))
+                started_with.append((op.name, kernel))
                 order.remove(op.name)
                 order.insert(order.index(kernel) + 1, op.name)
     return Schedule(
@@ -163,10 +166,10 @@ def _choice(
         modes,
         tuple(order),
         (),
-        tuple(beside),
+        tuple(started_with),
         (),
         sums_first=True,
-        deferred=tuple(unit for unit in order if unit in late),
+        deferred=tuple(unit for unit in order if unit in deferred_units),
     )
 
 
@@ -223,7 +226,7 @@ def small_changes(
     yield from _swaps(choice)
 
 
-def with_other_seams(choice: Schedule) -> Schedule:
+def with_other_handoff(choice: Schedule) -> Schedule:
     """The same with ops that wait for rows that they take, or for all that they read. Estimates know no hand-offs."""
     return replace(choice, handoff=HandOff.CHUNKS if choice.handoff is HandOff.WHOLE else HandOff.WHOLE)
 
@@ -231,11 +234,13 @@ def with_other_seams(choice: Schedule) -> Schedule:
 def with_option(choice: Schedule, op: Op, option: OpOption) -> Schedule:
     """Return ``choice`` with one op carried out in that way; a collective that is no part any more leaves the order."""
     modes = {mode.op: mode for mode in choice.modes} | {op.name: option.mode}
-    order, late = choice.order, choice.deferred
+    order, deferred_units = choice.order, choice.deferred
     if not option.is_separate and op.is_pair:
-        order, late = (tuple(name for name in names if name != collective_name(op)) for names in (order, late))
+        order, deferred_units = (
+            tuple(name for name in names if name != collective_name(op)) for names in (order, deferred_units)
+        )
     modes_said = tuple(mode for mode in modes.values() if mode != OpMode(mode.op))
-    return replace(choice, modes=modes_said, order=order, deferred=late)
+    return replace(choice, modes=modes_said, order=order, deferred=deferred_units)
 
 
 def _op_options(
@@ -252,8 +257,8 @@ def _op_options(
 def _along(following: Mapping[str, Sequence[str]], choice: Schedule) -> Iterator[Schedule]:
     """Each GEMM that may be cut along the pair before it, cut so or not."""
     for name in chain.from_iterable(following.values()):
-        along = tuple(each for each in choice.chained if each != name)
-        yield replace(choice, chained=along if name in choice.chained else (*along, name))
+        chained_ops = tuple(each for each in choice.chained if each != name)
+        yield replace(choice, chained=chained_ops if name in choice.chained else (*chained_ops, name))
 
 
 def _cut(following: Mapping[str, Sequence[str]], choice: Schedule) -> Schedule:
@@ -291,13 +296,13 @@ def _fillers(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
 def _beside(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
     """Each collective that nothing must come before, with each other kernel or behind the kernels before it."""
     kernels = [op.name for op in workload.ops if not op.shape.is_collective]
-    beside = dict(choice.starts_with)
+    started_with = dict(choice.starts_with)
     for op in workload.ops:
         if op.shape.is_collective and is_free(op):
             for kernel in kernels:
-                if beside.get(op.name) != kernel:
-                    yield replace(choice, starts_with=tuple((beside | {op.name: kernel}).items()))
-            if op.name in beside:
+                if started_with.get(op.name) != kernel:
+                    yield replace(choice, starts_with=tuple((started_with | {op.name: kernel}).items()))
+            if op.name in started_with:
                 without = tuple((name, kernel) for name, kernel in choice.starts_with if name != op.name)
                 yield replace(choice, starts_with=without)
 
@@ -313,8 +318,8 @@ def _priorities(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
 def _ahead(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
     """What is brought of declared tensors a layer earlier, or later."""
     if brings_ahead(workload):
-        for ahead in {max(0, choice.prefetch - 1), min(MOST_AHEAD, choice.prefetch + 1)} - {choice.prefetch}:
-            yield replace(choice, prefetch=ahead, starts_with=() if ahead else choice.starts_with)
+        for layers_ahead in {max(0, choice.prefetch - 1), min(MOST_AHEAD, choice.prefetch + 1)} - {choice.prefetch}:
+            yield replace(choice, prefetch=layers_ahead, starts_with=() if layers_ahead else choice.starts_with)
 
 
 def brings_ahead(workload: Workload) -> bool:

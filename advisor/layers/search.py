@@ -28,7 +28,7 @@ from .orders import (
     in_one_program,
     short_at_the_ends,
 )
-from .placement import brings_ahead, other_paces, placed_choices, small_changes, with_other_seams
+from .placement import brings_ahead, other_paces, placed_choices, small_changes, with_other_handoff
 from .timing import LayerEstimates
 
 LEAST_GAIN = 0.0005
@@ -163,26 +163,26 @@ class JointSearch:
             if self.climbs:
                 self._climbed(start)
             else:
-                self._searched(self._at_seams(start), self.origin[start])
+                self._searched(self._at_handoff(start), self.origin[start])
 
     def _climbed(self, start: Schedule) -> None:
         """Change ``start`` step by step, and in the end its hand-offs; where that is stopped, the last step counts."""
         space = self.origin[start]
-        best = self._at_seams(self._at_paces(start, space))
+        best = self._at_handoff(self._at_paces(start, space))
         try:
             while True:
                 for faster in improved(self.runs, space, best):
                     best = faster
-                other = self._at_seams(best)
+                other = self._at_handoff(best)
                 if other is best:
                     break
                 best = other
         finally:
             self._searched(best, space)
 
-    def _at_seams(self, choice: Schedule) -> Schedule:
+    def _at_handoff(self, choice: Schedule) -> Schedule:
         """``choice`` with the other hand-offs, if that is faster."""
-        other = with_other_seams(choice)
+        other = with_other_handoff(choice)
         ticks, before = self.runs.ticks(other), self.runs.ticks(choice)
         return choice if ticks is None or before is None or before <= ticks else other
 
@@ -233,18 +233,18 @@ class JointSearch:
     def _cuts(self) -> Iterator[WorkloadCut]:
         """In how many batches, and groups of experts: more and more of these until the last ones were slower."""
         explore, workload = self.scenario.explore, self.scenario.workload
-        experts, asked, batches = experts_of_a_rank(workload), explore.values(GROUPS), explore.values(BATCHES)
+        experts, group_counts, batches = experts_of_a_rank(workload), explore.values(GROUPS), explore.values(BATCHES)
         for count in batches or [count for count in batch_counts(workload) if count <= USUAL_BATCHES]:
-            if not asked or 1 in asked:
+            if not group_counts or 1 in group_counts:
                 yield WorkloadCut(count)
         least = inf
-        for count in asked or (() if self.runs.ranks.are_many else USUAL_GROUPS):
+        for count in group_counts or (() if self.runs.ranks.are_many else USUAL_GROUPS):
             if 1 < count <= experts:
-                sizes = (even_groups(experts, count),) if asked else ()
+                sizes = (even_groups(experts, count),) if group_counts else ()
                 for groups in dict.fromkeys((*sizes, short_at_the_ends(experts, count))):
                     yield from (WorkloadCut(num_batches, groups) for num_batches in batches or (1,))
                 mine = [self.found[one] for one in self.searched if len(one.groups) == count]
-                if not asked and min(mine, default=inf) >= least:
+                if not group_counts and min(mine, default=inf) >= least:
                     return
                 least = min(mine, default=inf)
 

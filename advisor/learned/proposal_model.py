@@ -182,10 +182,12 @@ class ProposalModel:
             seen.add(choice)
             yield choice
 
-    def propose(self, scenario: OpCase, count: int = DEFAULT_COUNT, late: ShouldStop = never) -> tuple[Proposal, ...]:
+    def propose(
+        self, scenario: OpCase, count: int = DEFAULT_COUNT, time_up: ShouldStop = never
+    ) -> tuple[Proposal, ...]:
         """Return ``count`` proposals, the fastest by the estimate first; fewer where no more structures fit.
 
-        Once it is ``late``, no more are estimated than the first ``LEAST``.
+        Once ``time_up``, no more are estimated than the first ``LEAST``.
         """
         proposals = list[Proposal]()
         fits = (fitted(structure, scenario) for structure in self.near.structures)
@@ -193,7 +195,7 @@ class ProposalModel:
         chosen = near[:NEAR_COUNT] or islice(self.choices(scenario), count)
         for proposal in estimated(scenario, chosen):
             proposals.append(proposal)
-            if len(proposals) >= LEAST and late():
+            if len(proposals) >= LEAST and time_up():
                 break
         return tuple(sorted(proposals, key=lambda each: (each.estimate_ticks, each.schedule.expression)))
 
@@ -243,14 +245,14 @@ def polished(
     start: Proposal,
     evaluations: int = DEFAULT_EVALUATIONS,
     seed: int = 0,
-    late: ShouldStop = never,
+    time_up: ShouldStop = never,
 ) -> Proposal:
-    """Return the best schedule that about ``evaluations`` estimates find near ``start`` before it is ``late``."""
+    """Return the best schedule that about ``evaluations`` estimates find near ``start`` before ``time_up``."""
     estimator = PlanEstimator(scenario, evaluations)
     estimator.known[start.choice] = start.estimate_ticks
     changes = _Changes(scenario, usual_engines(scenario), lengths_of(scenario), Random(f"polish {seed}"))
     screen, best = Screen.of(scenario), start.choice
-    while not estimator.spent and not late():
+    while not estimator.spent and not time_up():
         new = (choice for choice in changes.of(best) if choice not in estimator.known)
         chosen = list(islice(screen.fastest(new), min(PER_STEP, evaluations - estimator.count)))
         if not chosen:
@@ -315,20 +317,20 @@ def serial_proposals(scenario: OpCase, near: Sequence[OpChoice] = ()) -> tuple[P
 
 
 def proposed_candidates(
-    scenario: OpCase, model: ProposalModel, changes: int = DEFAULT_EVALUATIONS, late: ShouldStop = never
+    scenario: OpCase, model: ProposalModel, changes: int = DEFAULT_EVALUATIONS, time_up: ShouldStop = never
 ) -> list[Candidate]:
     """Return the proposals of ``model`` with their estimates, the fastest first, and what small ``changes`` make of it.
 
-    Those that need more memory for staging than the file allows are left out. Once it is ``late`` there are some, and
+    Those that need more memory for staging than the file allows are left out. Once ``time_up`` there are some, and
     they are what was found until then.
     """
-    proposals = model.propose(scenario, late=late)
+    proposals = model.propose(scenario, time_up=time_up)
     evaluations = len(proposals)
-    if proposals and not late() and not model.near.structures:
-        better = polished(scenario, proposals[0], changes, late=late)
+    if proposals and not time_up() and not model.near.structures:
+        better = polished(scenario, proposals[0], changes, time_up=time_up)
         proposals = tuple({each.choice: each for each in (better, *proposals)}.values())
         evaluations += changes
-    whole = None if not proposals or late() else in_whole_tiles(scenario, proposals[0].choice)
+    whole = None if not proposals or time_up() else in_whole_tiles(scenario, proposals[0].choice)
     if whole is not None and whole not in {each.choice for each in proposals} and is_explored(scenario.explore, whole):
         proposals = (*proposals, *estimated(scenario, (whole,)))
         evaluations += 1

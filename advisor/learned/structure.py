@@ -189,7 +189,7 @@ KNOBS = (
 class Shapes:
     """P structures: ``own``, ``remote`` and ``cut`` [P, M] are shares of each piece, 0 after the last one.
 
-    ``crowd`` [P] is how many of its pieces a structure has for each one here. ``knobs`` is [P, K], by ``KNOBS``.
+    ``crowd`` [P] is how many pieces of a structure are merged into one entry. ``knobs`` is [P, K], by ``KNOBS``.
     ``consumes`` is whether the structures are of kernels after a collective.
     """
 

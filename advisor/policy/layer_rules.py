@@ -214,12 +214,12 @@ def ops_of(scenario: Scenario, choice: Schedule) -> tuple[OpRule, ...]:
     ScheduleError
         If it cannot be carried out.
     """
-    plan, beside = build_plan(scenario.system, scenario.workload, choice, 1), dict(choice.starts_with)
+    plan, starts_with = build_plan(scenario.system, scenario.workload, choice, 1), dict(choice.starts_with)
     modes = {mode.op: mode for mode in choice.modes}
-    return tuple(_op_rule(part, modes.get(part.op), choice, beside.get(part.op, "")) for part in plan.parts)
+    return tuple(_op_rule(part, modes.get(part.op), choice, starts_with.get(part.op, "")) for part in plan.parts)
 
 
-def _op_rule(part: Part, mode: OpMode | None, choice: Schedule, beside: str) -> OpRule:
+def _op_rule(part: Part, mode: OpMode | None, choice: Schedule, starts_with: str) -> OpRule:
     """What a part does; a kernel that is whole has no schedule."""
     place = OpRule(part.name, part.op, None, stream=part.stream, priority=part.priority)
     if part.shape.moved is None:
@@ -236,7 +236,7 @@ def _op_rule(part: Part, mode: OpMode | None, choice: Schedule, beside: str) -> 
         chunks=how.chunks if how is not None else 0,
         copy_engines=engine.copy_engines,
         copy_sms=engine.copy_sms,
-        starts_with=beside if part.shape.is_collective else "",
+        starts_with=starts_with if part.shape.is_collective else "",
     )
 
 

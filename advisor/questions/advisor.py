@@ -31,9 +31,9 @@ from .computing import (
     Watcher,
     answer_at_worker,
     answer_there,
-    beside,
     computed_advice,
     digests_here,
+    model_near,
     place_of,
     reported_by,
 )
@@ -337,7 +337,7 @@ class Advisor:
                 if not place.is_filled:  # a worker that shares the folder has kept it before
                     place.keep(there)
             return there
-        return computed_advice(beside(self.proposals, near), scenario, options, watcher)
+        return computed_advice(model_near(self.proposals, near), scenario, options, watcher)
 
     def _there(self, requested: Requested, watcher: Watcher) -> Advice | None:
         """Return the answer of one of the processes; None if there are none, or if the one that was asked died."""

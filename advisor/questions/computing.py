@@ -139,7 +139,7 @@ def answer_there(proposals: ProposalModel | None, requested: Requested, caller: 
 
     answered = caller.tell if requested.watched else None
     return computed_advice(
-        beside(proposals, requested.near),
+        model_near(proposals, requested.near),
         subject,
         options,
         Watcher(progress, caller.should_stop, answered, caller.waited_s),
@@ -159,7 +159,7 @@ def answer_at_worker(digests: tuple[str, str], keeps: bool, requested: Requested
     check_worker(digests, keeps)
     alone = replace(requested, options=replace(requested.options, workers=1))
     proposals, caller = shipped_proposals(), Caller(lambda what: None, never, 0.0)
-    subject, options, near = requested.subject, requested.options, beside(proposals, requested.near)
+    subject, options, near = requested.subject, requested.options, model_near(proposals, requested.near)
     if subject.only_case is None:  # what is jointly simulated is kept where it is
         return answer_there(proposals, alone, caller)
     place = place_of(near, subject, options)
@@ -212,8 +212,8 @@ def reported_by(watcher: Watcher) -> Callable[[object], None]:
     return tell
 
 
-def beside(proposals: ProposalModel | None, near: Near) -> ProposalModel | None:
-    """Return the model that proposes what is best ``near`` by."""
+def model_near(proposals: ProposalModel | None, near: Near) -> ProposalModel | None:
+    """Return the model; it prefers schedules that won at sizes ``near`` by."""
     return proposals if proposals is None or near == ALONE else replace(proposals, near=near)
 
 
@@ -295,7 +295,7 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
     early = stop if late is None else either(stop, late)
     # Proposals are an answer: some are made however late it is, unless that takes much longer than it should.
     patience = watcher.late(None if options.within_s is None else options.within_s + PATIENCE_S)
-    too_late = stop if patience is None else either(stop, patience)
+    grace_over = stop if patience is None else either(stop, patience)
     share = TIME_TO_PROPOSE if options.verify else 1.0  # the rest is for simulations
     enough = watcher.late(None if options.within_s is None else options.within_s * share) or never
     workers, threads = options.workers if options.verify else 1, suits_threads(run.scenario)
@@ -305,20 +305,20 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
         if searches:
             run.begin_baseline(pool)
         bound_when_requested = run.begin_bound(pool)
-        candidates = run.proposed(proposals, enough, too_late)
+        candidates = run.proposed(proposals, enough, grace_over)
         proposed = bool(candidates)
         at_once = proposed and not options.verify
         # Workers simulate the first while the space is ranked, but where someone waits for an answer meanwhile.
         first = proposed and options.verify
-        beside = pool.works_beside and late is None and answers.answered is None
+        enumerates_beside = pool.works_beside and late is None and answers.answered is None
         if first:
             run.begin_first(pool, candidates)
-        if first and not beside:
+        if first and not enumerates_beside:
             candidates = run.simulated_first(pool, candidates)
         num_feasible: int | None = None
         if not at_once:
-            ranked, num_feasible = run.predicted(late, too_late)
-            if first and beside:
+            ranked, num_feasible = run.predicted(late, grace_over)
+            if first and enumerates_beside:
                 candidates = run.simulated_first(pool, candidates)
             # Proposals that were not simulated would take the place of templates in the shortlist.
             candidates = merged(ranked, answered_by_runs(candidates) or candidates)

@@ -20,7 +20,7 @@ from ..answer.switches import Today, today_of
 from ..steps.outcome import MARGIN, RESERVED_BYTES, made_bytes
 from ..steps.search import TIE
 from ..steps.times import elements_of_rank, weights_of
-from .question import MOST_COUNT, ModelQuestion, asked_tokens, model_named
+from .question import MOST_COUNT, ModelQuestion, model_named, requested_tokens
 
 MOST_GPUS = 64
 """GPUs of which layouts are compared, and up to which one is looked for that fits."""
@@ -159,7 +159,7 @@ def layout_question(
         raise RequestError(Code.MGS206, "decode", "prefill and decode are two questions", "leave one of them out")
     usual = gpus if decode is None and type(gpus) is int and 1 <= gpus <= MOST_COUNT else None
     count = usual if sequences is None else sequences
-    tokens, of_each = asked_tokens(prefill, decode, keys, sequences)
+    tokens, of_each = requested_tokens(prefill, decode, keys, sequences)
     if sequences is None and tokens % (usual or 1):
         message = f"{tokens} tokens do not divide among {gpus} GPUs with a sequence each"
         hint = f"a multiple of {gpus}, or say how many sequences there are"

@@ -59,12 +59,12 @@ def ask_many(
         If dask is not installed, or nobody answers at ``scheduler``.
     """
     there = None if scheduler is None else _cluster(scheduler, options)
-    asked, found = tuple(dict.fromkeys(questions)), ManyAnswers()
+    different, found = tuple(dict.fromkeys(questions)), ManyAnswers()
     answer = partial(_answered, there, options, should_stop or never)
     with _closed(there), in_threads(answer, 1 if there is None else there.count) as begin:
-        for place, (question, wait) in enumerate(zip(asked, begin(asked), strict=True)):
+        for place, (question, wait) in enumerate(zip(different, begin(different), strict=True)):
             if progress is not None:
-                progress(place, len(asked))
+                progress(place, len(different))
             try:
                 found.answers[question] = wait()
             except RequestError as error:

@@ -134,10 +134,10 @@ class AdviceRun:
 
         self.stages.run(SHORTLIST, begin, None)
 
-    def proposed(self, model: ProposalModel | None, late: ShouldStop, early: ShouldStop) -> list[Candidate]:
+    def proposed(self, model: ProposalModel | None, time_up: ShouldStop, early: ShouldStop) -> list[Candidate]:
         """Return the baseline, what the file declares and what ``model`` proposes; nothing if it proposes nothing.
 
-        Once it is ``late``, a few are proposed; once it is time to stop ``early``, nothing. Where time for simulations
+        Once ``time_up``, a few are proposed; once it is time to stop ``early``, nothing. Where time for simulations
         is limited, they are improved for longer than where a search follows.
 
         Where schedules are simulated, serial ones are not proposed: the baseline has the options that pay, tried by
@@ -152,14 +152,14 @@ class AdviceRun:
         def propose() -> list[Candidate]:
             try:
                 with heeding(early):
-                    return proposed_candidates(self.scenario, model, changes, late)
+                    return proposed_candidates(self.scenario, model, changes, time_up)
             except Cancelled:
                 return []
 
         proposed = self.stages.run(PROPOSE, propose, [])
         if self.options.verify:
             proposed = [one for one in proposed if not one.is_serial]
-        elif proposed and not late():
+        elif proposed and not time_up():
             proposed = merged(self.stages.run(PROPOSE, lambda: serial_candidates(self.scenario, model), []), proposed)
         usual = self.stages.run(RANK, lambda: predicted_candidates(self.scenario, ()), []) if proposed else []
         requested = {candidate.expression for candidate in usual}  # what the file declares stays what it declares
@@ -182,14 +182,14 @@ class AdviceRun:
             return simulate()
         return self.stages.run(SHORTLIST, simulate, candidates)
 
-    def predicted(self, late: ShouldStop | None, too_late: ShouldStop | None) -> tuple[list[Candidate], int]:
-        """Return the candidates ranked before it is ``late``, best first, and the number of feasible choices.
+    def predicted(self, time_up: ShouldStop | None, grace_over: ShouldStop | None) -> tuple[list[Candidate], int]:
+        """Return the candidates ranked before ``time_up``, best first, and the number of feasible choices.
 
-        If the enumeration or the ranking fails, or is late, the candidates are the baseline and what the file declares,
-        estimated by one rank once it is ``too_late``.
+        If the enumeration or the ranking fails, or takes too long, the candidates are the baseline and what the file
+        declares, estimated by one rank once ``grace_over``.
         """
         self.report("enumerate", 0, 1)
-        early = self.should_stop if late is None else either(self.should_stop, late)
+        early = self.should_stop if time_up is None else either(self.should_stop, time_up)
 
         def enumerated() -> Space | None:
             try:
@@ -198,13 +198,13 @@ class AdviceRun:
             except Cancelled:
                 if self.should_stop():
                     raise
-                return None  # late: the baseline is ranked all the same
+                return None  # time is up: the baseline is ranked all the same
 
         space = self.stages.run(ENUMERATE, enumerated, None)
         structures = () if space is None else space.structures
         self.report("rank", 0, len(structures))
         candidates = self.stages.run(
-            RANK, lambda: predicted_candidates(self.scenario, structures, late, too_late), None
+            RANK, lambda: predicted_candidates(self.scenario, structures, time_up, grace_over), None
         )
         if candidates is None:
             candidates = self.stages.run(RANK, lambda: unpredicted_candidates(self.scenario), [])

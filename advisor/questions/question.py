@@ -241,7 +241,7 @@ def model_question(
         raise RequestError(Code.MGS206, said[1], message, "leave one of them out")
     for name, value in {"tp": tp, "dp": dp, "ep": ep, "seq_len": seq_len, "micro_batch": micro_batch}.items():
         _check_count(name, value)
-    tokens, of_each = asked_tokens(prefill, decode, keys, sequences)
+    tokens, of_each = requested_tokens(prefill, decode, keys, sequences)
     if train and sequences is not None:
         raise RequestError(Code.MGS206, "sequences", "a micro-batch says how many it has", "say micro_batch=N")
     tokens = seq_len * micro_batch * dp if train else tokens
@@ -249,7 +249,7 @@ def model_question(
     return ModelQuestion(shape, gpu, framework, tokens, tp, dp, ep, of_each, train, sequences=sequences)
 
 
-def asked_tokens(
+def requested_tokens(
     prefill: int | None, decode: int | None, keys: int | None, sequences: int | None
 ) -> tuple[int, int | None]:
     """Return the tokens of a prefill, or of a step of decode and the keys of each of its sequences.

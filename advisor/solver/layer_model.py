@@ -120,7 +120,7 @@ class _Times(NamedTuple):
     copies: cp_model.IntVar
     copies_end: cp_model.IntVar
     end: cp_model.IntVar
-    late: cp_model.IntVar | None = None  # whether the kernel runs among those of the next layer
+    deferred: cp_model.IntVar | None = None  # whether the kernel runs among those of the next layer
 
 
 class _Model:
@@ -157,8 +157,8 @@ class _Model:
             model.add(kernel_end == copies_end)
         for chosen, option in zip(op_options, op.op_options, strict=True):
             self._carry_out(op, option, _Times([chosen], kernel, kernel_end, copies, copies_end, end))
-        late = model.new_bool_var("late") if self._problem.spans_layers and op.has_kernel else None
-        return _Times(op_options, kernel, kernel_end, copies, copies_end, end, late)
+        deferred = model.new_bool_var("deferred") if self._problem.spans_layers and op.has_kernel else None
+        return _Times(op_options, kernel, kernel_end, copies, copies_end, end, deferred)
 
     def _carry_out(self, op: LayerOp, option: OptionTimes, times: _Times) -> None:
         """The times of an op that is carried out by one option."""
@@ -218,12 +218,12 @@ class _Model:
 
     def _in_period(self, times: _Times) -> tuple[cp_model.IntVar, cp_model.IntVar]:
         """When the kernel that runs in this layer's time begins and ends: of a late op that of the layer before."""
-        if times.late is None:
+        if times.deferred is None:
             return times.kernel, times.kernel_end
         model, begin, end = self.model, self._time("in period"), self._time("in period")
-        for late, earlier in ((times.late, self.period), (~times.late, 0)):
-            model.add(begin == times.kernel - earlier).only_enforce_if(late)
-            model.add(end == times.kernel_end - earlier).only_enforce_if(late)
+        for deferred, earlier in ((times.deferred, self.period), (~times.deferred, 0)):
+            model.add(begin == times.kernel - earlier).only_enforce_if(deferred)
+            model.add(end == times.kernel_end - earlier).only_enforce_if(deferred)
         return begin, end
 
     def _links(self) -> None:
@@ -286,8 +286,8 @@ class _Model:
                 self.model.add_hint(variable, index == chosen)
             self.model.add_hint(times.kernel, kernel)
             self.model.add_hint(times.copies, copies)
-            if times.late is not None:
-                self.model.add_hint(times.late, False)
+            if times.deferred is not None:
+                self.model.add_hint(times.deferred, False)
             now += option.kernel + length if option.is_separate else option.total
         self.model.add_hint(self.period, now)
 

@@ -67,8 +67,8 @@ def simulate_ahead(
     Cancelled
         If ``should_stop`` returned true first; what was known by then is kept.
     """
-    asked = dict.fromkeys(question for layout in layouts for question in _unknown(layout, times))
-    futures = [(question, submit(ticks_of_question, question)) for question in asked]
+    unknown = dict.fromkeys(question for layout in layouts for question in _unknown(layout, times))
+    futures = [(question, submit(ticks_of_question, question)) for question in unknown]
     for number, (question, future) in enumerate(futures):
         report("layers ahead", number, len(futures))
         with suppress(ScheduleError):  # whoever asks again is told

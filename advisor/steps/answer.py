@@ -167,8 +167,8 @@ def advise_step(
     written = as_written and not settings
     if written:
         check_schedules(Source(path, text), scenario, scenario.schedules)
-    asked = scenario, compiled, known, progress, should_stop
+    arguments = scenario, compiled, known, progress, should_stop
     searched = search(
-        *asked, as_written=written, shown=shown, submit=submit, answered=so_far, framework=framework, every=every
+        *arguments, as_written=written, shown=shown, submit=submit, answered=so_far, framework=framework, every=every
     )
     return StepAdvice(scenario, searched)

@@ -142,18 +142,18 @@ def _of_heads(model: ModelConfig, request: StepRequest) -> _Layout:
 
 def _contexts(model: ModelConfig, request: StepRequest) -> list[int]:
     """How many ranks may have parts of a sequence, an early and a late chunk each."""
-    whole, asked = bool(model.window), request.cp
+    whole, requested = bool(model.window), request.cp
     sizes = [cp for cp in _powers(MOST_CP) if request.length // cp >= LEAST_PART] or [1]
-    if asked is None:
+    if requested is None:
         return (
             [1] if whole else [cp for cp in sizes if request.length % (2 * cp) == 0 and request.gpus % cp == 0] or [1]
         )
-    if asked > 1 and (whole or request.length % (2 * asked) or request.gpus % asked):
+    if requested > 1 and (whole or request.length % (2 * requested) or request.gpus % requested):
         what = "windows of keys" if whole else f"{request.gpus} GPUs and sequences of {request.length}"
-        message = f"{asked} ranks do not share {what}"
+        message = f"{requested} ranks do not share {what}"
         hint = f"a number that divides {request.gpus} GPUs, and twice of it {request.length} tokens"
         raise RequestError(Code.MGS304, "cp", message, hint)
-    return [asked]
+    return [requested]
 
 
 def _of_experts(model: ModelConfig, request: StepRequest) -> _Layout:

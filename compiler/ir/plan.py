@@ -98,7 +98,7 @@ class Plan:
         return replace(self, parts=tuple(part for part in self.parts if part.layer == 1))
 
     def holders(self) -> dict[str, tuple[str, ...]]:
-        """By op: the ops that must have ended, beside itself, before the memory for what it brings is free again.
+        """For each op that brings data: the other ops that must end before its receive buffer can be used again.
 
         A lone collective leaves its own block where it is: who reads its result also reads that.
         """

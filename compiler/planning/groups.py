@@ -163,9 +163,10 @@ class _Groups:
         return replace(whole, ops=tuple(ops), tensors=tuple(tensors), results=tuple(results))
 
     def _in_turn(self) -> Iterator[tuple[str, int | None]]:
-        """Ops with their groups, None for all: each dispatch stands before the kernels of the group before.
+        """The order of issue, as (op, group); None means all groups.
 
-        So those run beside it, and beside the combine of the group before theirs.
+        Each dispatch precedes the kernels of the last group. So those run beside it, and beside
+        the combine of the group before theirs.
         """
         waiting, sent = list[str](), list[str]()
         for op in self._whole.ops:

@@ -1,4 +1,4 @@
-"""What an op takes of another one piece by piece, where it does not wait for the whole.
+"""Hand-offs: an op starts on rows as soon as another op has made them.
 
 Hand-offs by chunks are steps of an op that make the rows that a step of another takes: rows of a block of the tensor
 between the two, of a rank counted from the own one. Both sides must be cut by rows: what comes of a reduce_scatter or

@@ -1,6 +1,6 @@
-"""The copies of trees in the order in which they begin: chunks of shards, and a list schedule of their ways.
+"""The copies of trees in the order in which they begin: chunks of shards, and a list schedule of their routes.
 
-What a rank sends over a link follows in the order of a schedule in which each way has its part of the rates of its
+What a rank sends over a link follows in the order of a schedule in which each route has its part of the rates of its
 links, in proportion to what crosses them.
 """
 
@@ -25,7 +25,7 @@ SETUP = 0.5
 """How long setting up the next copy delays what goes on, likewise: chunks are cut so small that a setup counts. 0 takes
 1 % longer on a cube mesh and 6 % on a torus, 1 as long, 2 1 % longer on six GPUs (16 MiB)."""
 SPREAD = 0.5
-"""How far links that are less busy are taken for as fast as they are, and not for as slow as makes them all as busy. 0
+"""Weight, 0 to 1, of the real rate of a link that is less busy; at 0 each is slowed until all are as busy. 0
 takes 1 to 3 % longer on irregular graphs, 1 6 % on a torus of 4 x 4 x 4, on the others no less."""
 SUM = 2.0
 """How long a sum delays what goes on, in times of the copy before it: all of a link waits behind one that is late."""

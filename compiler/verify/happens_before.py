@@ -79,7 +79,7 @@ class Waits:
             self.direct[rank, name].add((0, earlier))
 
     def _computing(self, rank: int, step: Transfer) -> set[Event]:
-        """Return the kernels of all ranks whose tiles say by flags that what ``step`` sums is there."""
+        """Return the kernels of all ranks whose tiles set the flags that the sum of ``step`` waits for."""
         n = self.num_ranks
         return {
             (offset, group.name)

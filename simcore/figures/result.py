@@ -276,9 +276,9 @@ class Result(Tabular):
     simulated. ``deadlock`` is the circle of waits, sentence by sentence, if the outcome is DEADLOCK. ``loads`` are
     those of links and memories over time. ``ops`` are in the order in which the plan issues them.
 
-    All figures are of the first ``num_simulated`` of ``layers``. Each of the others takes ``period_ticks``, which
-    ``is_estimate`` where that is what the last of those take on average, and no period. Where all were simulated it is
-    by how much each comes after the one before, None if they do not repeat to the tick.
+    All figures are of the first ``num_simulated`` of ``layers``. Each of the others takes ``period_ticks``;
+    ``is_estimate`` says that no exact period was found: it is the average of the last simulated layers. Where all were
+    simulated it is by how much each comes after the one before, None if they do not repeat to the tick.
     """
 
     scenario: str

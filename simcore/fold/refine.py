@@ -166,9 +166,9 @@ class Refusal:
 
 
 def by_local_id(program: Program) -> Classes | None:
-    """Return the classes in which all ranks are alike, op by op as they describe them; None if they do not do so.
+    """Guess the classes: all ranks are alike, op by op. None if the program does not describe its ops by rank.
 
-    It is a guess that ``quotient`` is left to check, in a fraction of the time that ``detect`` takes.
+    Takes a fraction of the time of ``detect``; ``quotient`` checks the guess.
     """
     ranks, own = program.ranks_simulated, program.op_local_id != NONE
     counts = np.bincount(program.op_rank[own], minlength=ranks)

@@ -93,13 +93,13 @@ _MOST_WAVES = 16
 
 def timed_work(gpu: Gpu, shape: TimedShape, sms: int) -> KernelWork:
     """The kernel where ``sms`` SMs are free: as many units as it has where all are."""
-    had = shape.sms or gpu.sms
-    waves = max(1, min(_MOST_WAVES, shape.ticks // _UNIT_TICKS)) if had == gpu.sms else 1
+    num_sms = shape.sms or gpu.sms
+    waves = max(1, min(_MOST_WAVES, shape.ticks // _UNIT_TICKS)) if num_sms == gpu.sms else 1
     return KernelWork(
-        num_units=had * waves,
+        num_units=num_sms * waves,
         unit_ticks=max(1, shape.ticks // waves),
         start_ticks=shape.after_ticks,
-        waves=-(-had * waves // min(had, sms)),
+        waves=-(-num_sms * waves // min(num_sms, sms)),
         l2_hit_bytes=0,
         hbm_read_bytes=0,
         hbm_write_bytes=0,

@@ -364,10 +364,10 @@ class _Copy:
         """The request for ``data``, and the data when it has come to the peer."""
         state, (source, _) = self.state, ends_of(self.rank, self.step)
         assert state.machine.groups is not None
-        asked, own = state.units(data.units * self.kernel.request_bytes), state.machine.groups.requests
-        if not asked:
+        request_units, own = state.units(data.units * self.kernel.request_bytes), state.machine.groups.requests
+        if not request_units:
             return Stage(distance_ticks(state.scenario, self.step.peer, self.rank)), Stage(0, (data,))
-        request = Flow(state.machine.route(self.rank, source), asked, traffic=TrafficClass.FLAGS)
+        request = Flow(state.machine.route(self.rank, source), request_units, traffic=TrafficClass.FLAGS)
         if not own:
             return Stage(0, (request,)), Stage(0, (data,))
         first = request._replace(route=state.machine.route(self.rank, source, own), units=data.units)

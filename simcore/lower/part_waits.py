@@ -57,7 +57,7 @@ def foreign_of(part: Part, ends: Mapping[str, Ends]) -> dict[str, Foreign]:
 def with_waits(scenario: OpCase, part: Part, schedule: OpPlan) -> OpPlan:
     """``schedule`` whose steps also name what they wait for in other parts.
 
-    What one launch or call carries out waits there: at the gates of the lowered part.
+    Steps that share a launch or a call wait at the launch instead: at the gates of the lowered part.
     """
     if not part.waits and not part.step_waits:
         return schedule

@@ -22,7 +22,7 @@ def ask_text(answer: ModelAnswer) -> str:
 
 
 def _lines(answer: ModelAnswer) -> Iterator[str]:
-    yield from wrapped(_asked(answer))
+    yield from wrapped(_question_line(answer))
     framework = f"{answer.framework.title} {answer.framework.version}"
     graph = "" if answer.graph_us == answer.today_us else f" ({us_text(answer.graph_us)} in a CUDA graph)"
     yield from wrapped(f"{framework} today: {answer.today}. {us_text(answer.today_us)}{graph} for {_layers(answer)}.")
@@ -35,7 +35,7 @@ def _lines(answer: ModelAnswer) -> Iterator[str]:
     yield from hanging(f"{advice.confidence.value}: {advice.confidence_reason}.", 10, "How sure: ")
 
 
-def _asked(answer: ModelAnswer) -> str:
+def _question_line(answer: ModelAnswer) -> str:
     question, model = answer.question, answer.question.model
     experts = f", {model.experts} experts" if model.experts else ""
     sharing = {"TP": question.tp, "DP": question.dp, "EP": question.ep}
@@ -209,19 +209,19 @@ class AskedModels:
         }
 
 
-def many_text(asked: AskedModels) -> str:
+def many_text(models: AskedModels) -> str:
     """Return a line for each model: its time today, the gain of what to switch on first, and what that is."""
-    found = {name: each for name, each in asked.answers.items() if each is not None}
+    found = {name: each for name, each in models.answers.items() if each is not None}
     rows: list[tuple[str, ...]] = [("model", "today", "gain", "  switch on")]
     for name, each in found.items():
         first = each["switch_on"]
         gain, what = ("", "  nothing") if first is None else (f"{first['gain']:.2f}x", f"  {first['switch']}")
         rows.append((name, f"{each['today_us'] / 1e3:,.2f} ms", gain, what + _from_tokens(first)))
     lines = [f"{line}" for line in _columns(rows)] if found else []
-    for name, error in asked.refused.items():
+    for name, error in models.refused.items():
         lines += bullet("!", f"{name}: {error.message}; {error.hint}")
-    if asked.unanswered:
-        lines += bullet("!", f"not answered: {', '.join(asked.unanswered)}")
+    if models.unanswered:
+        lines += bullet("!", f"not answered: {', '.join(models.unanswered)}")
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What hands a schedule over to others: its plan in each format, its run, and the file of each runtime. One list."""
+"""What hands a schedule over to others: its plan in each format, its run, and the file of each runtime."""
 
 import json
 import shlex

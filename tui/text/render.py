@@ -53,8 +53,8 @@ def brief_text(advice: Advice, *, how: bool = False, todo: Sequence[NextStep] = 
         lines += bullet("!", mark)
     if how:
         lines += ["", *_how_lines(advice)]
-    asked = list(_asked_besides(advice))
-    lines += ["", *asked] if asked else []
+    extra = list(_requested_extras(advice))
+    lines += ["", *extra] if extra else []
     lines += ["", "Why:", *(line for reason in advice.reasons[:MOST_REASONS] for line in bullet("-", reason))]
     lines += ["", "Next:", *next_lines(todo[:MOST_STEPS])]
     more = f"{len(others) - 1} more mark{'s' if others[2:] else ''}, " if others[1:] else ""
@@ -128,10 +128,10 @@ def _facts(advice: Advice) -> Iterator[str]:
         yield from wrapped(f"Ties (within {resolution:.0%}, more than the profile can tell apart):")
         for tie in advice.ties:
             yield from bullet("=", advice.name_of(tie))
-    yield from _asked_besides(advice)
+    yield from _requested_extras(advice)
 
 
-def _asked_besides(advice: Advice) -> Iterator[str]:
+def _requested_extras(advice: Advice) -> Iterator[str]:
     """Yield the threshold, the sensitivity and the draws of the routing, where they were asked for."""
     if advice.threshold is not None:
         yield from wrapped(threshold_sentence(advice.threshold))

@@ -274,11 +274,17 @@ def ask(
     if train and gpus is not None:
         raise typer.Exit(answer_step(model, gpu, framework, (gpus, sequences or 128, seq_len), cp=cp, as_json=json))
     one = {"tp": tp or 8, "dp": dp or 1, "ep": ep or 1, "train": train, "seq_len": seq_len, "micro_batch": micro_batch}
-    asked: dict[str, object] = {"gpu": gpu, "framework": framework, "prefill": prefill, "decode": decode, "keys": keys}
-    asked |= {"sequences": sequences, **(one if gpus is None else {"gpus": gpus})}
+    question: dict[str, object] = {
+        "gpu": gpu,
+        "framework": framework,
+        "prefill": prefill,
+        "decode": decode,
+        "keys": keys,
+    }
+    question |= {"sequences": sequences, **(one if gpus is None else {"gpus": gpus})}
     if several:
-        raise typer.Exit(answer_many(models, asked, scheduler=scheduler, as_json=json))
-    raise typer.Exit(answer(asked | {"model": model}, workers=DEFAULT_WORKERS, full=full, as_json=json, out=out))
+        raise typer.Exit(answer_many(models, question, scheduler=scheduler, as_json=json))
+    raise typer.Exit(answer(question | {"model": model}, workers=DEFAULT_WORKERS, full=full, as_json=json, out=out))
 
 
 def _not_together(groups: tuple[str, ...], gpus: int | None, *, train: bool, of_one: bool, writes: bool) -> str:

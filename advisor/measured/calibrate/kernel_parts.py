@@ -91,7 +91,7 @@ def _of_one_kernel(rows: Sequence[AttentionRow], fitted: str) -> Iterator[Attent
             left_out[row.file, f"windows, or heads of more than {MAX_HEAD_DIM}: they have kernels of their own"] += 1
         else:
             yield row
-    yield from _told(left_out)
+    yield from _reported(left_out)
 
 
 def _of_known_experts(rows: Sequence[tuple[str, ExpertRow]], gpu: Gpu) -> Iterator[tuple[str, ExpertRow] | str]:
@@ -106,10 +106,10 @@ def _of_known_experts(rows: Sequence[tuple[str, ExpertRow]], gpu: Gpu) -> Iterat
             left_out[file, "drawn loads of one rank"] += 1
         else:
             yield file, row
-    yield from _told(left_out)
+    yield from _reported(left_out)
 
 
-def _told(left_out: Counter[tuple[str, str]]) -> Iterator[str]:
+def _reported(left_out: Counter[tuple[str, str]]) -> Iterator[str]:
     """Yield a line for each file and reason for which rows are left out."""
     for (file, reason), count in left_out.items():
         yield from left_out_lines(Path(file), Counter({reason: count}))

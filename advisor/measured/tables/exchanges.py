@@ -73,7 +73,7 @@ def exchange_rows(paths: Sequence[Path]) -> Iterator[ExchangeRow | str]:
     """
     for path in paths:
         skipped, found = _read(path)
-        yield from _told(path, skipped, found)
+        yield from _reported(path, skipped, found)
 
 
 def exchange_comparisons(folder: Path) -> Iterator[TableComparison | str]:
@@ -86,7 +86,7 @@ def exchange_comparisons(folder: Path) -> Iterator[TableComparison | str]:
     """
     for path in tables_of(folder, PATTERNS):
         skipped, found = _read(path)
-        yield from _told(path, skipped, [each if isinstance(each, str) else _comparison(each) for each in found])
+        yield from _reported(path, skipped, [each if isinstance(each, str) else _comparison(each) for each in found])
 
 
 def _read(path: Path) -> tuple[tuple[str, ...], list[ExchangeRow | str]]:
@@ -105,7 +105,7 @@ def _read(path: Path) -> tuple[tuple[str, ...], list[ExchangeRow | str]]:
 _Found = TypeVar("_Found")
 
 
-def _told(path: Path, skipped: Sequence[str], found: Sequence[_Found | str]) -> Iterator[_Found | str]:
+def _reported(path: Path, skipped: Sequence[str], found: Sequence[_Found | str]) -> Iterator[_Found | str]:
     yield from skipped
     yield from (each for each in found if not isinstance(each, str))
     yield from left_out_lines(path, Counter(each for each in found if isinstance(each, str)))

@@ -69,8 +69,8 @@ class StepsReader:
             if isinstance(each, ast.TemplateNode | ast.PlanNode) and each.workload.names == (entry.name,)
         )
         schedules = tuple(reader.schedule(each) for each in own)
-        asked = (each for each in self._scope.questions if isinstance(each, ast.ExploreNode))
-        spaces = [reader.explore(each) for each in asked if each.workload.names == (entry.name,)]
+        explored = (each for each in self._scope.questions if isinstance(each, ast.ExploreNode))
+        spaces = [reader.explore(each) for each in explored if each.workload.names == (entry.name,)]
         explore = spaces[0] if spaces else StepExplore()
         said = (*(each.keep for each in schedules), *explore.keep)
         keeps = tuple(dict.fromkeys((KEEP_ALL, *(each for each in said if each != KEEP_LEAST))))

@@ -13,8 +13,8 @@ from magus.advisor.candidates.candidate import (
     forms_of,
     in_other_tiles,
     may_deadlock,
+    persistent_forms,
     summed_in_switch,
-    told_tiles,
 )
 from magus.advisor.candidates.shortlist import NUM_TRIED, variants
 from magus.advisor.estimate.makespan import estimate_ticks
@@ -90,7 +90,7 @@ def test_the_fastest_are_varied_and_nothing_is_tried_twice() -> None:
     known = candidates(GEMM, [*CHOICES, SERIAL, BY_SM])
     found = variants(GEMM, known)
 
-    told = set(told_tiles(GEMM))
+    told = set(persistent_forms(GEMM))
     assert 0 < len([way for way in found if not way.tactics.tile]) <= 2 * NUM_TRIED
     assert len([way for way in found if way.tactics.tile]) <= 3 * NUM_TRIED
     varied = {way.template for way in found if way not in told}
@@ -230,11 +230,11 @@ def test_other_tiles_are_those_of_the_profile_or_of_the_file() -> None:
 
 
 def test_kernels_are_told_their_tile_where_the_file_leaves_all_open() -> None:
-    told = list(told_tiles(GEMM))
+    told = list(persistent_forms(GEMM))
 
     assert told and all(form.tactics.tile and min(form.tactics.tile) >= LEAST_SIDE for form in told)
     assert all(reject_choice(GEMM, form) is None for form in told)
-    assert not list(told_tiles(exploring(GEMM, Explore.of(engine=(DMA,)))))
+    assert not list(persistent_forms(exploring(GEMM, Explore.of(engine=(DMA,)))))
 
 
 @pytest.mark.slow

@@ -113,12 +113,12 @@ def test_once_it_is_late_a_few_proposals_are_estimated(model: ProposalModel) -> 
     scenario = ag_gemm(4096, 8192, 8192)
     some = [set(model.propose(scenario, 24, ended_after(calls))) for calls in (0, 5)]
     everything = model.propose(scenario, 24)
-    few = proposed_candidates(scenario, model, late=ended_after(0))
+    few = proposed_candidates(scenario, model, time_up=ended_after(0))
 
     assert [len(each) for each in some] == [LEAST, LEAST + 5]
     assert some[0] < some[1] < set(everything)
     assert {each.schedule for each in few} == {each.schedule for each in some[0]}
-    assert polished(scenario, everything[0], late=lambda: True) == everything[0]
+    assert polished(scenario, everything[0], time_up=lambda: True) == everything[0]
 
 
 def ended_after(calls: int) -> ShouldStop:

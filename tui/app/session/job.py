@@ -278,7 +278,7 @@ class Job(FileJob[Scenario, Advice]):
 
     @property
     def is_explained(self) -> bool:
-        """Whether all is known of the picked candidate that a simulation can tell."""
+        """Whether the simulation of the picked candidate is complete."""
         return self.explains(self.run)
 
     def explains(self, run: ShownRun | None) -> bool:

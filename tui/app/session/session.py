@@ -127,8 +127,8 @@ class Session:
     def _about_step(
         self, job: StepJob, progress: Progress, should_stop: ShouldStop, answered: Callable[[AnyAdvice], None]
     ) -> "StepAdvice":
-        asked = job.source, job.what_if.changes, job.name
-        return self._backend.advise_step(*asked, progress, should_stop, answered)
+        question = job.source, job.what_if.changes, job.name
+        return self._backend.advise_step(*question, progress, should_stop, answered)
 
     def _about_ops(
         self, job: Job, progress: Progress, should_stop: ShouldStop, answered: Callable[[AnyAdvice], None]
