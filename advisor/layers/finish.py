@@ -188,7 +188,7 @@ class Finish:
 
         No overlap, of which the length of a run is known, is not simulated again where that takes too long.
         """
-        if one.joint == SERIAL and self.serial.is_long and unit == COARSE_BYTES and not whole:
+        if one.joint == SERIAL and self.serial.is_long and unit == self.serial.result.unit_bytes and not whole:
             return self.serial.result
         system, workload = self.scenario.system, self.scenario.workload
         alike = self.quick and self.runs.ranks.under(replace(workload, repeat=None), one.joint)

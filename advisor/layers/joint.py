@@ -2,15 +2,17 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from ...compiler.ir import Cancelled, Schedule, ShouldStop, System, Workload, WorkloadCut
+from ...compiler.ir import Cancelled, Plan, Schedule, ShouldStop, System, Workload, WorkloadCut, heeding
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.plan import build_plan, in_layer, own_name
 from ...compiler.text.units import bytes_text
 from ...simcore import Result, RunOptions, RunOutcome, RunTooLarge
 from ...simcore.lower.plan import plan_period
+from ...simcore.simulate import Case
 from ...simcore.simulate_layers import FEWEST_LAYERS, effort_of, simulate_layers
 from .op_runs import AlikeRanks, Copier, Uses, of_copies, of_kernel
 from .options import OpOption, OpOptions
@@ -60,10 +62,10 @@ class Start:
 
 @dataclass(slots=True)
 class JointRuns:
-    """Simulations of schedules of ``workload``, remembered by what they say.
+    """Simulations of schedules of ``workload``, remembered by what they say and by the plans that these are.
 
-    ``staging_limit_bytes`` is the most memory that a schedule may stage. ``num_runs`` counts those that were simulated,
-    in packets of ``unit_bytes``, and ``effort`` what that has taken, in line-hops. ``ranks`` knows where one is
+    ``staging_limit_bytes`` is the most memory that a schedule may stage. ``num_runs`` counts those whose time was
+    looked for, in packets of ``unit_bytes``, and ``effort`` what that has taken, in line-hops. ``ranks`` knows where one is
     simulated for all. ``left_out`` says of schedules without a time why, in words. ``quick`` runs are of fewer layers
     in larger packets, and the answer is simulated in ``exact_bytes``.
     """
@@ -81,6 +83,7 @@ class JointRuns:
     left_out: dict[Schedule, str] = field(default_factory=dict)
     ranks: AlikeRanks = field(init=False)
     _known: dict[Schedule, int | None] = field(default_factory=dict)
+    _by_plan: dict[tuple[Plan, int], int] = field(default_factory=dict)  # and by how far parts are from their layers
 
     def __post_init__(self) -> None:
         self.ranks = AlikeRanks(self.system, self.should_stop)
@@ -113,14 +116,21 @@ class JointRuns:
         Cancelled
             If the caller is asked to stop.
         """
-        result = self.estimated(choice, should_stop, fine=True)
+        most = QUICK_LINE_HOPS if self.quick else MOST_LINE_HOPS
+        counted = self._counted(choice, should_stop) if self.quick else 0
+        large, unnamed = counted > most, replace(choice, name="")
+        if large:
+            self.unit_bytes = affordable_packet(counted, most)
+        result = self.estimated(choice, should_stop, QUICK_LAYERS if large else SEARCH_LAYERS, fine=not large)
         if result is None:
             return None
-        start = Start(self._line_hops(choice, result), result)
-        most = QUICK_LINE_HOPS if self.quick else MOST_LINE_HOPS
+        start = Start(counted if large else self._line_hops(choice, result), result)
         self.unit_bytes, self.exact_bytes = (affordable_packet(start.line_hops, each) for each in (most, 2 * most))
-        if self.unit_bytes == COARSE_BYTES and not self.stages_too_much(result):
-            self.num_runs, self._known[replace(choice, name="")] = self.num_runs + 1, result.total_ticks
+        if large and not self.stages_too_much(result):
+            plan = build_plan(self.system, few := self._of_few(choice, QUICK_LAYERS), unnamed, few.num_layers)
+            self._by_plan[plan, choice.layers_shifted] = result.total_ticks
+        elif self.unit_bytes == COARSE_BYTES and not self.stages_too_much(result):
+            self.num_runs, self._known[unnamed] = self.num_runs + 1, result.total_ticks
         return start
 
     def estimated(
@@ -148,6 +158,22 @@ class JointRuns:
             taken = taken * plan_period(self.system, plan) // plan_period(self.system, plan, alike=True)
         return taken * min(self.workload.num_layers, FEWEST_LAYERS) // result.num_simulated
 
+    def _counted(self, choice: Schedule, should_stop: ShouldStop) -> int:
+        """Those of so many layers as show a period, by one layer that is not run; 0 where more than one rank would be.
+
+        Raises
+        ------
+        Cancelled
+            If the caller is asked to stop.
+        """
+        with heeding(should_stop), suppress(ScheduleError, RunTooLarge):
+            plan = build_plan(self.system, replace(self.workload, repeat=None), choice)
+            if plan_period(self.system, plan) == 1:
+                program = Case(self.system, plan).lowered(COARSE_BYTES).program
+                hops = int((program.flow_units * program.flow_num_hops).sum())
+                return hops * min(self.workload.num_layers, FEWEST_LAYERS)
+        return 0
+
     def few(self, choice: Schedule) -> Result | None:
         """Return the result of a few layers; None where it cannot be.
 
@@ -161,22 +187,42 @@ class JointRuns:
 
     def _few(self, choice: Schedule, should_stop: ShouldStop, layers: int, *, fine: bool = False) -> Result | None:
         """The result of a few ``layers``, with one rank for all where that makes no difference."""
-        repeat = self.workload.repeat
-        few = None if repeat is None else replace(repeat, count=few_layers(repeat.count, choice, layers))
-        workload = replace(self.workload, repeat=few)
+        workload = self._of_few(choice, layers)
         alike = self.ranks.under(replace(workload, repeat=None), choice)
         return simulated(self.system, workload, choice, self.unit_bytes, should_stop, fine=fine, alike=alike)
 
+    def _of_few(self, choice: Schedule, layers: int) -> Workload:
+        repeat = self.workload.repeat
+        few = None if repeat is None else replace(repeat, count=few_layers(repeat.count, choice, layers))
+        return replace(self.workload, repeat=few)
+
     def _simulated(self, choice: Schedule) -> int | None:
-        result = self._few(choice, self.should_stop, QUICK_LAYERS if self.quick else SEARCH_LAYERS)
+        """The time, that of another schedule where both are the same plan."""
+        layers = QUICK_LAYERS if self.quick else SEARCH_LAYERS
+        workload = self._of_few(choice, layers)
         self.num_runs += 1
+        try:
+            plan = build_plan(self.system, workload, replace(choice, name=""), workload.num_layers)
+        except ScheduleError as error:
+            log.debug("%s is left out: %s", choice.name, error)
+            self.left_out[choice] = CANNOT_BE
+            return None
+        key = plan, choice.layers_shifted
+        if key not in self._by_plan:
+            ticks = self._run(choice, layers)
+            if ticks is None:
+                return None
+            self._by_plan[key] = ticks
+        self.reported(choice, self._by_plan[key])
+        return self._by_plan[key]
+
+    def _run(self, choice: Schedule, layers: int) -> int | None:
+        result = self._few(choice, self.should_stop, layers)
         self.effort += 0 if result is None else effort_of(result)
         if result is None or self.stages_too_much(result):
             self.left_out[choice] = CANNOT_BE if result is None else too_much(result, self.staging_limit_bytes or 0)
             return None
-        ticks = _of_layers(result, self.workload.num_layers, choice.layers_shifted)
-        self.reported(choice, ticks)
-        return ticks
+        return _of_layers(result, self.workload.num_layers, choice.layers_shifted)
 
     def stages_too_much(self, result: Result) -> bool:
         """Whether a schedule stages more than the file allows."""

@@ -184,11 +184,12 @@ class Times(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpRuns:
-    """Simulates ops with the SMs that ``copier`` leaves to kernels, in packets of ``unit_bytes``."""
+    """Simulates ops with the SMs that ``copier`` leaves to kernels, in packets of ``unit_bytes``; each way once."""
 
     system: System
     copier: Copier
     unit_bytes: int
+    _known: dict[tuple[OpShape, OpMode, bool], Times] = field(default_factory=dict, compare=False)
 
     def plan(self, op: Op, mode: OpMode) -> Plan:
         """Return the plan of an op alone.
@@ -210,6 +211,12 @@ class OpRuns:
             If it cannot be carried out so, or takes too long to simulate.
         """
         alike = alike or op.shape.moved is None  # lone kernels are, whatever the fabric
+        key = op.shape, replace(mode, op=_OP), alike
+        if key not in self._known:
+            self._known[key] = self._times(op, mode, alike=alike)
+        return self._known[key]
+
+    def _times(self, op: Op, mode: OpMode, *, alike: bool) -> Times:
         result = self._run(self.plan(op, mode), alike=alike)
         of_kernels = [one for one in result.timeline.intervals if one.kind is IntervalKind.COMPUTE]
         of_copies = [one for one in result.timeline.intervals if one.kind is IntervalKind.COMM]

@@ -7,6 +7,7 @@ are those of ``initialize_ub`` in transformer_engine/pytorch/module/base.py.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from ...compiler.ir import (
     TICKS_PER_US,
@@ -18,6 +19,7 @@ from ...compiler.ir import (
     OpCase,
     OpChoice,
     OpMode,
+    OpShape,
     Pattern,
     Read,
     Schedule,
@@ -279,9 +281,8 @@ class TeSearch:
             sms, kernel = self.system.gpu.sms, kernel_alone(self.workload.op(product).shape)
             whole = OpChoice(BASELINE.name, self.system.num_ranks, default_engine(self.system))
             us = simulated_us(OpCase(product, self.system, kernel), whole)
-            least = min(
-                NUM_SM, key=lambda num: max(_moved_us(self.system, self.workload, mover, num), us * sms / (sms - num))
-            )
+            shape = self.workload.op(mover).shape
+            least = min(NUM_SM, key=lambda num: max(_moved_us(self.system, shape, num), us * sms / (sms - num)))
             self._num_sm[mover, product] = least
         return self._num_sm[mover, product]
 
@@ -382,16 +383,19 @@ def taken_ticks(system: System, workload: Workload, settings: Iterable[OpSetting
     A collective takes as long as it does alone by so many SMs; beside kernels it takes longer.
     """
     us = sum(
-        _moved_us(system, workload, setting.op, setting.num_sm) * setting.num_sm / system.gpu.sms
+        _moved_us(system, workload.op(setting.op).shape, setting.num_sm) * setting.num_sm / system.gpu.sms
         for setting in settings
         if setting.num_sm
     )
     return round(us * TICKS_PER_US)
 
 
-def _moved_us(system: System, workload: Workload, op: str, num_sm: int) -> float:
-    """The time of the collective of ``op`` alone, by so many SMs."""
-    shape = workload.op(op).shape
-    moved = shape if shape.is_collective else collective_alone(shape)
+def _moved_us(system: System, shape: OpShape, num_sm: int) -> float:
+    """The time of the collective of an op alone, by so many SMs."""
+    return _collective_us(system, shape if shape.is_collective else collective_alone(shape), num_sm)
+
+
+@lru_cache(maxsize=64)  # the passes of a layer move the same tensors
+def _collective_us(system: System, moved: OpShape, num_sm: int) -> float:
     whole = OpChoice(BASELINE.name, system.num_ranks, EngineChoice(EngineKind.SM, num_sm))
-    return simulated_us(OpCase(op, system, moved), whole)
+    return simulated_us(OpCase("moved", system, moved), whole)

@@ -1,5 +1,7 @@
 """The state in which the compiled core begins a program, as records; ``compiled`` says how it works."""
 
+from threading import local
+
 import numpy as np
 
 from ..program.arrays import NONE, BoolArray, Int64Array, buffer_feeders, buffers_left, order_by, previous_hops, starts
@@ -31,7 +33,7 @@ BYTES_PER_BLOCK = BLOCK * ENTRY.itemsize + np.dtype(np.int64).itemsize
 
 
 def initial_state(program: Program) -> State:
-    """The state before anything has happened."""
+    """The state before anything has happened; a thread has one at a time."""
     ops, by_turn = _op_records(program)
     events, num_events = _first_events(program)
     windows = effective_windows(program)
@@ -106,13 +108,23 @@ def _lookahead(program: Program, windows: Int64Array) -> tuple[int, Int64Array, 
 _AT_ONCE = 1 << 12
 """Records whose columns are filled in turn: so many stay in a cache meanwhile."""
 
+_KEPT_BYTES = 1 << 25
+"""Most bytes of records of one layout that a thread keeps for its next run: pages that are new take longer to fill."""
+
+_kept = local()
+
 
 def _records(layout: np.dtype[np.void], count: int, /, **columns: Int64Array | BoolArray | int) -> Records:
-    """[count] records, zero where no column is given."""
-    records = np.zeros(count, layout)
+    """[count] records, zero where no column is given; those of the thread's last run are overwritten."""
+    records: Records = vars(_kept).get(layout.names, np.empty(0, layout))[:count]
+    if len(records) < count:
+        records = np.empty(count, layout)
+        if records.nbytes <= _KEPT_BYTES:
+            vars(_kept)[layout.names] = records
     for first in range(0, count, _AT_ONCE):
         rows = slice(first, first + _AT_ONCE)
-        for name, values in columns.items():
+        for name in layout.names or ():
+            values = columns.get(name, 0)
             records[name][rows] = values if isinstance(values, int) else values[rows]
     return records
 
