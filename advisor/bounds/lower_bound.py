@@ -197,8 +197,16 @@ GRAPH_ASSUMPTIONS = (
 )
 
 
-def workload_bound(system: System, workload: Workload, should_stop: ShouldStop | None = None) -> Bound:
+SEVERAL = 4
+"""Layers from which on no op alone sets the bound: they share the work and the links of all."""
+
+
+def workload_bound(
+    system: System, workload: Workload, should_stop: ShouldStop | None = None, *, quick: bool = False
+) -> Bound:
     """Return the bound for ``workload``, all its layers, in whichever number of batches: the least of all.
+
+    A ``quick`` one of ``SEVERAL`` layers does not look at each op by itself.
 
     Raises
     ------
@@ -206,14 +214,15 @@ def workload_bound(system: System, workload: Workload, should_stop: ShouldStop |
         If ``should_stop`` returned true.
     """
     with heeding(should_stop):
-        bounds = [_bound(system, in_batches(workload, count)) for count in batch_counts(workload)]
+        alone = not quick or workload.num_layers < SEVERAL
+        bounds = [_bound(system, in_batches(workload, count), alone=alone) for count in batch_counts(workload)]
     return min(bounds, key=lambda bound: bound.ticks)
 
 
-def _bound(system: System, workload: Workload) -> Bound:
+def _bound(system: System, workload: Workload, *, alone: bool) -> Bound:
     system = with_fastest_links(system)
     scenarios = {op.name: OpCase(op.name, system, op.shape) for op in workload.ops if not _is_row_wise(op)}
-    terms = tuple(_terms(system, workload, scenarios))
+    terms = tuple(_terms(system, workload, scenarios, alone=alone))
     largest = max(terms, key=lambda term: term.ticks)
     return Bound(max(1, largest.ticks), largest.name, terms, GRAPH_ASSUMPTIONS)
 
@@ -223,7 +232,7 @@ def _is_row_wise(op: Op) -> bool:
     return isinstance(op.shape.compute, ElementwiseShape) and not op.shape.pattern.overlaps
 
 
-def _terms(system: System, workload: Workload, scenarios: dict[str, OpCase]) -> Iterator[Term]:
+def _terms(system: System, workload: Workload, scenarios: dict[str, OpCase], *, alone: bool) -> Iterator[Term]:
     gpu, layers = system.gpu, workload.num_layers
     starts = [limits.start for each in scenarios.values() if least_sm_ticks(each) for limits in kernel_limits(each)]
     work = layers * sum(map(least_sm_ticks, scenarios.values())) // gpu.sms
@@ -235,10 +244,10 @@ def _terms(system: System, workload: Workload, scenarios: dict[str, OpCase]) -> 
     links = layers * _link_ticks(scenarios.values(), gpu.line_bytes)
     yield Term("links", links, "what the collectives of all ops move passes the links of one rank")
     by_workload = {each.shape: name for name, each in scenarios.items() if each.shape.moved}  # batches are alike
-    if by_workload:
-        alone = {name: lower_bound(scenarios[name], in_memory=False).ticks for name in by_workload.values()}
-        longest = max(alone, key=lambda name: alone[name])
-        yield Term("op", alone[longest], f"{longest} takes this long by itself, in whatever pieces")
+    if alone and by_workload:
+        ticks_of = {name: lower_bound(scenarios[name], in_memory=False).ticks for name in by_workload.values()}
+        longest = max(ticks_of, key=lambda name: ticks_of[name])
+        yield Term("op", ticks_of[longest], f"{longest} takes this long by itself, in whatever pieces")
 
 
 def _memory_bytes(system: System, workload: Workload) -> Iterator[int]:

@@ -65,9 +65,9 @@ class JointRuns:
     """Simulations of schedules of ``workload``, remembered by what they say and by the plans that these are.
 
     ``staging_limit_bytes`` is the most memory that a schedule may stage. ``num_runs`` counts those whose time was
-    looked for, in packets of ``unit_bytes``, and ``effort`` what that has taken, in line-hops. ``ranks`` knows where one is
-    simulated for all. ``left_out`` says of schedules without a time why, in words. ``quick`` runs are of fewer layers
-    in larger packets, and the answer is simulated in ``exact_bytes``.
+    looked for, in packets of ``unit_bytes``, and ``effort`` what that has taken, in line-hops. ``ranks`` knows where
+    one is simulated for all. ``left_out`` says of schedules without a time why, in words. ``quick`` runs are of fewer
+    layers in larger packets, and the answer is simulated in ``exact_bytes``.
     """
 
     system: System

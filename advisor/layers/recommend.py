@@ -233,7 +233,7 @@ def _recommended(
     known = [replace(one, origin=origins.get(one.joint, one.origin)) for one in _candidates(scenario, search, serial)]
     begun = perf_counter()
     candidates = finish.candidates([*known, *orders.candidates(known)], of_ops.best_alone)
-    bound = stages.run(BOUND, lambda: workload_bound(scenario.system, scenario.workload), None)
+    bound = stages.run(BOUND, lambda: workload_bound(scenario.system, scenario.workload, quick=quick), None)
     candidates = _with_whole_winner(scenario, finish, candidates)
     offers = stages.run(IMPLEMENTATIONS, lambda: offers_of(scenario, orders.timed(candidates)), None)
     stages.seconds[CONFIRM] = perf_counter() - begun

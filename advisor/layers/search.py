@@ -1,6 +1,6 @@
 """The search for a joint schedule: place the ops, simulate what is found, change the best step by step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -98,6 +98,12 @@ def at_its_paces(space: LayerSpace, choice: Schedule) -> Schedule:
                 best, least, changed = slower, estimate, True
                 break
     return best
+
+
+def _best_estimated(space: LayerSpace, choices: Iterable[Schedule]) -> list[Schedule]:
+    """The ``NUM_STARTS`` that are estimated to be fastest."""
+    estimates = LayerEstimates(space)
+    return sorted(choices, key=lambda each: _estimate(estimates, each) or inf)[:NUM_STARTS]
 
 
 def _estimate(estimates: LayerEstimates, choice: Schedule) -> int | None:
@@ -267,7 +273,7 @@ class JointSearch:
                 self._searched(cut_as(space.workload, space.op_options, space.following, start), space)
 
     def _placed(self, space: LayerSpace) -> None:
-        choices = placed_choices(
+        placed = placed_choices(
             space.workload,
             space.op_options,
             name=JOINT,
@@ -276,15 +282,15 @@ class JointSearch:
             seed=self.seed,
             should_stop=self.runs.should_stop,
         )
-        for choice in choices:
+        ahead = brings_ahead(space.workload)
+        both = ((one, replace(one, prefetch=1, starts_with=())) if ahead else (one,) for one in placed)
+        choices = [choice for of_one in both for choice in of_one]
+        for choice in _best_estimated(space, choices) if self.runs.quick else choices:
             self._searched(choice, space)
-            if brings_ahead(space.workload):
-                self._searched(replace(choice, prefetch=1, starts_with=()), space)
 
     def _grouped(self, space: LayerSpace) -> None:
         """Groups one behind the other, with what else there is where it is estimated to be best."""
-        choices, estimates = group_by_group(space.workload, space.op_options, JOINT, space.cut), LayerEstimates(space)
-        for choice in sorted(choices, key=lambda each: _estimate(estimates, each) or inf)[:NUM_STARTS]:
+        for choice in _best_estimated(space, group_by_group(space.workload, space.op_options, JOINT, space.cut)):
             self._searched(choice, space)
 
     def take(self, choice: Schedule, what: str, space: LayerSpace | None = None) -> None:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
+from ... import __version__
 from ...compiler.from_model.frameworks import Framework, FrameworkSwitch
 from ...compiler.ir import TICKS_PER_US, Cancelled, ShouldStop
 from ...compiler.ir.stopping import never
@@ -19,6 +20,9 @@ from ..candidates.advice import Advice
 from ..candidates.candidate import Candidate
 from ..implementations.offers import offers_of
 from ..implementations.predict import Promise
+from ..layers.transformer_engine import NAME as TRANSFORMER_ENGINE
+from ..targets.base import Refused, comments, refused
+from ..targets.megatron import passes_text
 from .advisor import Advisor
 from .layouts import ComparedLayouts, LayoutQuestion, compare_layouts
 from .question import ModelQuestion
@@ -73,6 +77,30 @@ class ModelAnswer:
         return float(before / after * self.today_us / self.library_us)
 
     @property
+    def file(self) -> str:
+        """The text of the file that switches on ``first``, as its framework reads it, with its gain over today.
+
+        Raises
+        ------
+        Refused
+            If nothing pays, or the passes of a layer want what one setting cannot say.
+        """
+        first, question, facts = self.first, self.question, self.framework
+        if first is None:
+            raise refused(f"nothing that {facts.title} can switch on pays here", "leave -o out: there is no file")
+        interval = first.promise.interval
+        ends = "error not measured" if interval is None else f"{interval[0]:.2f}x to {interval[1]:.2f}x"
+        head = comments(
+            f"Magus {__version__}, magus ask --for {question.framework}",
+            f"{facts.title} {facts.version}: {question.model.name} on {question.gpu}",
+            f"{first.switch.what}: {first.promise.speedup:.2f}x over today ({ends})",
+            f"costs: {first.switch.costs}",
+        )
+        if first.switch.offer != TRANSFORMER_ENGINE:
+            return f"{head}{first.setting}\n"
+        return head + passes_text(question.framework, self.advice)
+
+    @property
     def _finals(self) -> tuple[tuple[Candidate, Candidate], ...]:
         """Baseline and recommended schedule of each workload."""
         return tuple((advice.serial, advice.recommended) for advice in self.advice)
@@ -95,6 +123,11 @@ class ModelAnswer:
     def document(self) -> dict[str, Any]:
         """As JSON of the schema ``magus-ask/1``."""
         question, kernel, first = self.question, self.kernel, self.first
+        file: dict[str, str | None] = {"file": None, "no_file": None}
+        try:
+            file["file"] = self.file
+        except Refused as error:
+            file["no_file"] = error.rejection.message
         return {
             "schema": "magus-ask/1",
             "model": question.model.name,
@@ -106,6 +139,7 @@ class ModelAnswer:
             "today_us": self.today_us,
             "graph_us": self.graph_us,
             "switch_on": None if first is None else first.document(),
+            **file,
             "switches": [each.document() for each in self.switches],
             "unknown": list(self.unknown),
             "kernel": None if kernel is None else {"gain": kernel.speedup, "interval": kernel.interval},

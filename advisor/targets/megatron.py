@@ -8,12 +8,15 @@ Of several ops it is the best table that its methods and flags allow (``layers/t
 the recommended schedule.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from ...compiler.ir import Pattern
+from ..candidates.advice import Advice
 from ..implementations.offers import Offer, OpSetting, Order
 from ..layers.transformer_engine import AG_OFF, BULK_DGRAD_OFF, BULK_WGRAD_OFF, NAME, ON, RING, RS_DGRAD, RS_OFF
-from ..policy.table import PolicyRule, PolicyTable, SweepPoint
+from ..policy.table import PolicyRule, PolicyTable, SweepPoint, table_of
 from .base import (
     Option,
     Options,
@@ -78,6 +81,26 @@ def te_overlap(table: PolicyTable, options: Options) -> TeOverlap:
 def _write(table: PolicyTable, options: Options) -> str:
     found = te_overlap(table, options)
     return heading(table, "megatron") + megatron_text(found, of_one=not table.is_several)
+
+
+def passes_text(framework: str, advice: Iterable[Advice]) -> str:
+    """Return the file of what pays in all passes of a layer, for Megatron or programs without it.
+
+    Raises
+    ------
+    Refused
+        If the passes want what one setting cannot say.
+    """
+    points = ((each, SweepPoint((), each, each.recommended.joint, {})) for each in advice)
+    tables = (table_of((), [each], (point,), simulated=True) for each, point in points)
+    passes = [te_overlap(table, {"te": "2"}) for table in tables]
+    if len({AG_OFF in each.flags for each in passes}) > 1:
+        message = "one pass of the layer pays with its gathers overlapped, the other without: one flag is for both"
+        raise refused(message, "magus export --workload NAME writes the file of one pass")
+    layers = {name: settings for each in passes for name, settings in each.layers.items()}
+    flags, why = (dict.fromkeys(chain(*of)) for of in ((one.flags for one in passes), (one.why for one in passes)))
+    found = TeOverlap(layers, tuple(flags), tuple(why))
+    return megatron_text(found) if framework == MEGATRON.name else python_text(found)
 
 
 def megatron_text(found: TeOverlap, *, of_one: bool = False) -> str:

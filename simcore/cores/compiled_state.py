@@ -108,19 +108,26 @@ def _lookahead(program: Program, windows: Int64Array) -> tuple[int, Int64Array, 
 _AT_ONCE = 1 << 12
 """Records whose columns are filled in turn: so many stay in a cache meanwhile."""
 
-_KEPT_BYTES = 1 << 25
+_KEPT_BYTES = 1 << 26
 """Most bytes of records of one layout that a thread keeps for its next run: pages that are new take longer to fill."""
 
-_kept = local()
+
+class _Kept(local):
+    """The records of the thread's last run, by layout."""
+
+    def __init__(self) -> None:
+        self.by_layout = dict[np.dtype[np.void], Records]()
+
+
+_KEPT = _Kept()
 
 
 def _records(layout: np.dtype[np.void], count: int, /, **columns: Int64Array | BoolArray | int) -> Records:
     """[count] records, zero where no column is given; those of the thread's last run are overwritten."""
-    records: Records = vars(_kept).get(layout.names, np.empty(0, layout))[:count]
-    if len(records) < count:
-        records = np.empty(count, layout)
-        if records.nbytes <= _KEPT_BYTES:
-            vars(_kept)[layout.names] = records
+    kept = _KEPT.by_layout.get(layout)
+    records = np.empty(count, layout) if kept is None or len(kept) < count else kept[:count]
+    if records.base is None and records.nbytes <= _KEPT_BYTES:
+        _KEPT.by_layout[layout] = records
     for first in range(0, count, _AT_ONCE):
         rows = slice(first, first + _AT_ONCE)
         for name in layout.names or ():

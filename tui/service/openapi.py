@@ -251,6 +251,8 @@ def _ask_answer() -> JsonObject:
         "tokens": _COUNT,
         **dict.fromkeys(("today_us", "graph_us"), _NUMBER),
         "switch_on": gain,
+        "file": {**_OR_NULL, "description": "the text that switches it on, as the framework reads it"},
+        "no_file": {**_OR_NULL, "description": "why there is none"},
         "switches": list_of({"type": "object"}, 64),
         "unknown": list_of(_WORD, 64),
         "kernel": gain,

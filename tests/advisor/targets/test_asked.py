@@ -11,7 +11,6 @@ from magus.advisor.implementations.predict import Promise
 from magus.advisor.layers.transformer_engine import TeMethods
 from magus.advisor.questions.ask import ModelAnswer
 from magus.advisor.targets import Refused
-from magus.advisor.targets.asked import file_of
 from magus.compiler.codes import Code
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from tests.advisor.layers.offers.test_te_layers import graph_of
@@ -38,33 +37,34 @@ def answer_for(framework: str, back: TeMethods | None = None, gain: Promise = GA
 
 
 def test_both_passes_are_one_file() -> None:
-    layers, arguments = python_of(file_of(answer_for("transformer-engine")))
-    yaml = file_of(answer_for("megatron"))
+    layers, arguments = python_of(answer_for("transformer-engine").file)
+    yaml = answer_for("megatron").file
 
     assert {"qkv_fprop", "fc2_fprop", "fc2_dgrad", "qkv_wgrad"} <= set(layers)
     assert arguments == {"ub_tp_comm_overlap": True}
     assert set(blocks(yaml)) == set(layers)
     assert "# flags: --tp-comm-overlap --tp-comm-overlap-cfg FILE" in yaml
-    for text in (yaml, file_of(answer_for("transformer-engine"))):
+    for text in (yaml, answer_for("transformer-engine").file):
         assert "1.25x over today (error not measured)" in text
 
 
 def test_passes_that_want_different_flags_are_refused() -> None:
     with pytest.raises(Refused, match="one flag is for both") as caught:
-        file_of(answer_for("transformer-engine", TeMethods(gathers=False)))
+        _ = answer_for("transformer-engine", TeMethods(gathers=False)).file
     assert caught.value.rejection.code is Code.MGS550 and "magus export" in caught.value.rejection.hint
 
 
 def test_the_file_of_a_framework_without_tables_is_its_setting() -> None:
     answer = answer_for("vllm", gain=Promise(1.25, 0.1))
     assert answer.first is not None
-    text = file_of(answer)
+    text = answer.file
 
+    assert answer.document()["file"] == text and answer.document()["no_file"] is None
     assert text.endswith(f"\n{answer.first.setting}\n") and '"sp_min_token_num": 4096' in text
     assert "1.25x over today (1.14x to" in text
 
 
 def test_where_nothing_pays_there_is_no_file() -> None:
     with pytest.raises(Refused, match="nothing that vLLM can switch on pays here") as caught:
-        file_of(answer_for("vllm", gain=Promise(0.9, None)))
+        _ = answer_for("vllm", gain=Promise(0.9, None)).file
     assert caught.value.rejection.code is Code.MGS550

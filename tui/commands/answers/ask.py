@@ -55,11 +55,10 @@ def _save(found: ModelAnswer, out: Path | None) -> Exit:
     """Write the file of an answer, or say why there is none."""
     if out is None:
         return Exit.DONE
-    from ....advisor.targets.asked import file_of
     from ....advisor.targets.base import Refused
 
     try:
-        text = file_of(found)
+        text = found.file
     except Refused as error:
         say_rejection(error.rejection)
         return Exit.INPUT
