@@ -32,12 +32,22 @@ from ...compiler.templates.collective import collective_in
 from ...simcore.lower.copies import ends_of
 from ...simcore.lower.state import moved_bytes
 from ...simcore.lower.steps import period_of
-from ..solver.cuts import Flows, LinkCut, exchange_us, least_costs, narrowest_between, narrowest_from, widest_spread
+from ..solver.cuts import (
+    Flows,
+    LinkCut,
+    LinkParts,
+    exchange_us,
+    least_costs,
+    narrowest_between,
+    narrowest_from,
+    strongest_partition,
+    widest_spread,
+)
 
 MOST_TARGETS = 64
 """Ranks that a cut is asked to leave out: each costs a maximal flow, some milliseconds on 1,000 links."""
-
-
+SHOWN_PARTS = 4
+"""Parts of a network that are named."""
 RELAYED = 0.99
 """Of the time of straight copies: what passing on must save to be looked at. The least time is known within 0.2 %."""
 
@@ -220,6 +230,9 @@ def loads_of(scenario: OpCase, moved: LeastTraffic) -> Iterator[LinkLoad]:
     for num_bytes, rate in dict.fromkeys(zip(moved.out, ports.out, strict=True)):
         yield LinkLoad(num_bytes, rate, "out of a rank")
     yield LinkLoad(moved.total, sum(ports.into), "into all ranks together")
+    whole = scenario.shape.moved.num_bytes if scenario.shape.moved else 0
+    if collective_in(scenario.shape.pattern) is Pattern.ALL_REDUCE and moved.total > scenario.num_ranks * whole:
+        yield from _part_loads(scenario, whole)  # no switch sums: each sum is made at a rank
     if scenario.shape.pattern.exchanges:
         yield from _exchange_loads(scenario)
     else:
@@ -314,6 +327,26 @@ def _cut_loads(scenario: OpCase) -> tuple[LinkLoad, ...]:
     kind, whole = collective_in(shape.pattern), shape.moved.num_bytes
     shares = len(cut.ranks) if kind in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER) else n
     return (LinkLoad(whole // n * shares, cut.bytes_per_s, cut_text(scenario, cut)),)
+
+
+def _part_loads(scenario: OpCase, whole: int) -> Iterator[LinkLoad]:
+    """Yield the load of all links between parts of the network, if there are more than two and fewer than ranks.
+
+    Not where all ranks see the same network, nor beyond ``MOST_TARGETS`` ranks.
+    """
+    n = scenario.num_ranks
+    if not scenario.network.symmetric and n <= MOST_TARGETS:
+        found = _strongest_partition(scenario.system.fabric, n)
+        if 2 < len(found.parts) < n:
+            names = [ranks_text(part) for part in found.parts[:SHOWN_PARTS]]
+            more = len(found.parts) - len(names)
+            text = f"between {'; '.join(names)}" + (f" and {more} more parts" if more else "")
+            yield LinkLoad(2 * (len(found.parts) - 1) * whole, found.bytes_per_s, text)
+
+
+@lru_cache(maxsize=64)
+def _strongest_partition(fabric: Fabric, num_ranks: int) -> LinkParts:
+    return strongest_partition(Flows(num_ranks, network_of(fabric, num_ranks).edges))
 
 
 def narrow_cut(scenario: OpCase) -> LinkCut | None:

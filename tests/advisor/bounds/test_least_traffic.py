@@ -100,6 +100,21 @@ def test_what_crosses_between_nodes(pattern: Pattern, share: Fraction) -> None:
     assert (cut.num_bytes, cut.bytes_per_s) == (int(share * WHOLE), 2 * 46_500_000_000)
 
 
+def test_a_sum_of_three_nodes_crosses_between_them_four_times() -> None:
+    """Three nodes of two ranks, each rank with a NIC: a cut out of one node says less."""
+    text = """use "nvidia/h100"
+link nic { bandwidth 50 GB/s; achieved 45 GB/s; latency 1.5 us }
+system s { gpus 6 x H100; fabric rails(nvswitch, link=nvlink, node=2, nic=nic) }
+workload one on s { x = tensor bf16[960, 256]; y = all_reduce(x) }
+"""
+    found, whole = loads(compile_text(text).scenario().case), 960 * 256 * 2
+    parts = found["between ranks 0-1; ranks 2-3; ranks 4-5"]
+    (cut,) = (load for where, load in found.items() if where.startswith("out of ranks"))
+
+    assert (parts.num_bytes, parts.bytes_per_s) == (4 * whole, 6 * 45_000_000_000)
+    assert (cut.num_bytes, cut.bytes_per_s) == (whole, 2 * 45_000_000_000)
+
+
 def test_the_narrow_cut_need_not_be_of_neighbours() -> None:
     """Two cliques whose ranks alternate, with one bridge."""
     cliques = "[[0, 2], [0, 4], [0, 6], [2, 4], [2, 6], [4, 6], [1, 3], [1, 5], [1, 7], [3, 5], [3, 7], [5, 7], [0, 1]]"

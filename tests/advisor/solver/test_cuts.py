@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import chain, combinations
+from itertools import chain, combinations, permutations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magus.advisor.solver.cuts import Flows, narrowest_between, narrowest_from, widest_spread
+from magus.advisor.solver.cuts import Flows, narrowest_between, narrowest_from, strongest_partition, widest_spread
 from magus.compiler.ir import Edge
 
 RATES = st.sampled_from([3, 10, 16, 25, 50]).map(lambda number: number * 10**9)
@@ -63,3 +63,36 @@ def test_turned_round_they_are_what_enters(network: tuple[int, list[Edge]]) -> N
     assert (one is None) == (other is None)
     if one is not None and other is not None:
         assert one.bytes_per_s * len(other.ranks) == other.bytes_per_s * len(one.ranks)
+
+
+def every_partition(ranks: list[int]) -> Iterator[list[list[int]]]:
+    """Each way to deal ``ranks`` to parts."""
+    if not ranks:
+        yield []
+        return
+    for parts in every_partition(ranks[1:]):
+        yield [[ranks[0]], *parts]
+        yield from ([*parts[:at], [ranks[0], *parts[at]], *parts[at + 1 :]] for at in range(len(parts)))
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(networks(), st.booleans())
+def test_parts_have_the_least_rate_for_each_but_one(network: tuple[int, list[Edge]], both_ways: bool) -> None:
+    """Of all partitions of all nodes; what enters a switch that is in no part does not count."""
+    ranks, edges = network
+    if both_ways:
+        alike = {frozenset(edge.ends): edge.bytes_per_s for edge in edges}
+        edges = [Edge(*pair, "link", rate, 0) for ends, rate in alike.items() for pair in permutations(ends)]
+    found = strongest_partition(Flows(ranks, edges))
+    nodes, rates = 1 + max(edge.target for edge in edges), set[Fraction]()
+    for parts in every_partition(list(range(nodes))):
+        place = {node: number for number, part in enumerate(parts) if min(part) < ranks for node in part}
+        if len(set(place.values())) > 1:
+            entered = (
+                edge for edge in edges if place.get(edge.target, place.get(edge.source)) != place.get(edge.source)
+            )
+            rates.add(Fraction(sum(edge.bytes_per_s for edge in entered), len(set(place.values())) - 1))
+    assert set().union(*found.parts) == set(range(ranks)) and sum(map(len, found.parts)) == ranks
+    reached = Fraction(found.bytes_per_s, len(found.parts) - 1)
+    assert reached == min(rates) or (reached in rates and nodes > ranks and not both_ways)
