@@ -136,7 +136,7 @@ def _by_sms(scenario: OpCase) -> Iterator[OpChoice]:
     for trees, protocol, count, mode, pieces in product(
         trees_of(scenario)[: len(SHALLOW)], protocols, counts, modes, pieces_of
     ):
-        engine, lanes = EngineChoice(EngineKind.SM, count, mode), _most_links(trees, pattern)
+        engine, lanes = EngineChoice(EngineKind.SM, count, mode), _most_links(scenario, trees)
         tactics = ExecutionOptions(protocol=protocol)
         lanes = lanes if mode is EngineMode.CHANNELS else 0
         chunks = pieces * scenario.num_ranks
@@ -325,7 +325,7 @@ def _of(scenario: OpCase, trees: Trees, pieces: int, waves: int) -> Iterator[OpC
     behind the same port share channels where these would take all engines: see ``SHARED``.
     """
     pattern, engines = scenario.shape.pattern, scenario.gpu.dma.engines
-    lanes = min(_most_links(trees, pattern), engines)
+    lanes = min(_most_links(scenario, trees), engines)
     if lanes == engines and _share_links(scenario, trees):
         lanes = engines // 2 + SHARED
     engine = EngineChoice(EngineKind.DMA, min(2 * lanes, engines), EngineMode.CHANNELS)
@@ -356,25 +356,26 @@ def _fits(scenario: OpCase, choice: OpChoice) -> bool:
     return reject_choice(scenario, choice) is None
 
 
-def _peers(trees: Trees, pattern: Pattern) -> Mapping[int, set[int]]:
+def _peers(scenario: OpCase, trees: Trees) -> Mapping[int, set[int]]:
     """The ranks to which each sends: down the trees, up them, or both."""
-    peers = defaultdict[int, set[int]](set)
+    peers, pattern = defaultdict[int, set[int]](set), scenario.shape.pattern
     for _root, _weight, *parents in trees:
-        for rank, above in enumerate(parents):
-            if rank != above and not pattern.reduces:
-                peers[above].add(rank)
-            if rank != above and pattern.sums:
-                peers[rank].add(above)
+        for rank in range(scenario.num_ranks):
+            down, up = parents[rank], parents[rank - scenario.num_ranks]
+            if rank != down and not pattern.reduces:
+                peers[down].add(rank)
+            if rank != up and pattern.sums:
+                peers[rank].add(up)
     return peers
 
 
-def _most_links(trees: Trees, pattern: Pattern) -> int:
+def _most_links(scenario: OpCase, trees: Trees) -> int:
     """To how many ranks one sends at most."""
-    return max(map(len, _peers(trees, pattern).values()))
+    return max(map(len, _peers(scenario, trees).values()))
 
 
 def _share_links(scenario: OpCase, trees: Trees) -> bool:
     """Whether ways from a rank to several others begin with the same link."""
     first = scenario.network.first_nodes
-    peers = _peers(trees, scenario.shape.pattern).items()
+    peers = _peers(scenario, trees).items()
     return any(len({first[rank][other] for other in others}) < len(others) for rank, others in peers)

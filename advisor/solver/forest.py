@@ -71,8 +71,8 @@ def packings(
 ) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Return the trees of a few packings, as ``forest`` takes them, the least time first.
 
-    There are none beyond ``MOST_RANKS`` ranks, nor beyond ``MOST_ROOTS`` that are not alike, nor for sums at all ranks
-    where links of one way are needed. No rank sends to more than ``most_peers``, if trees for that are found.
+    There are none beyond ``MOST_RANKS`` ranks, nor beyond ``MOST_ROOTS`` that are not alike. No rank sends to more than
+    ``most_peers``, if trees for that are found.
     """
     packer = _packed(fabric, num_ranks, flow, most_peers)
     if packer is None:
@@ -97,8 +97,8 @@ def _packed(fabric: Fabric, num_ranks: int, flow: TreeFlow, most_peers: int) -> 
     if not 2 < num_ranks <= MOST_RANKS:
         return None
     graph = graph_of(fabric, num_ranks, flow)
-    if len(graph.images) > MOST_ROOTS or -1 in shortest_tree(graph, 0, graph.loads.sum(axis=1)):
-        return None  # what goes up and down needs links both ways
+    if len(graph.images) > MOST_ROOTS:
+        return None
     packer = _Packer(graph, most_peers)
     packer.pack()
     return packer
@@ -110,7 +110,7 @@ def _weighed(packing: Iterable[tuple[Column, float]], graph: TreeGraph) -> tuple
     weights = [
         (root, parents, max(1, round(share * WEIGHTS)))
         for column, share in packing
-        for root, parents in graph.images[column[0]].of_tree(*column)
+        for root, parents in graph.images[column[0]].of_tree(*column, graph.num_ranks)
     ]
     for root, _, weight in weights:
         common[root % pools] = gcd(common.get(root % pools, 0), weight)
@@ -223,7 +223,7 @@ class _Packer:
 
     def _peers(self, used: Floats) -> int:
         """With how many others one rank has most to do."""
-        ends = [self.graph.ends[edge] for edge in np.flatnonzero(used > 1e-6)]
+        ends = {self.graph.ends[edge] for edge in np.flatnonzero(used > 1e-6)}
         return max(count for side in (0, 1) for count in Counter(each[side] for each in ends).values())
 
 

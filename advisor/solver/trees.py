@@ -6,8 +6,9 @@ need nothing of their own, and the routes are those that are simulated.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import wraps
 from heapq import heappop, heappush
 from itertools import permutations
 
@@ -124,7 +125,7 @@ class _Search:
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 Parents = tuple[int, ...]
-"""The parent of each rank, at the root the root itself."""
+"""The parent of each rank, at the root the root itself; behind them those on the way up, where these differ."""
 Column = tuple[int, Parents]
 """A root and a tree."""
 
@@ -153,11 +154,14 @@ class Images:
     links: Numbers
     edges: Numbers
 
-    def of_tree(self, root: int, parents: Parents) -> Iterator[Column]:
+    def of_tree(self, root: int, parents: Parents, num_ranks: int) -> Iterator[Column]:
         """The tree of each rank."""
         for image in self.ranks:
-            above = dict(zip(image, (image[rank] for rank in parents), strict=False))
-            yield image[root], tuple(above[rank] for rank in range(len(parents)))
+            whole = list[int]()
+            for first in range(0, len(parents), num_ranks):
+                above = dict(zip(image, (image[rank] for rank in parents[first : first + num_ranks]), strict=False))
+                whole += [above[rank] for rank in range(num_ranks)]
+            yield image[root], tuple(whole)
 
 
 def summed(numbers: Numbers, values: Floats) -> Floats:
@@ -174,6 +178,7 @@ class TreeGraph:
     ``images`` are those of each root of trees. With ``one_pool`` it does not matter which is the root of how much, with
     ``to_each`` edges carry the data of each rank below.
     ``place`` has the number of an edge by its ends, ``onward`` the targets and numbers of the edges from each rank.
+    With ``halves`` a tree is two, one down and one up, each of edges of its own; all edges are those of both.
     """
 
     num_ranks: int
@@ -185,9 +190,18 @@ class TreeGraph:
     levels: Floats
     place: dict[tuple[int, int], int]
     onward: tuple[tuple[tuple[int, int], ...], ...]
+    halves: tuple["TreeGraph", ...] = ()
+
+    def _halves(self, parents: Parents) -> Iterator[tuple["TreeGraph", Parents, int]]:
+        """Each half with its part of a tree, and the number of its first edge."""
+        for number, half in enumerate(self.halves):
+            part = parents[number * self.num_ranks : (number + 1) * self.num_ranks]
+            yield half, part, number * len(self.halves[0].ends)
 
     def edges_of(self, root: int, parents: Parents) -> list[int]:
         """The numbers of the edges of a tree."""
+        if self.halves:
+            return [first + edge for half, part, first in self._halves(parents) for edge in half.edges_of(root, part)]
         return [self.place[above, rank] for rank, above in enumerate(parents) if rank != root]
 
     def loads_of(self, root: int, parents: Parents, early: float = 0.0) -> Floats:
@@ -199,17 +213,20 @@ class TreeGraph:
 
         An edge counts by the part ``early`` more for each level below it.
         """
-        times = np.ones(len(parents) - 1)
+        edges = self.edges_of(root, parents)
+        times = np.ones(len(edges))
         if self.to_each:
             below = Counter(rank for target in range(len(parents)) for rank in _way(root, parents, target))
             times = np.array([below[rank] for rank in range(len(parents)) if rank != root])
         if early:
             times *= 1 + early * self._levels_below(root, parents)
-        total: Floats = times @ of_edges[self.edges_of(root, parents)]
+        total: Floats = times @ of_edges[edges]
         return total
 
     def _levels_below(self, root: int, parents: Parents) -> Numbers:
         """How many levels of ranks are below the end of each edge of a tree."""
+        if self.halves:
+            return np.concatenate([half._levels_below(root, part) for half, part, _ in self._halves(parents)])
         below = np.zeros(len(parents), np.int64)
         for rank in range(len(parents)):
             for levels, at in enumerate(_way(root, parents, rank)):
@@ -221,7 +238,9 @@ class TreeGraph:
         return shortest_tree(self, root, costs) if self.to_each else cheapest_tree(self, root, costs)
 
     def levels_of(self, root: int, parents: Parents) -> float:
-        """How deep a tree is: its deepest rank, or the mean of all where each has data of its own."""
+        """How deep a tree is, its halves on average: its deepest rank, or the mean where each has data of its own."""
+        if self.halves:
+            return sum(half.levels_of(root, part) for half, part, _ in self._halves(parents)) / 2
         ranks, levels = range(len(parents)), iter(self.levels[self.edges_of(root, parents)].tolist())
         of_rank = [0.0 if rank == root else next(levels) for rank in ranks]
         hops: list[float] = [sum(of_rank[each] for each in _way(root, parents, rank)) for rank in ranks]
@@ -234,7 +253,10 @@ class TreeGraph:
 
 
 def graph_of(fabric: Fabric, num_ranks: int, flow: TreeFlow) -> TreeGraph:
-    """The edges between ranks for what goes along the trees."""
+    """The edges between ranks for what goes along the trees.
+
+    What goes down and up takes the same ways, but where links go one way or the ways differ in their rates.
+    """
     network = network_of(fabric, num_ranks)
     numbers = {edge.ends: number for number, edge in enumerate(network.edges)}
     one_way, routes = dict[Ends, Floats](), dict[Ends, tuple[Ends, ...]]()
@@ -244,8 +266,11 @@ def graph_of(fabric: Fabric, num_ranks: int, flow: TreeFlow) -> TreeGraph:
             for edge in route:
                 row[numbers[edge.ends]] = 1e12 / edge.bytes_per_s
             one_way[source, target], routes[source, target] = row, tuple(edge.ends for edge in route)
+    both_ways = all((b, a) in one_way and one_way[b, a].max() == row.max() for (a, b), row in one_way.items())
+    if flow is TreeFlow.BOTH and not both_ways:
+        return _of_halves(*(graph_of(fabric, num_ranks, each) for each in (TreeFlow.DOWN, TreeFlow.UP)))
     if flow is TreeFlow.BOTH:
-        one_way = {(a, b): row + one_way[b, a] for (a, b), row in one_way.items() if (b, a) in one_way}
+        one_way = {(a, b): row + one_way[b, a] for (a, b), row in one_way.items()}
     ends = tuple((b, a) if flow is TreeFlow.UP else (a, b) for a, b in one_way)
     place = {each: at for at, each in enumerate(ends)}
     onward = tuple(tuple((b, at) for at, (a, b) in enumerate(ends) if a == rank) for rank in range(num_ranks))
@@ -270,6 +295,33 @@ def graph_of(fabric: Fabric, num_ranks: int, flow: TreeFlow) -> TreeGraph:
     return TreeGraph(num_ranks, alike, one_pool, to_each, ends, rows, levels, place, onward)
 
 
+def _of_halves(down: TreeGraph, up: TreeGraph) -> TreeGraph:
+    """The graph whose trees go down by the edges of one graph, and up by those of the other."""
+    images = {
+        root: replace(known, edges=np.hstack([known.edges, up.images[root].edges + len(down.ends)]))
+        for root, known in down.images.items()
+    }
+    ends = (*down.ends, *(pair[::-1] for pair in up.ends))  # up a tree a child sends
+    loads, levels = np.vstack([down.loads, up.loads]), np.concatenate([down.levels, up.levels])
+    return replace(down, images=images, one_pool=True, ends=ends, loads=loads, levels=levels, halves=(down, up))
+
+
+FindTree = Callable[[TreeGraph, int, Floats], Parents]
+
+
+def _of_each_half(find: FindTree) -> FindTree:
+    """``find`` for each half of a graph that has halves."""
+
+    @wraps(find)
+    def found(graph: TreeGraph, root: int, costs: Floats) -> Parents:
+        if not graph.halves:
+            return find(graph, root, costs)
+        parts = np.split(costs, [len(graph.halves[0].ends)])
+        return tuple(above for half, part in zip(graph.halves, parts, strict=True) for above in find(half, root, part))
+
+    return found
+
+
 def _follow(routes: Mapping[Ends, tuple[Ends, ...]], image: Image) -> bool:
     """Whether the route between two ranks, and no rank between them, is mapped onto that between their images."""
     return all(
@@ -291,6 +343,7 @@ def _way(root: int, parents: Parents, rank: int) -> list[int]:
     return way
 
 
+@_of_each_half
 def shortest_tree(graph: TreeGraph, root: int, costs: Floats) -> Parents:
     """The tree of the shortest ways from ``root`` (Dijkstra)."""
     weights, parents, waiting = costs.tolist(), [-1] * graph.num_ranks, [(0.0, root, root)]
@@ -304,6 +357,7 @@ def shortest_tree(graph: TreeGraph, root: int, costs: Floats) -> Parents:
     return tuple(parents)
 
 
+@_of_each_half
 def level_tree(graph: TreeGraph, root: int, costs: Floats) -> Parents:
     """The cheapest tree of the fewest levels from ``root``: each rank is below the cheapest of those a level nearer."""
     weights, parents, level = costs.tolist(), [root] * graph.num_ranks, [root]
@@ -321,6 +375,7 @@ def level_tree(graph: TreeGraph, root: int, costs: Floats) -> Parents:
     return tuple(parents)
 
 
+@_of_each_half
 def cheapest_tree(graph: TreeGraph, root: int, costs: Floats) -> Parents:
     """The cheapest arborescence from ``root`` (Chu and Liu, Edmonds)."""
     edges = [(*ends, cost, ends) for ends, cost in zip(graph.ends, costs.tolist(), strict=True)]

@@ -4,9 +4,10 @@ A tree is ``[root, weight, p0, p1, ...]``: the rank whose rows it carries, its s
 rank, at the root the root itself. Rows of a shard are dealt to its trees by weight and cut into chunks that follow each
 other. An all_gather puts chunks down the trees; a reduce_scatter sums them on the way up, in the reverse order; an
 all_reduce does one and then the other, with rows of any shard: all rows are dealt to all trees, and a rank may be the
-root of none. A broadcast deals all rows to all trees too, each from rank 0. In an all_to_all a block goes down the ways
-to its target in the trees of the rank that has it. Without trees each shard has one, of the fewest levels, and a
-broadcast one for all.
+root of none. Where links go one way its trees may have the parents on the way up behind those on the way down. A
+broadcast deals all rows to all trees too, each from rank 0. In an all_to_all a block goes down the ways to its target
+in the trees of the rank that has it. Without trees each shard has one, of the fewest levels, and a broadcast one for
+all.
 
 Beside a kernel the order of its rows follows that of the trees. What is gathered: the own block is one kernel, at once;
 of the rest a kernel takes the rows of about ``waves`` chunks, whoever owns them, in the order in which they arrive.
@@ -41,24 +42,27 @@ TILES = (TILE, 64, 32)
 def reject_trees(problem: TemplateInput) -> Rejection | None:
     """Why the trees of ``problem`` are none, None if those of each root span all ranks."""
     n, example = problem.num_ranks, "trees=[[root, weight, parent of rank 0, parent of rank 1, ...], ...]"
+    kind, roots = collective_in(problem.pattern), {tree[0] for tree in problem.trees}
+    lengths = (n + 2, 2 * n + 2) if kind is Pattern.ALL_REDUCE else (n + 2,)
     if problem.uneven:
         return reject_lists("forest cuts blocks of an all_to_all that are all of one size", "a schedule such as serial")
     if len(problem.trees) > MAX_TREES:
         return reject_lists(f"there are {len(problem.trees)} trees", f"at most {MAX_TREES}")
     for tree in problem.trees:
         shown = f"tree {list(tree)}"
-        if len(tree) != n + 2:
-            return reject_lists(f"{shown} has {len(tree)} numbers, for {n} ranks it needs {n + 2}", example)
+        if len(tree) not in lengths:
+            needed = " or ".join(map(str, lengths))
+            return reject_lists(f"{shown} has {len(tree)} numbers, for {n} ranks it needs {needed}", example)
         root, weight, *parents = tree
         if max(root, *parents) >= n:
             return reject_lists(f"{shown} names rank {max(root, *parents)}, of {n}", example)
         if weight < 1:
             return reject_lists(f"{shown} has no weight", example)
-        if parents[root] != root:
-            return reject_lists(f"{shown}: its root has a parent, rank {parents[root]}", "the root is its own parent")
-        if any(not _reaches(parents, rank, root) for rank in range(n)):
+        ways = parents[:n], parents[-n:]
+        if over := [way[root] for way in ways if way[root] != root]:
+            return reject_lists(f"{shown}: its root has a parent, rank {over[0]}", "the root is its own parent")
+        if any(not _reaches(way, rank, root) for way in ways for rank in range(n)):
             return reject_lists(f"{shown} does not lead from rank {root} to all ranks", example)
-    kind, roots = collective_in(problem.pattern), {tree[0] for tree in problem.trees}
     if kind is Pattern.BROADCAST and roots - {0}:
         return reject_lists("a broadcast comes from rank 0, and a tree has another root", example)
     if problem.trees and kind not in ONE_POOL and (without := sorted(set(range(n)) - roots)):
@@ -175,10 +179,10 @@ def _moves(
     lanes = _Lanes(problem, rank, (copy.link[1] for copy in copies if copy.link[0] == rank))
     seen = Counter[TreeChunk]()
     for chunk, at, up in copies:
-        above = chunk.parents[at]
+        above = (chunk.above if up else chunk.parents)[at]
         if rank not in (above, at):
             continue
-        below = chunk.children(rank) if up else ()
+        below = chunk.children(rank, up=True) if up else ()
         here = (made[chunk],) if made and rank in (at, chunk.root) else ()
         if not up and above == rank:
             brought = signal_of(chunk.name("d", rank)) if rank != chunk.root else chunk.name("r", rank)
@@ -199,7 +203,7 @@ def _moves(
 
 
 def _sum(problem: TemplateInput, chunk: TreeChunk, rank: int, here: tuple[str, ...]) -> Reduction:
-    below = chunk.children(rank)
+    below = chunk.children(rank, up=True)
     signals = tuple(signal_of(chunk.name("u", child)) for child in below)
     stream = problem.streams if here else 0
     return Reduction(chunk.name("r", rank), _region(problem, chunk, rank), 1 + len(below), (*here, *signals), stream)

@@ -37,7 +37,8 @@ Tree = tuple[int, ...]
 class TreeChunk:
     """Rows of the shard of ``owner`` that go down a tree; ``parents`` has that of each rank, the root's own itself.
 
-    In an all_to_all rows that the root has for ``owner``; ranks beside the way there are their own parents.
+    ``above`` are those on the way up. In an all_to_all rows that the root has for ``owner``; ranks beside the way there
+    are their own parents.
     """
 
     tree: int
@@ -46,10 +47,12 @@ class TreeChunk:
     owner: int
     rows: IndexRange
     parents: Tree
+    above: Tree
 
-    def children(self, rank: int) -> tuple[int, ...]:
-        """The ranks below one."""
-        return tuple(each for each, above in enumerate(self.parents) if above == rank and each != rank)
+    def children(self, rank: int, *, up: bool = False) -> tuple[int, ...]:
+        """The ranks below one, on the way down or up."""
+        parents = self.above if up else self.parents
+        return tuple(each for each, above in enumerate(parents) if above == rank and each != rank)
 
     def to_each(self) -> Iterator["TreeChunk"]:
         """The same rows of the blocks that the root has for each other rank."""
@@ -90,7 +93,8 @@ def _chunks(
             for at in range(count):
                 low, high = (start + part * size // count for part in (at, at + 1))
                 rows = IndexRange(low * step, shards[owner] if high == steps else high * step)
-                found.append(TreeChunk(number, index + at, root, owner, rows, tuple(parents)))
+                down, up = tuple(parents[: len(shards)]), tuple(parents[-len(shards) :])
+                found.append(TreeChunk(number, index + at, root, owner, rows, down, up))
             first, last, index = first - steps, last - steps, index + count
     return tuple(found)
 
@@ -110,15 +114,16 @@ class TreeCopy(NamedTuple):
     @property
     def link(self) -> tuple[int, int]:
         """From which rank to which."""
-        above = self.chunk.parents[self.rank]
-        return (self.rank, above) if self.up else (above, self.rank)
+        if self.up:
+            return self.rank, self.chunk.above[self.rank]
+        return self.chunk.parents[self.rank], self.rank
 
     def followers(self) -> list["TreeCopy"]:
         """The copies that wait for this one, among others."""
-        chunk, above = self.chunk, self.chunk.parents[self.rank]
-        if self.up and above != chunk.root:
-            return [TreeCopy(chunk, above, up=True)]
-        return [TreeCopy(chunk, child) for child in chunk.children(above if self.up else self.rank)]
+        chunk, at = self.chunk, self.link[1]
+        if self.up and at != chunk.root:
+            return [TreeCopy(chunk, at, up=True)]
+        return [TreeCopy(chunk, child) for child in chunk.children(at)]
 
 
 @lru_cache(maxsize=8)
@@ -141,7 +146,8 @@ def ordered_copies(
         chunks = tuple(each for chunk in chunks for each in chunk.to_each())
     copies = [TreeCopy(chunk, rank) for chunk in chunks for rank in _below(chunk, chunk.root)]
     if kind is Pattern.ALL_REDUCE:
-        copies = [*(copy._replace(up=True) for copy in reversed(copies)), *copies]
+        ups = [TreeCopy(chunk, rank, up=True) for chunk in chunks for rank in _below(chunk, chunk.root, up=True)]
+        copies = [*reversed(ups), *copies]
     a_row = _times_of_a_row(copies, network)
     lasts = {copy: copy.chunk.rows.size * a_row[copy.link] for copy in copies}
     behind = dict[TreeCopy, float]()
@@ -177,11 +183,11 @@ def _times_of_a_row(copies: Sequence[TreeCopy], network: Network | None) -> dict
     return {link: (1 - SPREAD + SPREAD * busy[link]) / rows for link, rows in crossing.items()}
 
 
-def _below(chunk: TreeChunk, rank: int) -> Iterator[int]:
+def _below(chunk: TreeChunk, rank: int, *, up: bool = False) -> Iterator[int]:
     """The ranks below one, each behind its parent."""
-    for child in chunk.children(rank):
+    for child in chunk.children(rank, up=up):
         yield child
-        yield from _below(chunk, child)
+        yield from _below(chunk, child, up=up)
 
 
 def _scheduled(

@@ -123,6 +123,22 @@ def test_rows_of_an_all_reduce_go_to_any_root() -> None:
     assert carry_out(*alone(made, build_op_plan(made, replace(choice_of(*trees), waves=2))), range(2)).exact
 
 
+def test_where_links_go_one_way_rows_come_down_other_ways_than_they_went_up() -> None:
+    """Three GPUs in a round: down along it from the root, and up along it to the root."""
+    system = 'use "amd/mi300x"\nsystem round { gpus 3 x MI300X; fabric edges(xgmi=[0 -> 1, 1 -> 2, 2 -> 0]) }\n'
+    text = f"{system}workload one on round {{ x = tensor bf16[93, 64]; y = all_reduce(x) }}\n"
+    case = compile_text(text).scenario().case
+    trees = ((0, 2, 0, 0, 1, 0, 2, 0), (1, 1, 2, 1, 1, 1, 1, 0))
+    plan = build_op_plan(case, choice_of(*trees, chunks=9))
+    peers = {step.peer for rank in range(3) for step in plan.steps_of(rank) if isinstance(step, Transfer)}
+
+    assert peers == {1} and carry_out(*alone(case, plan), range(2)).exact
+    gathered = reject_choice(case_of("all_gather"), choice_of((0, 1, *(0,) * 8)))
+    assert gathered is not None and "has 10 numbers, for 4 ranks it needs 6" in gathered.message
+    summed = reject_choice(case, choice_of((0, 1, 0, 0, 1, 0, 0)))
+    assert summed is not None and "has 7 numbers, for 3 ranks it needs 5 or 8" in summed.message
+
+
 def test_chunks_of_an_all_reduce_go_down_while_others_go_up() -> None:
     """Along a chain 48 copies share a link; the first goes down after three up and their sums, of two copies each."""
     chain = ((0, 1, 0, 0, 1, 2), (3, 1, 1, 2, 3, 3))
