@@ -228,13 +228,16 @@ _KEYS = {Role.OF: "", Role.ALL: "", Role.TO: ".to", Role.FROM: ".by"}
 def blocks_code(tensor: str, blocks: Sequence[Block[Expression]], names: CodeNames) -> str:
     """Return blocks as indices of a tensor; those of which the same rows are meant together."""
     texts: list[str] = []
-    for (role, rows, cols), same in groupby(blocks, lambda block: (block.role, block.rows, block.cols)):
+    for (role, rows, cols, other), same in groupby(blocks, lambda each: (each.role, each.rows, each.cols, each.other)):
         owners = [block.owner for block in same]
         everyone = len(owners) > 1 and len(set(owners)) == names.frame.num_ranks
-        key = "" if role is Role.ALL else f"[{':' if everyone else names.ranks(owners)}]"
+        ends = {role: "" if role is Role.ALL else f"[{':' if everyone else names.ranks(owners)}]"}
+        if other:
+            ends[Role.FROM if role is Role.TO else Role.TO] = f"[{names.rank(other)}]"
         cut = [names.part(rows) if rows else ":", *([names.span(cols)] if cols else [])]
         index = f"[{', '.join(cut)}]" if rows or cols else ""
-        texts.append(f"{tensor}{_KEYS[role]}{key}{index}")
+        key = "".join(f"{_KEYS[each]}{ends[each]}" for each in sorted(ends, key=lambda each: each.value))
+        texts.append(f"{tensor}{key}{index}")
     return _one_or_list(texts)
 
 

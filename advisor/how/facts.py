@@ -61,12 +61,25 @@ class StepAction:
 
 @dataclass(frozen=True, slots=True)
 class Block(Generic[N]):
-    """Rows and columns of the block that ``owner`` names, a code of a frame; an empty range is all of them."""
+    """Rows and columns of the block that ``owner`` names, a code of a frame; an empty range is all of them.
+
+    ``other`` is at the other end of a block that is passed on: whose rows those to a rank are, or whom those from one
+    are for. Empty where that is the rank at hand.
+    """
 
     role: Role
     owner: tuple[N, ...]
     rows: tuple[N, ...] = ()
     cols: tuple[N, ...] = ()
+    other: tuple[N, ...] = ()
+
+    def numbers(self) -> tuple[N, ...]:
+        """All numbers, in the order in which ``with_numbers`` takes them."""
+        return (*self.owner, *self.rows, *self.cols, *self.other)
+
+    def with_numbers(self, left: Iterator[M]) -> "Block[M]":
+        """Return the same with the next numbers of ``left``."""
+        return Block(self.role, *(_take(left, each) for each in (self.owner, self.rows, self.cols, self.other)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +128,14 @@ class StepFacts(Generic[N]):
         """Return the same with other numbers, given in the order of ``numbers``."""
         left = iter(numbers)
 
-        def block(old: Block[N]) -> Block[M]:
-            return Block(old.role, _take(left, old.owner), _take(left, old.rows), _take(left, old.cols))
-
         return StepFacts(
             self.action,
             _take(left, self.peer),
-            tuple(block(each) for each in self.blocks),
+            tuple(each.with_numbers(left) for each in self.blocks),
             _take(left, self.inner),
             _take(left, self.queue),
             _take(left, self.steps),
-            tuple(Arrived(block(each.block), _take(left, each.source), each.adds) for each in self.arrived),
+            tuple(Arrived(each.block.with_numbers(left), _take(left, each.source), each.adds) for each in self.arrived),
         )
 
     def shape(self) -> "StepFacts[int]":
@@ -140,6 +150,7 @@ def _codes(code: tuple[N, ...]) -> Iterator[tuple[Number, int, N]]:
 def _of_block(block: Block[N]) -> Iterator[tuple[Number, int, N]]:
     yield from _codes(block.owner)
     yield from ((Number.SIZE, 0, number) for number in (*block.rows, *block.cols))
+    yield from _codes(block.other)
 
 
 def _take(left: Iterator[M], like: tuple[N, ...]) -> tuple[M, ...]:

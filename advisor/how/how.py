@@ -130,7 +130,7 @@ class _RankFacts:
         to_all = step.reach is Reach.ALL
         action = StepAction(kind, to_all, adds=step.reduce and not to_all, summed=self._takes_sum(step))
         role = Role.TO if self._workload.pattern.exchanges else Role.OF
-        block = self._block(step.region, role, block_rows(self.plan.scenario, self.rank, step))
+        block = self._block(step.region, role, block_rows(self.plan.scenario, self.rank, step), other=step.origin)
         peer = () if to_all else self._code(step.peer)
         return StepFacts(action, peer, (block,), queue=() if step.lane is None else (step.lane,))
 
@@ -180,12 +180,13 @@ class _RankFacts:
         exchanged = self._workload.pattern.exchanges
         owner = arrival.source if exchanged else arrival.region.owner
         region = Region(owner, arrival.region.rows, arrival.region.cols)
-        block = self._block(region, Role.FROM if exchanged else Role.OF, rows)
+        other = arrival.region.owner if exchanged else 0
+        block = self._block(region, Role.FROM if exchanged else Role.OF, rows, other=other)
         return Arrived(
             block, self._code(arrival.source), arrival.transfer.reduce and arrival.transfer.reach is Reach.PEER
         )
 
-    def _block(self, region: Region, role: Role, rows: int, cols: int | None = None) -> Block[int]:
+    def _block(self, region: Region, role: Role, rows: int, cols: int | None = None, other: int = 0) -> Block[int]:
         moved = self._workload.moved
         width = cols if cols is not None else moved.cols if moved is not None else region.cols.stop
         owner = () if role is Role.ALL else self._code(region.owner)
@@ -195,6 +196,7 @@ class _RankFacts:
             owner,
             () if whole_rows else self._rows(region.rows, rows),
             () if whole_cols else (region.cols.start, region.cols.stop),
+            self._code(other) if other else (),
         )
 
     def _rows(self, rows: IndexRange, size: int) -> tuple[int, int]:

@@ -27,10 +27,13 @@ def mentioned(text: str, said: set[str]) -> str:
 def blocks_text(blocks: Sequence[Block[Expression]], names: EntryNames) -> str:
     """Return blocks; those of which the same rows are meant together."""
     texts: list[str] = []
-    for (role, rows, cols), same in groupby(blocks, lambda block: (block.role, block.rows, block.cols)):
+    for (role, rows, cols, other), same in groupby(blocks, lambda each: (each.role, each.rows, each.cols, each.other)):
         owners = [block.owner for block in same]
         cut = [*([names.rows(rows)] if rows else []), *([f"columns {names.span(cols)}"] if cols else [])]
-        texts.append(_owned(role, ", ".join(cut), owners, names))
+        if other and role is Role.TO:
+            cut = [f"{', '.join(cut) or 'all rows'} of rank {names.rank(other)}"]
+        end = f" for rank {names.rank(other)}" if other and role is Role.FROM else ""
+        texts.append(_owned(role, ", ".join(cut), owners, names) + end)
     return " and ".join(texts)
 
 
@@ -180,16 +183,10 @@ def _substituted(
     counts = tuple(variable.count for variable in names.variables)
     if len(rounds) < len(wait.rounds) or wait.stop is not None:
         return None
-    numbers = [number for block in blocks for number in (*block.owner, *block.rows, *block.cols)]
+    numbers = [number for block in blocks for number in block.numbers()]
     found = [composed(number, rounds, counts) for number in numbers]
     left = iter([number for number in found if number is not None])
-
-    def taken(like: tuple[Expression, ...]) -> tuple[Expression, ...]:
-        return tuple(next(left) for _ in like)
-
-    if None in found:
-        return None
-    return tuple(Block(each.role, taken(each.owner), taken(each.rows), taken(each.cols)) for each in blocks)
+    return None if None in found else tuple(each.with_numbers(left) for each in blocks)
 
 
 # What is done, and where.

@@ -87,6 +87,15 @@ schedule by_hand for w {
 """
 
 
+LINE = """
+use "nvidia/h100"
+system line { gpus 4 x H100; fabric edges(nvlink=[[0, 1], [1, 2], [2, 3]]) }
+workload w on line { x = tensor bf16[4096, 1024]; y = all_to_all(x) }
+schedule passed for w = forest(chunks=8, trees=[[0, 1, 0, 0, 1, 2], [1, 1, 1, 1, 1, 2], [2, 1, 1, 2, 2, 2],
+    [3, 1, 1, 2, 3, 3]])
+"""
+
+
 def drawn() -> Iterator[tuple[str, OpCase, OpPlan]]:
     for body in BODIES:
         for schedule in all_schedules(body):
@@ -103,8 +112,9 @@ def requested() -> Iterator[tuple[str, OpCase, OpPlan]]:
     for name, texts in (("llama70b_tp8_mi300x", LLAMA), ("gemm_rs_h100", RS)):
         scenario = compile_file(path(name)).scenario().case
         yield from ((text, scenario, resolve_schedule(scenario, text)) for text in texts)
-    overridden = compile_text(OVERRIDDEN).scenario().case
-    yield "overridden", overridden, declared(overridden, overridden.schedules[0])
+    for text in (OVERRIDDEN, LINE):
+        scenario = compile_text(text).scenario().case
+        yield scenario.schedules[0].name, scenario, declared(scenario, scenario.schedules[0])
 
 
 @pytest.mark.slow
@@ -197,6 +207,7 @@ class _Judge:
                 to_all = step.reach is Reach.ALL
                 assert (facts.action.kind, facts.action.to_all, queue) == (kind, to_all, step.lane)
                 assert facts.action.adds is (step.reduce and not to_all)
+                assert self.other_end(facts.blocks[0], at) == (self.rank + step.origin) % self.n
                 if not to_all:
                     assert self.rank_of(facts.peer, at) == (self.rank + step.peer) % self.n
             case TileGroup():
@@ -241,6 +252,9 @@ class _Judge:
     def rank_of(self, code: tuple[Expression, ...], at: tuple[int, ...]) -> int:
         return self.frame.decode(self.rank, tuple(each.at(at) for each in code))
 
+    def other_end(self, block: Block[Expression], at: tuple[int, ...]) -> int:
+        return self.rank_of(block.other, at) if block.other else self.rank
+
     def region(self, block: Block[Expression], at: tuple[int, ...], step: Step) -> tuple[int, IndexRange, IndexRange]:
         owner = self.rank_of(block.owner, at) if block.owner else self.rank
         stage = self.workload.stage(step.kernel) if isinstance(step, TileGroup) else None
@@ -271,14 +285,15 @@ class _Judge:
         size = moved_rows(self.workload, self.n, 0 if exchanged else behind, before)
         assert self.workload.moved is not None
         cols = self.range(each.block.cols, at, self.workload.moved.cols)
-        return owner, source, self.rows(each.block, at, size), cols, each.adds
+        return owner, source, self.rows(each.block, at, size), cols, each.adds, self.other_end(each.block, at)
 
     def arrived(self, arrival: Arrival) -> tuple[object, ...]:
         source = (self.rank + arrival.source) % self.n
         exchanged = self.workload.pattern.exchanges
         owner = source if exchanged else (self.rank + arrival.region.owner) % self.n
         adds = arrival.transfer.reduce and arrival.transfer.reach is Reach.PEER
-        return owner, source, arrival.region.rows, arrival.region.cols, adds
+        target = (self.rank + (arrival.region.owner if exchanged else 0)) % self.n
+        return owner, source, arrival.region.rows, arrival.region.cols, adds, target
 
 
 @pytest.mark.parametrize("naming", list(Naming))
@@ -353,6 +368,18 @@ def test_a_call_of_the_library_is_one_step() -> None:
         "stream 0: GEMM for every block (8192 rows)",
         "library: when step 1 is done, call reduce_scatter of p, which moves everything",
     ]
+
+
+def test_what_is_passed_on_is_told_by_both_its_ends() -> None:
+    """Along a line rank 1 passes on what rank 2 has for rank 0."""
+    scenario = compile_text(LINE).scenario().case
+    how = how_of(scenario, declared(scenario, scenario.schedules[0]))
+    lines, code = [line.text for line in reported_steps(how)], code_lines(how)
+
+    rows, block = "rows 512i:512i+512", "x.by[2].to[0][512*i:512*i+512]"
+    told = f"when {rows} from rank 2 for rank 0 have arrived, put {rows} of rank 2 for rank 0 to rank 0"
+    assert any(told in line for line in lines), lines
+    assert any(f"put({block}, to=0, after=arrived({block}))" in line for line in code), code
 
 
 @pytest.mark.slow
