@@ -261,10 +261,10 @@ def _longest_way(fabric: Fabric, num_ranks: int) -> int:
 def relayed_load(scenario: OpCase) -> LinkLoad | None:
     """The load of an all_to_all alone whose blocks are passed on, where that loads the busiest links less.
 
-    None elsewhere, where all ranks see the same network, for blocks that differ, and beyond 16 ranks.
+    None elsewhere, where straight copies pass no rank, for blocks that differ, and beyond 16 ranks that are no ring.
     """
     shape, n = scenario.shape, scenario.num_ranks
-    if shape.pattern is not Pattern.ALL_TO_ALL or shape.uneven or shape.loads or scenario.network.symmetric:
+    if shape.pattern is not Pattern.ALL_TO_ALL or shape.uneven or shape.loads or not passes_ranks(scenario):
         return None
     fabric, blocks = scenario.system.fabric, blocks_of(scenario)
     straight = max(load.num_bytes / load.bytes_per_s for load in _routed_loads(fabric, n, blocks))
@@ -273,6 +273,12 @@ def relayed_load(scenario: OpCase) -> LinkLoad | None:
         return None
     whole = n * (n - 1)
     return LinkLoad(whole * blocks[1], ceil(whole * 1e12 / us), "of all ways between ranks, passing others")
+
+
+def passes_ranks(scenario: OpCase) -> bool:
+    """Whether straight copies may pass other ranks: the network is not the same for all, or it is and they do."""
+    network, n = scenario.network, scenario.num_ranks
+    return not network.symmetric or any(node < n for other in range(1, n) for node in network.path(0, other)[1:-1])
 
 
 def _exchange_loads(scenario: OpCase) -> Iterator[LinkLoad]:

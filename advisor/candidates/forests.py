@@ -23,7 +23,7 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates import forest
-from ..bounds.link_loads import relayed_load
+from ..bounds.link_loads import passes_ranks, relayed_load
 from ..solver.forest import EARLY, FEW_RANKS, SHALLOW, packings
 from ..solver.trees import TreeFlow
 
@@ -105,11 +105,8 @@ def forests(scenario: OpCase) -> Iterator[OpChoice]:
 
 def _is_even(scenario: OpCase) -> bool:
     """Whether named algorithms load all links alike: copies pass no rank, or all links are one ring."""
-    network, n = scenario.network, scenario.num_ranks
-    if not network.symmetric:
-        return False
-    passes = any(node < n for other in range(1, n) for node in network.path(0, other)[1:-1])
-    return not passes or sum(edge.source == 0 for edge in network.edges) <= 2
+    network = scenario.network
+    return not passes_ranks(scenario) or (network.symmetric and sum(edge.source == 0 for edge in network.edges) <= 2)
 
 
 def _by_engines(scenario: OpCase) -> Iterator[OpChoice]:

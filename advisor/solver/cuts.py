@@ -201,11 +201,13 @@ ROUNDING = 1e-9
 def exchange_us(fabric: Fabric, num_ranks: int) -> float:
     """Return the least us in which 1 MB from each rank reaches each other, 0 where it is not looked for.
 
-    That is so beyond ``FEW_RANKS`` ranks and of two.
+    That is so of two ranks, and beyond ``FEW_RANKS`` that are no ring, whose links have one price.
     """
-    if not 2 < num_ranks <= FEW_RANKS:
-        return 0.0
-    known = prices_of(fabric, num_ranks, TreeFlow.EACH)
+    network = network_of(fabric, num_ranks)
+    if network.symmetric and len(network.own) <= 2:
+        known: tuple[tuple[float, ...], ...] = ((1 / len(network.edges),) * len(network.edges),)
+    else:
+        known = prices_of(fabric, num_ranks, TreeFlow.EACH) if num_ranks <= FEW_RANKS else ()
     return max((sum(_ways(fabric, num_ranks, prices)) for prices in known), default=0.0) * (1 - ROUNDING)
 
 

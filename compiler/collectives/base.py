@@ -38,7 +38,7 @@ class CollectiveProblem:
     where these differ, also in uneven parts of what ranks hold in full; ``rank`` is then the absolute rank. Names begin
     with ``prefix``. ``ready`` gives the names that a block waits for at the rank that has it. Where blocks are
     ``computed`` a kernel of each rank makes them, and no rank knows when another's are there. Reductions run in
-    ``stream``.
+    ``stream``. ``beside``: of a kernel, which makes or takes what moves or runs with it.
     """
 
     kind: Pattern
@@ -56,6 +56,7 @@ class CollectiveProblem:
     stream: int = 0
     loads: tuple[tuple[int, ...], ...] = ()
     rank: int = 0
+    beside: bool = False
 
     @property
     def has_nodes(self) -> bool:

@@ -11,15 +11,18 @@ here the own one does at once, so that the slow links across do not wait for the
 
 Both sum the same ways backwards. Per rank: p (n - 1) transfers, all_reduce twice that; with N nodes of g ranks,
 p (N - 1) of them across and p N (g - 1) within.
+
+In an all_to_all each rank passes blocks of others on to its neighbours, which goes both ways as evenly: of n / 2 that
+are half around, every other piece goes either way. Per rank p floor(n^2 / 4) transfers, those with a long way first.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
-from ..ir import Pattern, Reduction, Step
+from ..ir import Pattern, Reduction, Rejection, Step
 from . import ring
-from .base import Algorithm, CollectiveProblem, Fragment, Names, in_two_phases, signal_of
+from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, in_two_phases, rejection, signal_of
 from .hierarchical import across, named, within
 
 _WAYS = (1, -1)
@@ -84,8 +87,23 @@ def _own_sum(problem: CollectiveProblem, piece: int) -> str:
     return problem.label("r", piece)
 
 
-def _name(problem: CollectiveProblem, stem: str, way: int, piece: int, step: int) -> str:
-    return problem.label(stem, _WAYS.index(way), problem.index_of(piece), step)
+def _exchange_both_ways(problem: CollectiveProblem) -> Fragment:
+    """A block for the rank ``left`` further goes there by one ring, and has gone ``step`` hops already."""
+    n, steps = problem.num_ranks, list[Step]()
+    done = {(0, piece): problem.ready(0, piece) for piece in range(problem.pieces)}
+    for step, piece, far, way in product(range(n // 2), range(problem.pieces), range(n // 2, 0, -1), _WAYS):
+        if step < far <= _reach(problem, way, piece):
+            left, here = far - step, problem.ready(way * far % n, piece)
+            after = (signal_of(_name(problem, "x", way, piece, step - 1, far)),) if step else here
+            name = _name(problem, "x", way, piece, step, far)
+            put = problem.put(name, problem.region(way * left, piece), way, after)
+            steps.append(replace(put, origin=-way * step % n))
+            done[-way * far % n, piece] = (signal_of(name),)
+    return Fragment(tuple(steps), done)
+
+
+def _name(problem: CollectiveProblem, stem: str, way: int, piece: int, step: int, far: int | None = None) -> str:
+    return problem.label(stem, _WAYS.index(way), problem.index_of(piece), step, far)
 
 
 def _gather(problem: CollectiveProblem, rank: int) -> Fragment:
@@ -105,8 +123,18 @@ def _scatter(problem: CollectiveProblem, rank: int) -> Fragment:
 
 
 def _build(problem: CollectiveProblem, rank: int) -> Fragment:
+    if problem.kind is Pattern.ALL_TO_ALL:
+        return _exchange_both_ways(problem)
     return in_two_phases(problem, rank, _scatter, _gather)
 
 
+def _own_rule(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
+    if problem.kind is not Pattern.ALL_TO_ALL or not (problem.beside or problem.split or problem.loads):
+        return None
+    return rejection("double_ring passes on equal blocks of an all_to_all alone")
+
+
 _KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
-ALGORITHM = Algorithm("double_ring", _KINDS, _build, per_node=_KINDS, passes_on=True)
+ALGORITHM = Algorithm(
+    "double_ring", (*_KINDS, Pattern.ALL_TO_ALL), _build, per_node=_KINDS, own_rule=_own_rule, passes_on=True
+)

@@ -91,6 +91,7 @@ def _collective(problem: TemplateInput, ready: Ready) -> CollectiveProblem:
         loads=problem.loads,
         ready=ready,
         computed=computed,
+        beside=kind is not problem.pattern,
     )
 
 

@@ -68,11 +68,14 @@ def test_an_engine_asks_no_switch_for_sums() -> None:
 
 
 def test_blocks_of_an_all_to_all_take_each_link_of_their_way_around_a_ring() -> None:
-    """To the right neighbour 1 link and to the opposite rank 2, to the left neighbour 1: each a quarter of all rows."""
-    found = loads(scenario_of(Pattern.ALL_TO_ALL, RING, RANKS, 1024, 256, 256))
+    """To each neighbour 1 link and to the opposite rank 2: all to the right, or passed on half of them either way."""
+    alone = scenario_of(Pattern.ALL_TO_ALL, RING, RANKS, 1024, 256, 256)
+    (rate,) = {edge.bytes_per_s for edge in alone.network.edges}
+    any_ways = loads(alone)["of all ways between ranks, passing others"]
+    assert any_ways.num_bytes / any_ways.bytes_per_s == pytest.approx(WHOLE // 4 * (1 + 1) / rate)
 
-    assert found["around the ring to the right"].num_bytes == WHOLE // 4 * (1 + 2)
-    assert found["around the ring to the left"].num_bytes == WHOLE // 4
+    beside = loads(scenario_of(Pattern.A2A_GEMM, RING, RANKS, 1024, 256, 256))
+    assert beside["around the ring to the left"].num_bytes == beside["around the ring to the right"].num_bytes // 3
 
 
 def test_uneven_blocks_load_the_link_of_the_largest() -> None:

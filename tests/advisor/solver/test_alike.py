@@ -5,7 +5,15 @@ import pytest
 from magus.advisor.solver.trees import TreeFlow, graph_of, images_of_ranks
 from tests.advisor.solver.test_forest import FABRICS, fabric_of
 
-KINDS = {"bridged triangles": [4, 2], "a broken link": [2, 3], "two switches": [6], "torus": [8], "two boxes": [8]}
+KINDS = {
+    "bridged triangles": [4, 2],
+    "a broken link": [2, 3],
+    "two switches": [6],
+    "torus": [8],
+    "two boxes": [8],
+    "three boxes": [9],
+    "links of one way": [1] * 5,
+}
 """How many ranks there are of each kind."""
 
 

@@ -75,7 +75,7 @@ def content(schedule: OpPlan, scenario: OpCase) -> list[Counter[object]]:
 def _content(step: object) -> object:
     match step:
         case Transfer():
-            return step.direction, step.region, step.peer, step.lane, step.reduce, step.reach
+            return step.direction, step.region, step.peer, step.lane, step.reduce, step.reach, step.origin
         case TileGroup():
             return frozenset(step.regions), step.k, step.stream, step.accumulate
         case Reduction():

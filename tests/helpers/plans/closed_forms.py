@@ -17,6 +17,8 @@ def transfers_of(algorithm: str, kind: Pattern, n: int, p: int, node: int = 0) -
             return twice * n * p
         case "one_shot", _:
             return n * n * (n - 1) * p
+        case "double_ring", Pattern.ALL_TO_ALL:
+            return n * (n * n // 4) * p
         case "hierarchical", _:
             return twice * n * ((nodes - 1) + nodes * (node - 1)) * p
         case _:

@@ -6,7 +6,7 @@ from itertools import accumulate
 from magus.compiler.ir import OpChoice, Pattern
 from magus.compiler.outline.outline import ANY_ORDER, By, Grouping, Ordering, Outline, Split, SplitAxis, Sums
 from magus.compiler.templates import BY_NAME, Cut
-from magus.compiler.templates.collective import DEFAULT_ALGORITHM
+from magus.compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
 
 _TOGETHER = Grouping(own_alone=False)
 
@@ -17,7 +17,7 @@ def outline_of(choice: OpChoice, num_ranks: int, pattern: Pattern) -> Outline | 
         return None
     template = BY_NAME[choice.template]
     rows = Split(SplitAxis.ROWS, choice.chunks // num_ranks) if template.cut is not Cut.SHARD else Split()
-    algorithm = choice.algorithm or ("" if pattern.exchanges else template.default_algorithm)
+    algorithm = choice.algorithm or usual_algorithm(pattern, template.default_algorithm or DEFAULT_ALGORITHM)
     said = Outline(
         choice.engine,
         rows if rows.parts > 1 else Split(),

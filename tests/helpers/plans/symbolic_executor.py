@@ -35,6 +35,7 @@ class Ranks(Steps):
         self.data = self._start()
         self.result: dict[tuple[int, Cell], Value] = {}
         self.staged: dict[tuple[int, str, Cell], Value] = {}
+        self.passed: dict[tuple[int, int, Cell], Value] = {}  # what a rank has of another for a third
         self.read: dict[tuple[int, str], dict[Cell, Value]] = {}
         self.computed: dict[tuple[int, Cell], int] = defaultdict(int)
 
@@ -112,6 +113,11 @@ class Ranks(Steps):
             return {cell: self._together([self._own(other, cell) for other in range(self.n)]) for cell in cells}
         if step.direction is Direction.GET:
             return {cell: self._own((rank + step.peer) % self.n, cell) for cell in cells}
+        if step.origin:
+            source = (rank + step.origin) % self.n
+            missing = [cell for cell in cells if (rank, source, cell) not in self.passed]
+            demand(not missing, f"{step.name} passes on what rank {source} has not sent to {rank}")
+            return {cell: self.passed[rank, source, cell] for cell in cells}
         return {cell: self._known(rank, step.name, cell) for cell in cells}
 
     def _own(self, rank: int, cell: Cell) -> Value:
@@ -138,7 +144,12 @@ class Ranks(Steps):
     def _land(self, rank: int, step: Transfer, destination: int, values: dict[Cell, Value]) -> None:
         for cell, value in values.items():
             if self.pattern.exchanges:
-                source = rank if step.direction is Direction.PUT else (rank + step.peer) % self.n
+                puts = step.direction is Direction.PUT
+                source = (rank + (step.origin if puts else step.peer)) % self.n
+                if puts and cell[0] != destination:  # to be passed on
+                    demand((destination, source, cell) not in self.passed, f"{cell} of {source} passes twice")
+                    self.passed[destination, source, cell] = value
+                    continue
                 demand(cell[0] == destination, f"{step.name} takes block {cell[0]} to {destination}")
                 demand((destination, (source, *cell[1:])) not in self.result, f"{cell} comes twice")
                 self.result[destination, (source, *cell[1:])] = value
