@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import accumulate, pairwise, product
+from itertools import accumulate, chain, pairwise, product
 from math import gcd
 
 from ...compiler.ir import (
@@ -37,12 +37,13 @@ from ...compiler.ir.step import (
 )
 from ...compiler.planning.build import ScheduleError
 from ...runtime.report import MAX_STEPS
-from ...runtime.steps.work import GroupWork, StepWork, WeightSet, declared
+from ...runtime.steps.work import GroupWork, LayerWork, StepWork, WeightSet, declared
 from ...simcore.steps.orders import Slot, orders_of, rejected
 from ..layers.beside import SharedTraffic
 from .layer_times import of_weights, schedule_of
 from .outcome import chunks_of
 from .plans import in_parts, pass_plan, refused, send_plan, shared_work, some_ops, some_parts
+from .ranks import StageRanks, ranks_of_stage
 from .times import handed_on, weights_of
 
 LAYERS = 2
@@ -63,123 +64,146 @@ def job_of(scenario: StepScenario, schedule: StepSchedule) -> StepWork:
     ScheduleError
         If the pipeline cannot take the layers or the microbatches, or a layer has no such plan.
     """
-    part = _only_part(scenario, schedule)
-    small = _Small(scenario, schedule, part)
-    for copies, parts, microbatches, layers in _sizes(scenario, schedule, part):
-        job = small.job(copies, parts, microbatches, layers)
+    small = _Small(scenario, schedule)
+    for ranks, microbatches, layers in _sizes(scenario, schedule, small.ranks):
+        job = small.job(ranks, microbatches, layers)
         if job.num_steps <= MAX_STEPS:
             break
     return job
 
 
-def _sizes(
-    scenario: StepScenario, schedule: StepSchedule, part: LayerPart
-) -> Iterator[tuple[System | None, int, int, int]]:
-    """Yield the ranks with the same weights, parts of a sequence, microbatches, layers of a chunk, the most first."""
+def _sizes(scenario: StepScenario, schedule: StepSchedule, ranks: StageRanks) -> Iterator[tuple[StageRanks, int, int]]:
+    """Yield the ranks of a stage, microbatches, and layers of each kind in a chunk, the most first."""
     microbatches, stages = scenario.step.microbatches, scenario.num_stages
-    parts = 1 if part.context is None else part.context.num_ranks
-    fewer, ranks = [microbatches, 2 * stages, stages], [(part.copies, parts)]
-    if part.copies is not None:
-        fewest = sorted({(max(2, parts), parts), (2, min(2, parts))}, reverse=True)
-        ranks += [(replace(part.copies, num_ranks=copies), each) for copies, each in fewest]
-    for (copies, each), layers in product(ranks, range(LAYERS, 0, -1)):
+    fewer, parts = [microbatches, 2 * stages, stages], ranks.parts
+    of_ranks = [ranks, ranks.fewer(max(2, parts), parts), ranks.fewer(2, min(2, parts))]
+    for each, layers in product(dict.fromkeys(of_ranks), range(LAYERS, 0, -1)):
         for count in dict.fromkeys(each for each in fewer if each <= microbatches):
             if rejected(schedule.pipeline, stages, count) is None or count == microbatches:
-                yield copies, each, count, layers
-
-
-def _only_part(scenario: StepScenario, schedule: StepSchedule) -> LayerPart:
-    """The workload of its layers.
-
-    Raises
-    ------
-    RunRefused
-        If there are several, or no serial step knows what they do.
-    """
-    blocks, name = scenario.step.blocks, scenario.name
-    if len(blocks) > 1 or len(blocks[0].parts) > 1:
-        raise refused(f"{name} has layers of several workloads; layers of one are carried out")
-    (part,) = blocks[0].parts
-    ranks = part.forward.num_ranks
-    if scenario.num_stages > 1 and ranks > 1 and handed_on(part.forward).shard is Shard.NONE:
-        hint = "shard it by rows: x = tensor bf16[...] shard rows"
-        raise refused(f"ranks of {part.forward.name} have all of what they hand on, which is not sent in parts", hint)
-    return part
+                yield each, count, layers
 
 
 class _Small:
     """A step whose sizes are divided by as much as its plans allow."""
 
-    def __init__(self, scenario: StepScenario, schedule: StepSchedule, part: LayerPart) -> None:
-        self._scenario, self._schedule, self._part = scenario, schedule, part
+    def __init__(self, scenario: StepScenario, schedule: StepSchedule) -> None:
+        self._scenario, self._schedule = scenario, schedule
         self._chunks = chunks_of(scenario, schedule)
-        back = part.back(schedule.keep)
-        named = dict(schedule.parts)
-        passes = [(each, schedule_of(each, named.get(each.name))) for each in (part.forward, back)]
-        if any(each.cut != UNCUT for _, each in passes):
+        blocks, named = scenario.step.blocks, dict(schedule.parts)
+        self._parts = {part.forward.name: part for block in blocks for part in block.parts}
+        self.ranks = ranks_of_stage(scenario, tuple(self._parts.values()))
+        self._check_rows()
+        passes = [each for part in self._parts.values() for each in (part.forward, part.back(schedule.keep))]
+        scheduled = [(each, schedule_of(each, named.get(each.name))) for each in passes]
+        if any(each.cut != UNCUT for _, each in scheduled):
             raise refused("a layer in batches or groups is not carried out in a step", "of its layers it is")
-        self.divisor, self._forward, self._backward = _divided(passes)
-        self._check(back)
+        self.divisor, works = _divided(scheduled)
+        self._works = dict(zip(self._parts, zip(works[::2], works[1::2], strict=True), strict=True))
+        for part in self._parts.values():
+            self._check(part.forward, part.back(schedule.keep))
 
-    def _check(self, back: Scenario) -> None:
-        known = {each.name for each in (*self._part.forward.workload.tensors, *back.workload.tensors)}
-        missing = [each.name for each in weights_of(self._part.forward) if f"d_{each.name}" not in known]
+    def _check_rows(self) -> None:
+        """Check that ranks of a group hand on what those of another one take, where workloads have groups of their own.
+
+        Raises
+        ------
+        RunRefused
+            If they do not.
+        """
+        first, *others = (part.forward for part in self._parts.values())
+        for other in others:
+            if _of_rank(other) != _of_rank(first):
+                raise refused(f"ranks of {other.name} and of {first.name} hand on tensors of other sizes")
+        whole = [each.name for each in (first, *others) if handed_on(each).shard is Shard.NONE and each.num_ranks > 1]
+        if whole and len(set(self.ranks.groups)) > 1:
+            hint = "shard it by rows: x = tensor bf16[...] shard rows"
+            raise refused(f"ranks of {whole[0]} have all of what they hand to other groups", hint)
+
+    def _check(self, forward: Scenario, back: Scenario) -> None:
+        known = {each.name for each in (*forward.workload.tensors, *back.workload.tensors)}
+        missing = [each.name for each in weights_of(forward) if f"d_{each.name}" not in known]
         if missing:
             hint = f"name it d_{missing[0]}, as derived passes do"
             raise refused(f"{back.name} makes no gradient of {missing[0]} by its name", hint)
-        there = {each.name for each in self._part.forward.workload.tensors} | {handed_on(back).name}
+        there = {each.name for each in forward.workload.tensors} | {handed_on(back).name}
         unknown = [read.tensor for read in declared(back.workload) if read.tensor not in there]
         if unknown:
-            raise refused(f"{back.name} takes {unknown[0]}, which {self._part.forward.name} has not")
+            raise refused(f"{back.name} takes {unknown[0]}, which {forward.name} has not")
 
-    def job(self, copies: System | None, parts: int, microbatches: int, layers: int) -> StepWork:
-        """The job with so many copies of the weights, parts of a sequence, microbatches, and layers of a chunk."""
+    def job(self, ranks: StageRanks, microbatches: int, layers: int) -> StepWork:
+        """The job with these ranks of a stage, so many microbatches, and layers of each kind in a chunk."""
         scenario, schedule = self._scenario, self._schedule
-        ends = list(accumulate((min(layers, count) for count in self._chunks), initial=0))
-        layers_of = tuple(range(begin, end) for begin, end in pairwise(ends))
-        pipelines = 1 if copies is None else copies.num_ranks
         slots = orders_of(schedule.pipeline, scenario.num_stages, microbatches).slots
-        backward: tuple[GroupWork, ...] = (self._backward,)
         is_dual = schedule.pipeline.kind is PipelineKind.DUAL
-        if is_dual or schedule.pipeline.kind is PipelineKind.ZERO_BUBBLE:
-            apart = of_weights(self._backward.workload)
-            work = self._backward
-            backward = tuple(
-                replace(work, workload=some_ops(work.workload, apart, of=of), plan=some_parts(work.plan, apart, of=of))
-                for of in (False, True)
-            )
-        context = self._part.context
-        passes = [in_parts(each, context, parts, schedule.context) for each in (self._forward, *backward)]
+        chunks = self._layers(layers)
+        parts = list(chain(*chunks))
+        ends = list(accumulate(map(len, chunks), initial=0))
+        numbers = {layer: number for number, layer in enumerate(dict.fromkeys(layer for _, layer in parts))}
         return StepWork(
             scenario.name,
             f"{schedule.name}: {schedule.pipeline.expression} zero {schedule.zero}",
-            passes[0],
-            tuple(passes[1:]),
+            tuple(self._kind(name, of, ranks) for of, name in enumerate(self._parts)),
+            tuple((kind, numbers[layer]) for kind, layer in parts),
             schedule.keep == KEEP_LEAST,
             tuple(tuple(_in_turn(order, microbatches // 2 if is_dual else 0)) for order in slots),
-            layers_of,
-            pipelines,
+            tuple(range(begin, end) for begin, end in pairwise(ends)),
+            ranks.pipelines,
             microbatches,
-            self._strides(pipelines),
-            self._send(),
-            tuple(self._sets(pipelines, is_dual=is_dual)),
+            (ranks.near, ranks.far),
+            *self._send(),
             schedule.zero,
             Overlapped.GRADIENTS in schedule.overlapped,
             Overlapped.WEIGHTS in schedule.overlapped,
-            tuple(self._notes(pipelines, parts, microbatches, layers_of[-1].stop)),
-            parts,
+            tuple(self._notes(ranks, microbatches, len(numbers))),
         )
 
-    def _sets(self, pipelines: int, *, is_dual: bool) -> Iterator[WeightSet]:
-        """The weights of a layer, by the ranks that hold the same: of so many pipelines, or all of their stages.
+    def _layers(self, most: int) -> list[list[tuple[int, int]]]:
+        """Of each chunk the kinds of its layers and their numbers, part by part: so many of each block at most."""
+        blocks, kinds = self._scenario.step.blocks, list(self._parts)
+        of = [number for number, block in enumerate(blocks) for _ in range(block.count)]
+        found = list[list[tuple[int, int]]]()
+        for begin, end in pairwise(accumulate(self._chunks, initial=0)):
+            chosen = [layer for layer in range(begin, end) if of[begin:layer].count(of[layer]) < most]
+            found.append(
+                [(kinds.index(part.forward.name), layer) for layer in chosen for part in blocks[of[layer]].parts]
+            )
+        return found
+
+    def _kind(self, name: str, of: int, ranks: StageRanks) -> LayerWork:
+        """What one workload computes of layers."""
+        schedule, part = self._schedule, self._parts[name]
+        forward, back = self._works[name]
+        backward: tuple[GroupWork, ...] = (back,)
+        if schedule.pipeline.kind in (PipelineKind.DUAL, PipelineKind.ZERO_BUBBLE):
+            apart = of_weights(back.workload)
+            backward = tuple(
+                replace(
+                    back, workload=some_ops(back.workload, apart, of=own), plan=some_parts(back.plan, apart, of=own)
+                )
+                for own in (False, True)
+            )
+        context = None if part.context is None else replace(part.context, num_ranks=ranks.contexts[of][1])
+        passes = [in_parts(each, context, schedule.context) for each in (forward, *backward)]
+        of_several = any(len(block.parts) > 1 for block in self._scenario.step.blocks)
+        return LayerWork(
+            name if of_several else "",
+            passes[0],
+            tuple(passes[1:]),
+            ranks.places(ranks.groups[of]),
+            ranks.places(ranks.contexts[of]) if context is not None else (),
+            tuple(self._sets(part, forward.workload, ranks.size)),
+        )
+
+    def _sets(self, part: LayerPart, small: Workload, stage: int) -> Iterator[WeightSet]:
+        """The weights of a layer, by the ranks that hold the same: of pipelines, or all ``stage`` ranks of a stage.
 
         Two stages that have the same layers take weights at different times, so that each gathers its own (ZeRO-3).
         """
-        ranks, part, apart = self._forward.num_ranks, self._part, is_dual and self._schedule.zero == 3
-        weights = weights_of(replace(part.forward, workload=self._forward.workload))
+        ranks, is_dual = part.forward.num_ranks, self._schedule.pipeline.kind is PipelineKind.DUAL
+        apart, weights = is_dual and self._schedule.zero == 3, weights_of(replace(part.forward, workload=small))
         for whole, system in ((False, part.copies), (True, part.stage or part.forward.system)):
             own = [each for each in weights if (each.shard is Shard.NONE and ranks > 1) is whole]
-            copies = pipelines * (1 + (is_dual and not apart)) * (ranks if whole else 1)
+            copies = stage // (1 if whole else ranks) * (1 + (is_dual and not apart))
             system = system or self._scenario.stages
             if own:
                 names, elements = tuple(each.name for each in own), sum(_elements(each, ranks, whole) for each in own)
@@ -196,41 +220,40 @@ class _Small:
 
     def _traffic(self, copies: System, elements: int) -> tuple[GroupWork, GroupWork | None]:
         """The sums of gradients, and the gathers of weights, among ranks that hold the same."""
-        zero = self._schedule.zero
+        zero, dtype = self._schedule.zero, handed_on(next(iter(self._parts.values())).forward).dtype
         pattern = Pattern.REDUCE_SCATTER if zero else Pattern.ALL_REDUCE
         sums = SharedTraffic(pattern, self._scenario.step.optimizer.gradients, elements)
-        gathers = SharedTraffic(Pattern.ALL_GATHER, handed_on(self._part.forward).dtype, elements)
+        gathers = SharedTraffic(Pattern.ALL_GATHER, dtype, elements)
         return shared_work(copies, sums), shared_work(copies, gathers) if zero else None
 
-    def _send(self) -> GroupWork | None:
-        stages = self._scenario.stages
+    def _send(self) -> tuple[GroupWork | None, GroupWork | None]:
+        """What a rank sends to the next stage, and what gathers that there where each rank of a group has all."""
+        stages, (name, part) = self._scenario.stages, next(iter(self._parts.items()))
         if stages is None or self._scenario.num_stages == 1:
-            return None
-        case, plan = send_plan(stages, replace(self._part.forward, workload=self._forward.workload))
-        return GroupWork(case.system, Workload.of_one(case.shape, "send"), Plan.of_one("send", case.shape, plan))
+            return None, None
+        small = replace(part.forward, workload=self._works[name][0].workload)
+        case, plan = send_plan(stages, small)
+        send = GroupWork(case.system, Workload.of_one(case.shape, "send"), Plan.of_one("send", case.shape, plan))
+        moved, ranks = handed_on(small), small.num_ranks
+        if moved.shard is not Shard.NONE or ranks == 1:
+            return send, None
+        if moved.rows % ranks:
+            raise refused(f"{moved.rows} rows of {moved.name} of {name} are no {ranks} equal parts to be sent")
+        gathered = SharedTraffic(Pattern.ALL_GATHER, moved.dtype, moved.rows * moved.cols)
+        return send, shared_work(small.system, gathered)
 
-    def _strides(self, pipelines: int) -> tuple[int, int, int]:
-        """How far apart neighbours are in a group, among pipelines and stages: as the mesh says if all are there."""
-        ranks = self._forward.num_ranks
-        axes = {axis.name: axis.stride for axis in self._scenario.system.mesh}
-        group = self._part.forward.system.name.split(".")[1:]
-        others = [name for name in axes if name not in (*group, "pp")]
-        if self._part.copies is None or pipelines < self._part.copies.num_ranks or len(others) != 1:
-            return 1, ranks, ranks * pipelines
-        return axes.get(group[0], 1) if group else 1, axes[others[0]], axes.get("pp", ranks * pipelines)
-
-    def _notes(self, pipelines: int, parts: int, microbatches: int, layers: int) -> Iterator[str]:
-        step, context = self._scenario.step, self._part.context
+    def _notes(self, ranks: StageRanks, microbatches: int, layers: int) -> Iterator[str]:
+        step = self._scenario.step
         if self.divisor > 1:
             yield f"all sizes of its layers are divided by {self.divisor}"
         if layers < step.num_layers:
             yield f"{layers} of {step.num_layers} layers"
         if microbatches < step.microbatches:
             yield f"{microbatches} of {step.microbatches} microbatches"
-        if self._part.copies is not None and pipelines < self._part.copies.num_ranks:
-            yield f"{pipelines} of {self._part.copies.num_ranks} pipelines"
-        if context is not None and parts < context.num_ranks:
-            yield f"{parts} of {context.num_ranks} parts of a sequence"
+        if ranks.pipelines < self.ranks.pipelines:
+            yield f"{ranks.pipelines} of {self.ranks.pipelines} pipelines"
+        if ranks.parts < self.ranks.parts:
+            yield f"{ranks.parts} of {self.ranks.parts} parts of a sequence"
         if step.vocabulary:
             yield "without the embedding and the head"
         yield "the gradient of what the last layer makes is that itself; kernels that are no products are stood in for"
@@ -250,16 +273,16 @@ def _in_turn(order: Iterable[Slot], second: int) -> Iterator[ChunkPass]:
             yield own
 
 
-def _divided(passes: list[tuple[Scenario, Schedule]]) -> tuple[int, GroupWork, GroupWork]:
-    """The passes with sizes divided by as much as plans allow, and by how much."""
-    ranks = passes[0][0].num_ranks
-    common, failure = gcd(*(size for each, _ in passes for size in _extents(each.workload, ranks))), None
+def _divided(passes: list[tuple[Scenario, Schedule]]) -> tuple[int, list[GroupWork]]:
+    """By how much sizes are divided, which is as much as plans allow, and the passes."""
+    common, failure = gcd(*(size for each, _ in passes for size in _extents(each.workload, each.num_ranks))), None
     for divisor in (each for each in range(common, 0, -1) if common % each == 0):
-        small = [divided(each.workload, divisor, ranks) for each, _ in passes]
-        if divisor > 1 and min(least for each in small for least in _parts(each, ranks)) < LEAST:
+        small = [divided(each.workload, divisor, each.num_ranks) for each, _ in passes]
+        pairs = list(zip(passes, small, strict=True))
+        if divisor > 1 and min(least for (each, _), one in pairs for least in _parts(one, each.num_ranks)) < LEAST:
             continue
         try:
-            plans = [pass_plan(each.system, one, how) for (each, how), one in zip(passes, small, strict=True)]
+            works = [GroupWork(each.system, one, pass_plan(each.system, one, how)) for (each, how), one in pairs]
         except ScheduleError as error:
             failure = error
             continue
@@ -267,10 +290,7 @@ def _divided(passes: list[tuple[Scenario, Schedule]]) -> tuple[int, GroupWork, G
         if largest > MOST_ELEMENTS:
             hint = "--set parameters to sizes that have a large common divisor"
             raise refused(f"the smallest sizes of {passes[0][0].name} have {largest:,} elements", hint)
-        forward, backward = (
-            GroupWork(each.system, one, plan) for (each, _), one, plan in zip(passes, small, plans, strict=True)
-        )
-        return divisor, forward, backward
+        return divisor, works
     assert failure is not None, "the sizes as they are were tried"
     raise failure
 
@@ -360,8 +380,10 @@ def _extents(workload: Workload, ranks: int) -> Iterator[int]:
 
 
 def _parts(workload: Workload, ranks: int) -> Iterator[int]:
-    """Yield rows and columns of what ranks have; 0 where they do not divide among them."""
+    """Yield rows and columns of what ranks have; 0 where they do not divide among them, or what is sent does not."""
     for tensor in workload.tensors:
+        if tensor.shard is Shard.NONE and workload.repeat is not None and tensor.name == workload.repeat.as_input:
+            yield 0 if tensor.rows % ranks else tensor.rows
         rows = ranks if tensor.shard in (Shard.ROWS, Shard.FLAT) else 1
         cols = ranks if tensor.shard is Shard.COLS else 1
         flat = LEAST if tensor.shard is Shard.FLAT else 1  # a row of it is enough: gathered they are many
@@ -371,6 +393,13 @@ def _parts(workload: Workload, ranks: int) -> Iterator[int]:
     for shape in (op.shape for op in workload.ops if op.shape.pattern.exchanges):
         moved = 0 if shape.moved is None else shape.moved.rows
         yield moved if moved % ranks == 0 and heights[shape.output] == ranks * moved else 0
+
+
+def _of_rank(forward: Scenario) -> tuple[int, int]:
+    """Rows and columns that a rank has of what a layer hands on."""
+    tensor, ranks = handed_on(forward), forward.num_ranks
+    rows = tensor.rows // (ranks if tensor.shard is Shard.ROWS else 1)
+    return rows, tensor.cols // (ranks if tensor.shard is Shard.COLS else 1)
 
 
 def _elements(tensor: Tensor, ranks: int, whole: bool) -> int:

@@ -80,14 +80,15 @@ def some_ops(workload: Workload, apart: frozenset[str], *, of: bool) -> Workload
 def send_plan(stages: System, forward: Scenario) -> tuple[OpCase, OpPlan]:
     """Return what a rank of one stage sends to one of the next, by the SMs of the library: the rows that it has.
 
+    Of rows that all ranks of a group have it is a part.
+
     Raises
     ------
     ScheduleError
         If no algorithm does it.
     """
     moved, pair = handed_on(forward), replace(stages, num_ranks=2)
-    assert moved.shard is not Shard.NONE or forward.num_ranks == 1, "each rank of a stage has rows of its own"
-    rows = moved.rows // (forward.num_ranks if moved.shard is Shard.ROWS else 1)
+    rows = moved.rows // (1 if moved.shard is Shard.COLS else forward.num_ranks)
     cols = moved.cols // (forward.num_ranks if moved.shard is Shard.COLS else 1)
     tensor = Tensor("x", moved.dtype, rows, cols, Shard.NONE)
     case = OpCase("send", pair, OpShape("send", "", Pattern.SEND_RECV, (tensor,), tensor, None, "y"))
@@ -107,21 +108,13 @@ def refused(message: str, hint: str = "magus simulate answers about it") -> RunR
     return RunRefused(Rejection(Code.MGS540, message, hint))
 
 
-def in_parts(work: GroupWork, context: System | None, parts: int, kind: ContextKind) -> GroupWork:
-    """Return a pass in two behind attention that takes keys and values of so many ``parts`` of a sequence.
-
-    Raises
-    ------
-    RunRefused
-        If something else takes rows of other ranks too.
-    """
+def in_parts(work: GroupWork, context: System | None, kind: ContextKind) -> GroupWork:
+    """Return a pass that is cut behind attention that takes keys and values of all ranks of ``context``."""
     ops = {op.name: op for op in work.workload.ops}
     found = [name for name, op in ops.items() if isinstance(op.shape.kernel, AttentionShape) and op.shape.kernel.over]
     if context is None or not found:
         return work
     op, shape = ops[found[0]], ops[found[0]].shape.kernel
-    if len(found) > 1 or any(each.shape.pattern.exchanges for each in ops.values()):
-        raise refused(f"{work.workload.name} has experts or more attention beside {op.name} of parts of sequences")
     assert isinstance(shape, AttentionShape), "it was found by that"
     is_back, is_ring = isinstance(shape, AttentionBackShape), kind is ContextKind.RING
     operands = tuple(read.tensor for read in op.reads[: len(op.reads) - 2 * is_back])
@@ -132,7 +125,7 @@ def in_parts(work: GroupWork, context: System | None, parts: int, kind: ContextK
         replace(work, workload=some_ops(work.workload, through, of=of), plan=some_parts(work.plan, through, of=of))
         for of in (True, False)
     )
-    ranks = replace(context, num_ranks=2 if is_ring else parts)
+    ranks = replace(context, num_ranks=2) if is_ring else context
     gather, scatter = (
         shared_work(
             ranks,
@@ -141,7 +134,8 @@ def in_parts(work: GroupWork, context: System | None, parts: int, kind: ContextK
         for pattern in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER)
     )
     back, gradient = (None if is_ring else scatter, op.reads[-1].tensor) if is_back else (None, "")
-    exchange = KeyExchange(op.name, op.shape.output, operands, cols, first, rest, gather, back, gradient, is_ring)
+    later = in_parts(rest, context, kind)
+    exchange = KeyExchange(op.name, op.shape.output, operands, cols, first, later, gather, back, gradient, is_ring)
     return replace(work, exchange=exchange)
 
 

@@ -47,13 +47,18 @@ class LayerTask:
     work: PassKind
     chunk: int
     layer: int
+    called: str
     microbatch: int
     path: int = 0
 
     @property
     def name(self) -> str:
         """For people."""
-        return f"{WORDS[self.work]} of layer {self.layer}, microbatch {self.microbatch}"
+        return f"{WORDS[self.work]} of {self.called}, microbatch {self.microbatch}"
+
+    def names(self, tensor: str) -> str:
+        """A tensor of its layer and microbatch."""
+        return named(tensor, self.called, self.microbatch)
 
 
 def send_name(forward: bool, number: int, stage: int) -> str:
@@ -154,19 +159,19 @@ class Actions(Protocol):
         """The update of the weights of a stage."""
 
 
-def pieces_of(layer: int) -> str:
+def pieces_of(called: str) -> str:
     """The part of the weights of a layer that a rank has before the step, or all of them."""
-    return f"weights of layer {layer}"
+    return f"weights of {called}"
 
 
-def after_step(layer: int, *, gathered: bool = False) -> str:
+def after_step(called: str, *, gathered: bool = False) -> str:
     """What a rank has updated of them, or what is ``gathered`` of that."""
-    return f"weights of layer {layer} after the step" + (", gathered" if gathered else "")
+    return f"weights of {called} after the step" + (", gathered" if gathered else "")
 
 
-def gradients_of(layer: int, microbatch: int | None = None) -> str:
+def gradients_of(called: str, microbatch: int | None = None) -> str:
     """Gradients of the weights of a layer, of one microbatch or of all."""
-    return f"gradients of layer {layer}" + ("" if microbatch is None else f", microbatch {microbatch}")
+    return f"gradients of {called}" + ("" if microbatch is None else f", microbatch {microbatch}")
 
 
 class StageBuilder:
@@ -197,7 +202,8 @@ class StageBuilder:
             self._gathered = first._gathered
         elif self._gathers and job.zero < 3:
             for layer in self.layers:
-                self._gathered[layer] = self._gather(layer, pieces_of(layer), self._whole(layer), ())
+                called = job.called(layer)
+                self._gathered[layer] = self._gather(layer, pieces_of(called), self._whole(called), ())
         for each in job.orders[self._stage]:
             self._chunk(each)
         self._ended = [mark for marks in self._made.values() for mark in marks]
@@ -208,12 +214,12 @@ class StageBuilder:
         if job.has_sums and job.zero < 3:
             for layer in self._made:
                 made = (mate._made[layer] if job.sums_beside else mate._ended for mate in mates)
-                self._sum(layer, gradients_of(layer), [mark for marks in made for mark in marks])
+                self._sum(layer, gradients_of(job.called(layer)), [mark for marks in made for mark in marks])
         elif job.zero == 3 and len(mates) > 1:
             before = [mark for mate in mates for mark in (*mate._ended, *mate._summed)]
             for layer in self._made:
                 act = partial(self._actions.run_join, layer)
-                name = f"{gradients_of(layer)} of stages {' and '.join(str(mate._stage) for mate in mates)}"
+                name = f"{gradients_of(job.called(layer))} of stages {' and '.join(str(mate._stage) for mate in mates)}"
                 self._summed.append(self._tasks.add(self._stage, 0, TRAFFIC, name, before, act, moves=True))
         for mate in mates:
             mate._summed = self._summed
@@ -227,14 +233,15 @@ class StageBuilder:
         """Add the gathers of weights that follow the updates of all stages that hold the same layers."""
         if self._job.is_shared and self._job.zero < 3 and not self._job.gathers_beside:
             for layer in self.layers:
-                self._gather(layer, after_step(layer), after_step(layer, gathered=True), updates)
+                called = self._job.called(layer)
+                self._gather(layer, after_step(called), after_step(called, gathered=True), updates)
 
     def _chunk(self, each: ChunkPass) -> None:
         layers = self._job.layers[each.chunk]
         last: LayerTask | None = None
         for place, layer in enumerate(layers if each.work is PassKind.FORWARD else reversed(layers)):
-            pass_of = LayerTask(each.work, each.chunk, layer, each.microbatch, each.path)
-            waits = [self._arrivals(each, first) if place == 0 else [] for first in self._firsts]
+            pass_of = LayerTask(each.work, each.chunk, layer, self._job.called(layer), each.microbatch, each.path)
+            waits = [self._arrivals(each, pipeline) if place == 0 else [] for pipeline in self._pipelines]
             marks = self._pass(pass_of, waits, last)
             if each.work in MAKES_GRADIENTS:
                 self._made.pop(layer, None)
@@ -247,24 +254,17 @@ class StageBuilder:
     def _pipelines(self) -> range:
         return range(self._job.pipelines)
 
-    @property
-    def _firsts(self) -> range:
-        """The first pipeline of those that compute a pass together, as they have parts of the same sequences."""
-        return range(0, self._job.pipelines, self._job.parts)
-
-    def _arrivals(self, each: ChunkPass, first: int) -> list[Mark]:
+    def _arrivals(self, each: ChunkPass, pipeline: int) -> list[Mark]:
         found = self._channels.taken(self._stage, each)
-        if found is None:
-            return []
-        return [(self._job.rank(found[0], pipeline, 0), found[1]) for pipeline in self._job.sharing(first)]
+        return [] if found is None else [(self._job.rank(found[0], pipeline, 0), found[1])]
 
     def _pass(self, each: LayerTask, waits: list[list[Mark]], last: LayerTask | None) -> list[Mark]:
         """A pass of one layer in all pipelines, with the traffic of ZeRO-3 before it."""
-        weights, gathered = self._whole(each.layer), list[Mark]()
+        weights, gathered = self._whole(each.called), list[Mark]()
         if self._job.zero == 3 and self._gathers:
-            weights = f"weights of layer {each.layer} for {each.name}"
+            weights = f"weights of {each.called} for {each.name}"
             ahead = self._begun if self._job.gathers_beside else self._before(waits)
-            gathered = [self._gather(each.layer, pieces_of(each.layer), weights, ahead)]
+            gathered = [self._gather(each.layer, pieces_of(each.called), weights, ahead)]
         elif each.work is PassKind.FORWARD and each.layer in self._gathered:
             gathered = [self._gathered[each.layer]]
         if last is not None and self._scatters(last):
@@ -272,8 +272,8 @@ class StageBuilder:
         self._begun = self._before(waits)
         act = partial(self._actions.run_pass, each, self._taken(each), weights)
         return [
-            self._tasks.add(self._stage, first, PASSES, each.name, (*taken, *gathered), act)
-            for first, taken in zip(self._firsts, waits, strict=True)
+            self._tasks.add(self._stage, pipeline, PASSES, each.name, (*taken, *gathered), act)
+            for pipeline, taken in zip(self._pipelines, waits, strict=True)
         ]
 
     def _before(self, waits: list[list[Mark]]) -> list[Mark]:
@@ -285,15 +285,16 @@ class StageBuilder:
     def _taken(self, each: LayerTask) -> str:
         """The tensor that a pass takes of another layer."""
         job, layers = self._job, self._job.layers[each.chunk]
-        forward = each.work is PassKind.FORWARD
-        gradient, made = job.gradient
-        if not forward and each.layer == job.num_layers - 1:
-            return named(job.handed_on, each.layer, each.microbatch)  # the gradient of the loss is the last result
+        forward, own = each.work is PassKind.FORWARD, job.of(each.layer)
+        if not forward and each.layer == len(job.parts) - 1:
+            return each.names(own.handed_on)  # the gradient of the loss is the last result
         is_first = each.layer == (layers[0] if forward else layers[-1])
         arrives = self._channels.taken(self._stage, self._chunk_pass(each)) is not None
         if is_first and (arrives or (forward and each.layer == 0)):
-            return named(job.taken if forward else gradient, each.layer, each.microbatch)
-        return named(job.handed_on if forward else made, each.layer + (-1 if forward else 1), each.microbatch)
+            return each.names(own.taken if forward else own.gradient[0])
+        before = each.layer + (-1 if forward else 1)
+        made = job.of(before).handed_on if forward else job.of(before).gradient[1]
+        return named(made, job.called(before), each.microbatch)
 
     @staticmethod
     def _chunk_pass(each: LayerTask) -> ChunkPass:
@@ -302,15 +303,15 @@ class StageBuilder:
 
     # Traffic.
 
-    def _whole(self, layer: int) -> str:
+    def _whole(self, called: str) -> str:
         """The weights that passes of a layer take, where they are not gathered for each."""
-        return f"all {pieces_of(layer)}" if self._gathers else pieces_of(layer)
+        return f"all {pieces_of(called)}" if self._gathers else pieces_of(called)
 
     def _scatters(self, each: LayerTask) -> bool:
         return self._job.zero == 3 and self._job.has_sums and each.work in MAKES_GRADIENTS
 
     def _scatter(self, each: LayerTask) -> None:
-        self._sum(each.layer, gradients_of(each.layer, each.microbatch), self._made[each.layer])
+        self._sum(each.layer, gradients_of(each.called, each.microbatch), self._made[each.layer])
 
     def _gather(self, layer: int, pieces: str, into: str, waits: Iterable[Mark]) -> Mark:
         act = partial(self._actions.run_gather, layer, pieces, into)
@@ -321,9 +322,9 @@ class StageBuilder:
         self._summed.append(self._tasks.add(self._stage, 0, TRAFFIC, f"sum of {gradients}", waits, act, moves=True))
 
 
-def named(tensor: str, layer: int, microbatch: int) -> str:
+def named(tensor: str, called: str, microbatch: int) -> str:
     """A tensor of a layer for people."""
-    return f"{tensor} of layer {layer}, microbatch {microbatch}"
+    return f"{tensor} of {called}, microbatch {microbatch}"
 
 
 def tasks_of_step(job: StepWork, actions: Actions) -> tuple[StageTask, ...]:
@@ -343,7 +344,7 @@ def tasks_of_step(job: StepWork, actions: Actions) -> tuple[StageTask, ...]:
             for number, sent in enumerate(channel.sent):
                 taken = channel.taken[number] if number < len(channel.taken) else None
                 act = partial(actions.run_send, sent, taken, to)
-                waits = [(job.rank(stage, job.sharing(pipeline)[0], 0), _makes(job, sent).name)]
+                waits = [(job.rank(stage, pipeline, 0), _makes(job, sent).name)]
                 queue = f"sends of {'activations' if forward else 'gradients'} to stage {to}"
                 tasks.add(stage, pipeline, queue, send_name(forward, number, to), waits, act, moves=True)
     return tuple(tasks.all)
@@ -353,11 +354,11 @@ def _makes(job: StepWork, sent: ChunkPass) -> LayerTask:
     """The pass of a layer that makes what a chunk hands on."""
     layers = job.layers[sent.chunk]
     layer = layers[-1 if sent.work is PassKind.FORWARD else 0]
-    return LayerTask(sent.work, sent.chunk, layer, sent.microbatch, sent.path)
+    return LayerTask(sent.work, sent.chunk, layer, job.called(layer), sent.microbatch, sent.path)
 
 
 def room_of(job: StepWork, stage: int) -> Iterator[LayerTask]:
     """Yield the passes of a stage, layer by layer."""
     for each in job.orders[stage]:
         for layer in job.layers[each.chunk]:
-            yield LayerTask(each.work, each.chunk, layer, each.microbatch)
+            yield LayerTask(each.work, each.chunk, layer, job.called(layer), each.microbatch)

@@ -12,7 +12,7 @@ import numpy as np
 from ..memory import Array
 from ..operands import MODULUS
 from ..problem import mixture
-from .work import GroupWork, KeyExchange, Values, declared
+from .work import GroupWork, KeyExchange, LayerWork, Values, declared
 
 Carry = Callable[[GroupWork, Values, Iterable[str]], Values]
 """Carries a plan out with given numbers, and returns the results that are wanted."""
@@ -48,31 +48,36 @@ def with_gradient(of: KeyExchange, made: Array, gradient: Array) -> Array:
     return np.asarray(found % MODULUS)
 
 
-def carried_in_parts(
-    work: GroupWork, given: Sequence[Values], wanted: Iterable[str], seed: int, carry: Carry
-) -> list[Values]:
-    """Carry a pass out, with the numbers ``given`` of each part of a sequence, and return its results by part."""
+def carried_out(
+    kind: LayerWork, work: GroupWork, given: Values, wanted: Iterable[str], seed: int, carry: Carry
+) -> Values:
+    """Carry a pass of a layer out on all ranks of a pipeline, with the numbers ``given`` of each, by place."""
     of, wanted = work.exchange, list(wanted)
     if of is None:
-        return [carry(work, each, wanted) for each in given]
+        return _by_group(kind, work, given, wanted, carry)
     needed = {*wanted, *of.operands, of.gradient, of.made, *(read.tensor for read in declared(of.rest.workload))}
     between = [name for name, _, _ in of.first.workload.results if name in needed]
-    known = list[Values]()
-    for each in given:
-        found = carry(of.first, each, between)
-        known.append({**each, **{name: tuple(part % MODULUS for part in found[name]) for name in between}})
-    places = [_exchanged(of, [_at(each, place) for each in known], seed, carry) for place in range(work.num_ranks)]
+    found = _by_group(kind, of.first, given, between, carry)
+    known = {**given, **{name: tuple(part % MODULUS for part in found[name]) for name in between}}
+    made = list(known[of.made])
+    for places in kind.contexts:
+        own = [{name: parts[place] for name, parts in known.items()} for place in places]
+        for place, values in zip(places, _exchanged(of, own, seed, carry), strict=True):
+            made[place] = values
+    known[of.made] = tuple(made)
     later = [name for name in wanted if name not in between]
-    done = list[Values]()
-    for each, made in zip(known, zip(*places, strict=True), strict=True):
-        each[of.made] = made
-        rest = carry(of.rest, each, later) if later else {}
-        done.append({name: each[name] for name in wanted if name in between} | rest)
-    return done
+    rest = carried_out(kind, of.rest, known, later, seed, carry) if later else {}
+    return {name: known[name] for name in wanted if name in between} | rest
 
 
-def _at(values: Values, place: int) -> dict[str, Array]:
-    return {name: parts[place] for name, parts in values.items()}
+def _by_group(kind: LayerWork, work: GroupWork, given: Values, wanted: Iterable[str], carry: Carry) -> Values:
+    """The same, of a pass in which no group takes anything of another one."""
+    made: dict[str, dict[int, Array]] = {name: {} for name in wanted}
+    for group in kind.groups:
+        found = carry(work, {name: tuple(parts[place] for place in group) for name, parts in given.items()}, made)
+        for name, parts in found.items():
+            made[name] |= zip(group, parts, strict=True)
+    return {name: tuple(parts[place] for place in sorted(parts)) for name, parts in made.items()}
 
 
 def _exchanged(of: KeyExchange, known: Sequence[Mapping[str, Array]], seed: int, carry: Carry) -> list[Array]:

@@ -28,8 +28,8 @@ from .build import (
     room_of,
     tasks_of_step,
 )
-from .context import carried_in_parts
-from .serial import Flat, SerialStep, StepMemory, by_rank, check_ops, first_weights, gradient_of, part_shape, updated
+from .context import carried_out
+from .serial import Flat, SerialStep, StepMemory, by_rank, check_ops, gradient_of, part_shape, tensor_of, updated
 from .work import GroupWork, StepWork, Values, WeightSet, split
 
 KINDS = (Transfer, TileGroup, Reduction)
@@ -45,7 +45,7 @@ def carry_out_step(job: StepWork, seeds: Iterable[int] = range(3)) -> RunReport:
     RunRefused
         If it cannot be carried out here.
     """
-    for work in (job.forward, *job.backward):
+    for work in (work for kind in job.kinds for work in (kind.forward, *kind.backward)):
         check_ops(work.workload)
     if job.num_steps > MAX_STEPS:
         message = f"the step has {job.num_steps:,} steps of plans over all ranks, {MAX_STEPS:,} at most are carried out"
@@ -68,21 +68,17 @@ class CarriedStep:
 
     def __init__(self, job: StepWork, seed: int) -> None:
         self._job, self._seed = job, seed
-        self._flats = tuple((each, Flat(job, each)) for each in job.sets)
+        self._flats = [[(each, Flat(job, kind, each)) for each in kind.sets] for kind in job.kinds]
         self.serial = SerialStep(job, seed)
         self.counts: Counter[type] = Counter()
         self.tasks: tuple[StageTask, ...] = tasks_of_step(job, self)
         self._memory = StepMemory(self.tasks)
         self._policy, self._lock = HoldPolicy(seed), Lock()
         self._made: dict[tuple[WeightSet, int, int, int], Array] = {}  # gradients, by rank, layer and microbatch
-        for pipeline in range(job.pipelines):
-            for stage in range(job.num_stages):
-                self._make_room(stage, pipeline)
-        for first in range(0, job.pipelines, job.parts):
-            for microbatch in range(job.microbatches):
-                pieces = np.split(self.serial.input(first, microbatch), job.parts)
-                for pipeline, piece in zip(job.sharing(first), pieces, strict=True):
-                    self._place_input(pipeline, microbatch, piece)
+        for pipeline, stage in product(range(job.pipelines), range(job.num_stages)):
+            self._make_room(stage, pipeline)
+        for pipeline, microbatch in product(range(job.pipelines), range(job.microbatches)):
+            self._place_input(pipeline, microbatch)
 
     # A run.
 
@@ -120,13 +116,19 @@ class CarriedStep:
     # What there is at first.
 
     def _ranks(self, stage: int, pipeline: int) -> tuple[int, ...]:
-        return tuple(self._job.rank(stage, pipeline, place) for place in range(self._job.forward.num_ranks))
+        return tuple(self._job.rank(stage, pipeline, place) for place in range(self._job.num_places))
 
-    def _place_input(self, pipeline: int, microbatch: int, whole: Array) -> None:
-        tensor = next(each for each in self._job.forward.workload.tensors if each.name == self._job.taken)
-        ranks = self._ranks(self._job.stage_of(microbatch, 0), pipeline)
-        for rank, part in zip(ranks, split(whole, tensor.shard, len(ranks)), strict=True):
-            self._memory.make(rank, named(tensor.name, 0, microbatch), part.shape, part)
+    def _sets(self, layer: int) -> list[tuple[WeightSet, Flat]]:
+        """The weights of a layer, and how they lie."""
+        return self._flats[self._job.parts[layer][0]]
+
+    def _place_input(self, pipeline: int, microbatch: int) -> None:
+        kind, ranks = self._job.of(0), self._ranks(self._job.stage_of(microbatch, 0), pipeline)
+        tensor = tensor_of(kind, kind.taken)
+        for group, whole in zip(kind.groups, self.serial.input(pipeline, microbatch), strict=True):
+            for place, part in zip(group, split(whole, tensor.shard, len(group)), strict=True):
+                name = named(tensor.name, self._job.called(0), microbatch)
+                self._memory.make(ranks[place], name, part.shape, part)
 
     def _make_room(self, stage: int, pipeline: int) -> None:
         """Room for all that passes of a stage take and make, and its weights."""
@@ -134,36 +136,37 @@ class CarriedStep:
         for place, rank in enumerate(self._ranks(stage, pipeline)):
             for each in passes:
                 for work, name in self._made_by(each):
-                    tensor = named(name, each.layer, each.microbatch)
-                    self._memory.make(rank, tensor, part_shape(work, name))
+                    self._memory.make(rank, each.names(name), part_shape(work, name))
             for layer in dict.fromkeys(each.layer for each in passes):
-                self._make_weights(stage, pipeline, place, layer, [each for each in passes if each.layer == layer])
+                self._make_weights(stage, place, rank, [each for each in passes if each.layer == layer])
 
     def _made_by(self, each: LayerTask) -> Iterator[tuple[GroupWork, str]]:
-        job = self._job
+        kind = self._job.of(each.layer)
         if each.work is PassKind.FORWARD:
-            for name in (job.taken, job.handed_on, *job.kept):
-                yield job.forward, name
+            for name in (kind.taken, kind.handed_on, *kind.kept):
+                yield kind.forward, name
         elif each.work is not PassKind.WEIGHTS:
-            for name in (*job.gradient, *job.between):
-                yield job.backward[0], name
+            for name in (*kind.gradient, *kind.between):
+                yield kind.backward[0], name
 
-    def _make_weights(self, stage: int, pipeline: int, place: int, layer: int, passes: Sequence[LayerTask]) -> None:
-        job, rank = self._job, self._job.rank(stage, pipeline, place)
+    def _make_weights(self, stage: int, place: int, rank: int, passes: Sequence[LayerTask]) -> None:
+        """Room for the weights of a layer at a rank, of which these are the passes."""
+        job, layer, called = self._job, passes[0].layer, passes[0].called
         gathers = job.is_shared and (job.zero == 3 or job.gathers_beside)
-        for each, flat in self._flats:
-            make, shape, row = partial(self._make, each, rank), flat.shape, job.own_row(each, stage, pipeline, place)
+        for each, flat in self._sets(layer):
+            make, shape = partial(self._make, each, rank), flat.shape
+            row = job.own_row(job.of(layer), each, stage, rank)
             piece = (1, shape[1]) if job.shares(each) else shape
-            first = flat.whole(first_weights(job, self.serial, layer))[place]
-            make(pieces_of(layer), piece if gathers else shape, first[row] if gathers else first)
-            make(f"all {pieces_of(layer)}", shape)
+            first = flat.whole({name: self.serial.first(layer, name) for name in each.names})[place]
+            make(pieces_of(called), piece if gathers else shape, first[row] if gathers else first)
+            make(f"all {pieces_of(called)}", shape)
             for task in passes:
-                make(f"{pieces_of(layer)} for {task.name}", shape)
-                make(gradients_of(layer, task.microbatch), shape, np.zeros(shape))
-            make(gradients_of(layer), shape, np.zeros(shape))
-            make(f"sum of {gradients_of(layer)}", piece, np.zeros(piece) if job.zero == 3 else None)
-            make(after_step(layer), piece)
-            make(after_step(layer, gathered=True), shape)
+                make(f"{pieces_of(called)} for {task.name}", shape)
+                make(gradients_of(called, task.microbatch), shape, np.zeros(shape))
+            make(gradients_of(called), shape, np.zeros(shape))
+            make(f"sum of {gradients_of(called)}", piece, np.zeros(piece) if job.zero == 3 else None)
+            make(after_step(called), piece)
+            make(after_step(called, gathered=True), shape)
 
     def _make(self, of: WeightSet, rank: int, name: str, shape: tuple[int, int], values: Array | None = None) -> None:
         self._memory.make(rank, of.named(name), shape, values)
@@ -185,11 +188,10 @@ class CarriedStep:
             )
         return found
 
-    def _in_parts(
-        self, work: GroupWork, given: Sequence[Values], wanted: Iterable[str], task: StageTask
-    ) -> list[Values]:
-        """Carry a pass out, of each part of its sequences."""
-        return carried_in_parts(work, given, wanted, self._seed, partial(self._carried, task=task))
+    def _pass(self, of: LayerTask, work: GroupWork, given: Values, wanted: Iterable[str], task: StageTask) -> Values:
+        """Carry a pass of a layer out, or a part of it."""
+        carry = partial(self._carried, task=task)
+        return carried_out(self._job.of(of.layer), work, given, wanted, self._seed, carry)
 
     def _read(self, ranks: Iterable[int], name: str, task: StageTask) -> tuple[Array, ...]:
         return tuple(self._memory.read(rank, name, task) for rank in ranks)
@@ -200,62 +202,54 @@ class CarriedStep:
 
     def run_pass(self, each: LayerTask, taken: str, weights: str, task: StageTask) -> None:
         """A pass of a layer, which takes the tensor ``taken`` and weights of that name."""
-        job, groups = self._job, [self._ranks(task.stage, pipeline) for pipeline in self._job.sharing(task.pipeline)]
-        values, forward = [self._read(ranks, taken, task) for ranks in groups], each.work is PassKind.FORWARD
-        given = [self._weights(weights, ranks, task) for ranks in groups]
-        if forward:
-            given = [known | {job.taken: own} for known, own in zip(given, values, strict=True)]
-            made = self._in_parts(job.forward, given, (job.handed_on, *(() if job.again else job.kept)), task)
-            if taken != named(job.taken, each.layer, each.microbatch):
-                made = [found | {job.taken: own} for found, own in zip(made, values, strict=True)]
+        kind, ranks = self._job.of(each.layer), self._ranks(task.stage, task.pipeline)
+        values, given = self._read(ranks, taken, task), self._weights(each.layer, weights, ranks, task)
+        if each.work is PassKind.FORWARD:
+            wanted = (kind.handed_on, *(() if self._job.again else kind.kept))
+            found = self._pass(each, kind.forward, given | {kind.taken: values}, wanted, task)
+            if taken != each.names(kind.taken):
+                found |= {kind.taken: values}
         else:
-            given = [known | {job.gradient[0]: own} for known, own in zip(given, values, strict=True)]
-            made = self._backward(each, groups, given, task)
+            found = self._backward(each, ranks, given | {kind.gradient[0]: values}, task)
         self._pause(task, Moment.END)
-        for ranks, found in zip(groups, made, strict=True):
-            gradients = {name: found.pop(gradient_of(name)) for name in job.weights if gradient_of(name) in found}
-            for name, whole in found.items():
-                self._write(ranks, named(name, each.layer, each.microbatch), (part % MODULUS for part in whole), task)
-            if each.work in MAKES_GRADIENTS:
-                self._add(each, gradients, ranks, task)
+        gradients = {name: found.pop(gradient_of(name)) for name in kind.weights if gradient_of(name) in found}
+        for name, whole in found.items():
+            self._write(ranks, each.names(name), (part % MODULUS for part in whole), task)
+        if each.work in MAKES_GRADIENTS:
+            self._add(each, gradients, ranks, task)
 
-    def _weights(self, name: str, ranks: Sequence[int], task: StageTask) -> Values:
-        """The weights of a layer at the ranks of a group."""
+    def _weights(self, layer: int, name: str, ranks: Sequence[int], task: StageTask) -> Values:
+        """The weights of a layer at the ranks of a pipeline."""
         found: Values = {}
-        for of, flat in self._flats:
+        for of, flat in self._sets(layer):
             parts = [flat.parts(values) for values in self._read(ranks, of.named(name), task)]
             found |= {weight: tuple(part[weight] for part in parts) for weight in of.names}
         return found
 
-    def _backward(
-        self, each: LayerTask, groups: Sequence[tuple[int, ...]], given: Sequence[Values], task: StageTask
-    ) -> list[Values]:
-        """What a backward pass makes of gradients, what was kept, and weights, by part of its sequences."""
-        job, is_again = self._job, self._job.again and each.work is not PassKind.WEIGHTS
-        names, wanted = [job.taken, *(() if is_again else job.kept)], list[str]()
+    def _backward(self, each: LayerTask, ranks: Sequence[int], given: Values, task: StageTask) -> Values:
+        """What a backward pass makes of gradients, what was kept, and weights."""
+        kind, is_again = self._job.of(each.layer), self._job.again and each.work is not PassKind.WEIGHTS
+        names, wanted = [kind.taken, *(() if is_again else kind.kept)], list[str]()
         if each.work is PassKind.WEIGHTS:
-            names += job.between
+            names += kind.between
         else:
-            wanted += [job.gradient[1], *job.between]
+            wanted += [kind.gradient[1], *kind.between]
         if each.work in MAKES_GRADIENTS:
-            wanted += [gradient_of(name) for name in job.weights]
-        known = [
-            own | {name: self._read(ranks, named(name, each.layer, each.microbatch), task) for name in names}
-            for own, ranks in zip(given, groups, strict=True)
-        ]
-        again = list[Values]()
-        for found in self._in_parts(job.forward, known, job.kept, task) if is_again else [{}] * len(known):
-            again.append({name: tuple(part % MODULUS for part in parts) for name, parts in found.items()})
-        known = [own | more for own, more in zip(known, again, strict=True)]
-        work = job.backward[-1 if each.work is PassKind.WEIGHTS else 0]
-        return [own | more for own, more in zip(self._in_parts(work, known, wanted, task), again, strict=True)]
+            wanted += [gradient_of(name) for name in kind.weights]
+        known = given | {name: self._read(ranks, each.names(name), task) for name in names}
+        again: Values = {}
+        if is_again:
+            found = self._pass(each, kind.forward, known, kind.kept, task)
+            again = {name: tuple(part % MODULUS for part in parts) for name, parts in found.items()}
+        work = kind.backward[-1 if each.work is PassKind.WEIGHTS else 0]
+        return self._pass(each, work, known | again, wanted, task) | again
 
     def _add(self, each: LayerTask, gradients: Values, ranks: Sequence[int], task: StageTask) -> None:
         """Add the gradients of a microbatch to those of others, or leave them to be scattered."""
         alone = self._job.zero == 3 and self._job.has_sums
         own = {name.removeprefix("d_"): parts for name, parts in gradients.items()}
-        for of, flat in self._flats:
-            name = of.named(gradients_of(each.layer, each.microbatch if alone else None))
+        for of, flat in self._sets(each.layer):
+            name = of.named(gradients_of(each.called, each.microbatch if alone else None))
             sums = self._read(ranks, name, task)
             made = [flat.of(by_rank(own, place)) % MODULUS for place in range(len(ranks))]
             self._write(ranks, name, ((old + new) % MODULUS for old, new in zip(sums, made, strict=True)), task)
@@ -265,23 +259,31 @@ class CarriedStep:
     def run_send(self, sent: ChunkPass, taken: ChunkPass | None, to: int, task: StageTask) -> None:
         """A send, to what is ``taken`` there."""
         job, forward = self._job, sent.work is PassKind.FORWARD
-        layers = job.layers[sent.chunk]
-        made = named(job.handed_on if forward else job.gradient[1], layers[-1 if forward else 0], sent.microbatch)
+        layer = job.layers[sent.chunk][-1 if forward else 0]
+        kind = job.of(layer)
+        made = named(kind.handed_on if forward else kind.gradient[1], job.called(layer), sent.microbatch)
         assert job.send is not None, "there are several stages"
-        for of, rank in zip(self._ranks(task.stage, task.pipeline), self._ranks(to, task.pipeline), strict=True):
-            values = self._memory.read(of, made, task)
-            arrived = self._carried(job.send, {_MOVED: (values, values)}, [""], task)[""][1]
-            self._pause(task, Moment.END)
-            if taken is not None:
-                layers = job.layers[taken.chunk]
-                name, layer = (job.taken, layers[0]) if forward else (job.gradient[0], layers[-1])
-                self._memory.write(rank, named(name, layer, taken.microbatch), arrived, task)
+        leaves = self._read(self._ranks(task.stage, task.pipeline), made, task)
+        if job.rejoin is not None:  # each rank sends its part of what all of its group have
+            index = {place: number for group in kind.groups for number, place in enumerate(group)}
+            leaves = tuple(np.split(values, len(kind.groups[0]))[index[place]] for place, values in enumerate(leaves))
+        arrived = [self._carried(job.send, {_MOVED: (part, part)}, [""], task)[""][1] for part in leaves]
+        for group in kind.groups if job.rejoin is not None else ():
+            parts = tuple(arrived[place].reshape(1, -1) for place in group)
+            for place, whole in zip(group, self._carried(job.rejoin, {_MOVED: parts}, [""], task)[""], strict=True):
+                arrived[place] = whole.reshape(-1, arrived[place].shape[1])
+        self._pause(task, Moment.END)
+        if taken is not None:
+            layer = job.layers[taken.chunk][0 if forward else -1]
+            name = job.of(layer).taken if forward else job.of(layer).gradient[0]
+            name = named(name, job.called(layer), taken.microbatch)
+            self._write(self._ranks(to, task.pipeline), name, arrived, task)
 
     def _among_holders(
-        self, work: GroupWork | None, of: WeightSet, name: str, task: StageTask
+        self, layer: int, work: GroupWork | None, of: WeightSet, name: str, task: StageTask
     ) -> Iterator[tuple[int, Array]]:
         """Yield what a collective of some weights leaves at each rank of a stage; without one what there is."""
-        for ranks in self._job.holders(of, task.stage):
+        for ranks in self._job.holders(self._job.of(layer), of, task.stage):
             found = self._read(ranks, of.named(name), task)
             if work is not None:
                 found = self._carried(work, {_MOVED: found}, [""], task)[""]
@@ -289,7 +291,7 @@ class CarriedStep:
 
     def run_gather(self, layer: int, pieces: str, into: str, task: StageTask) -> None:
         """The weights of a layer, gathered among the ranks that hold the same."""
-        found = [(of, list(self._among_holders(of.gathers, of, pieces, task))) for of, _ in self._flats]
+        found = [(of, list(self._among_holders(layer, of.gathers, of, pieces, task))) for of, _ in self._sets(layer)]
         self._pause(task, Moment.END)
         for of, values in found:
             for rank, each in values:
@@ -297,10 +299,10 @@ class CarriedStep:
 
     def run_sum(self, layer: int, gradients: str, task: StageTask) -> None:
         """The gradients of a layer, summed among the ranks that hold the same weights."""
-        found = [(of, list(self._among_holders(of.sums, of, gradients, task))) for of, _ in self._flats]
+        found = [(of, list(self._among_holders(layer, of.sums, of, gradients, task))) for of, _ in self._sets(layer)]
         self._pause(task, Moment.END)
         for of, values in found:
-            name = of.named(f"sum of {gradients_of(layer)}")
+            name = of.named(f"sum of {gradients_of(self._job.called(layer))}")
             for rank, each in values:
                 before = self._memory.read(rank, name, task) if self._job.zero == 3 else 0
                 self._memory.write(rank, name, (each + before) % MODULUS, task)
@@ -308,8 +310,8 @@ class CarriedStep:
     def run_join(self, layer: int, task: StageTask) -> None:
         """What two stages with the same layers have of the gradients of one, summed."""
         job, found = self._job, list[tuple[int, str, Array]]()
-        for (of, _), pipeline, place in product(self._flats, range(job.pipelines), range(job.forward.num_ranks)):
-            ranks = [job.rank(stage, pipeline, place) for stage in job.mates(task.stage)]
+        for (of, _), *ids in product(self._sets(layer), range(job.pipelines), range(job.num_places)):
+            ranks = [job.rank(stage, *ids) for stage in job.mates(task.stage)]
             name, halves = of.named(self._summed(layer)), list[Array]()
             for own in self._read(ranks, name, task):
                 flat = own.ravel()
@@ -323,57 +325,64 @@ class CarriedStep:
 
     def _summed(self, layer: int) -> str:
         """The name of the gradients that weights of a layer are updated by."""
-        return f"sum of {gradients_of(layer)}" if self._job.has_sums else gradients_of(layer)
+        name = gradients_of(self._job.called(layer))
+        return f"sum of {name}" if self._job.has_sums else name
 
     def run_update(self, layers: tuple[int, ...], task: StageTask) -> None:
         """The update of the weights of a stage."""
         job = self._job
-        for layer, (of, flat) in product(layers, self._flats):
-            pairs = [self.serial.moments(layer, name) for name in of.names]
+        for layer, (of, flat) in ((number, each) for number in layers for each in self._sets(number)):
+            called, pairs = job.called(layer), [self.serial.moments(layer, name) for name in of.names]
             moments = [
                 flat.whole({name: pair[number] for name, pair in zip(of.names, pairs, strict=True)})
                 for number in (0, 1)
             ]
             name = of.named(self._summed(layer))
             for place, rank in enumerate(self._ranks(task.stage, task.pipeline)):
-                row = job.own_row(of, task.stage, task.pipeline, place)
+                row = job.own_row(job.of(layer), of, task.stage, rank)
                 gradients = self._memory.read(rank, name, task)
-                own = self._memory.read(rank, of.named(pieces_of(layer)), task)
+                own = self._memory.read(rank, of.named(pieces_of(called)), task)
                 first, second = (each[place][row] for each in moments)
                 own = own if len(own) == len(first) else own[row]
-                self._memory.write(rank, of.named(after_step(layer)), updated(own, gradients, (first, second)), task)
+                self._memory.write(rank, of.named(after_step(called)), updated(own, gradients, (first, second)), task)
 
     # What there must be.
 
     def _differences(self) -> Iterator[str]:
         """Yield which weights are not those of the serial step, and the first microbatch that has to do with it."""
         job = self._job
-        gathered = job.is_shared and job.zero < 3 and not job.gathers_beside
-        for stage, pipeline, (of, flat) in product(range(job.num_stages), range(job.pipelines), self._flats):
-            for place, rank in enumerate(self._ranks(stage, pipeline)):
-                row = slice(None) if gathered else job.own_row(of, stage, pipeline, place)
-                for layer in dict.fromkeys(each.layer for each in room_of(job, stage)):
-                    wanted = flat.whole(self.serial.weights[layer])[place][row]
-                    found = self._memory.look(rank, of.named(after_step(layer, gathered=gathered)))
-                    differs = np.argwhere(found != wanted)
-                    if len(differs):
-                        line, col = (int(index) for index in differs[0])
-                        name, at, col_of = flat.place(line + (row.start or 0), col)
-                        where = f"row {at}, column {col_of} of {name} of layer {layer}"
-                        what = f"{found[line, col]:.6g} in place of {wanted[line, col]:.6g}"
-                        cause = self._cause(of, flat, stage, place, layer)
-                        yield f"rank {rank} (stage {stage}) has {what} in {where}{cause}"
+        for stage, pipeline in product(range(job.num_stages), range(job.pipelines)):
+            for layer in dict.fromkeys(each.layer for each in room_of(job, stage)):
+                for place, rank in enumerate(self._ranks(stage, pipeline)):
+                    for of, flat in self._sets(layer):
+                        found = self._difference(layer, of, flat, stage, rank, place)
+                        if found:
+                            cause = self._cause(of, flat, place, layer)
+                            yield f"rank {rank} (stage {stage}) has {found} of {job.called(layer)}{cause}"
 
-    def _cause(self, of: WeightSet, flat: Flat, stage: int, place: int, layer: int) -> str:
+    def _difference(self, layer: int, of: WeightSet, flat: Flat, stage: int, rank: int, place: int) -> str:
+        """The first weight of a layer at a rank that is another one than in the serial step."""
+        job, called = self._job, self._job.called(layer)
+        gathered = job.is_shared and job.zero < 3 and not job.gathers_beside
+        row = slice(None) if gathered else job.own_row(job.of(layer), of, stage, rank)
+        wanted = flat.whole(self.serial.weights[layer])[place][row]
+        found = self._memory.look(rank, of.named(after_step(called, gathered=gathered)))
+        differs = np.argwhere(found != wanted)
+        if not len(differs):
+            return ""
+        line, col = (int(index) for index in differs[0])
+        name, at, col_of = flat.place(line + (row.start or 0), col)
+        return f"{found[line, col]:.6g} in place of {wanted[line, col]:.6g} in row {at}, column {col_of} of {name}"
+
+    def _cause(self, of: WeightSet, flat: Flat, place: int, layer: int) -> str:
         """Which microbatch adds other gradients than in the serial step, or none."""
         job = self._job
-        places = range(job.forward.num_ranks) if of.whole else (place,)
-        for pipeline, microbatch in product(range(0, job.pipelines, job.parts), range(job.microbatches)):
+        alike = next(places for places in job.of(layer).alike(of) if place in places)
+        for pipeline, microbatch in product(range(job.pipelines), range(job.microbatches)):
             wanted = flat.whole(self.serial.gradients[layer, pipeline, microbatch])[place]
             chunk = next(number for number, layers in enumerate(job.layers) if layer in layers)
             at = job.stage_of(microbatch, chunk)
-            ranks = (job.rank(at, part, each) for part in job.sharing(pipeline) for each in places)
-            keys = [(of, rank, layer, microbatch) for rank in ranks]
+            keys = [(of, job.rank(at, pipeline, each), layer, microbatch) for each in alike]
             which = f"microbatch {microbatch} of pipeline {pipeline}"
             if not all(key in self._made for key in keys):
                 return f"; {which} adds nothing to its gradient"

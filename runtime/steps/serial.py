@@ -31,7 +31,7 @@ from ..problem import mixture, of_experts
 from ..report import RunRefused
 from ..tasks import Task
 from .context import attended, gradient_of_block, keys_of, with_gradient
-from .work import GroupWork, KeyExchange, StepWork, Values, WeightSet, joined, split
+from .work import GroupWork, KeyExchange, LayerWork, StepWork, Values, WeightSet, joined, split
 
 PRODUCTS = (Pattern.GEMM, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 KERNELS = (Pattern.KERNEL, Pattern.ALL_TO_ALL)
@@ -75,30 +75,43 @@ def check_ops(workload: Workload) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SerialLayer:
-    """A pass of a layer with whole tensors, that ``ranks`` share in the step; their kernels are alike.
+    """A pass of a layer with whole tensors of each group of a pipeline, whose ranks share them in the step.
 
-    Rows are those of all ``parts`` of a sequence, between which ``exchange`` is what attention takes.
+    The kernels of ranks are alike; ``exchange`` is what attention takes of ranks with other parts of a sequence.
     """
 
+    kind: LayerWork
     workload: Workload
-    ranks: int
     seed: int
-    parts: int = 1
     exchange: KeyExchange | None = None
 
-    def results(self, given: Mapping[str, Array]) -> Tensors:
-        """Return all results of the pass."""
-        known = dict(given)
+    @property
+    def ranks(self) -> int:
+        """Those of a group."""
+        return self.kind.forward.num_ranks
+
+    def results(self, given: Iterable[Mapping[str, Array]]) -> list[Tensors]:
+        """Return all results of the pass, by group."""
+        known = [dict(each) for each in given]
         for op in self.workload.ops:
-            made = self._made(op, known)
-            known |= {name: made for name, maker, _ in self.workload.results if maker == op.name}
-            if op.shape.pattern is Pattern.AG_GEMM:  # what it gathers, whole
-                moved = next(read for read in op.reads if read.moves)
-                gathered = [name for name, maker, what in self.workload.results if (maker, what) == (op.name, _MOVED)]
-                known |= dict.fromkeys(gathered, self._taken(moved, known))
+            for own, made in zip(known, self._made(op, known), strict=True):
+                own |= {name: made for name, maker, _ in self.workload.results if maker == op.name}
+                if op.shape.pattern is Pattern.AG_GEMM:  # what it gathers, whole
+                    moved = next(read for read in op.reads if read.moves)
+                    names = [name for name, maker, what in self.workload.results if (maker, what) == (op.name, _MOVED)]
+                    own |= dict.fromkeys(names, self._taken(moved, own))
         return known
 
-    def _made(self, op: Op, known: Mapping[str, Array]) -> Array:
+    def _made(self, op: Op, known: Sequence[Tensors]) -> list[Array]:
+        """What groups make, each by itself but for attention of parts of sequences."""
+        of = self.exchange
+        while of is not None and of.op != op.name:
+            of = of.rest.exchange
+        if of is not None:
+            return self._with_others(of, op, known)
+        return [self._alone(op, own) for own in known]
+
+    def _alone(self, op: Op, known: Tensors) -> Array:
         reads = [read for read in op.reads if not read.adds]
         if op.shape.pattern in MOVES:
             return self._taken(reads[0], known)
@@ -107,7 +120,7 @@ class SerialLayer:
             return np.asarray(first @ second % MODULUS)
         if op.shape.pattern is Pattern.ALL_TO_ALL:
             return self._exchanged(op, self._taken(reads[0], known))
-        return self._kernel(op, reads, known)
+        return self._joined(op, self._kernels(op, self._operands(op, known)))
 
     def _exchanged(self, op: Op, values: Array) -> Array:
         """What ranks have of the rows of all: of each as many, from its own on; rows that end begin again."""
@@ -118,56 +131,57 @@ class SerialLayer:
             [held[(to + by) % self.ranks][to * count : (to + 1) * count] for to in ranks for by in ranks]
         )
 
-    def _kernel(self, op: Op, reads: Iterable[Read], known: Mapping[str, Array]) -> Array:
-        """Each rank's part by itself, as kernels have it."""
-        tensors = {tensor.name: tensor for tensor in self.workload.tensors}
-        output, operands = tensors[op.shape.output], [self._of_ranks(read, tensors, known) for read in reads]
-        rows = output.rows // (self.ranks if output.shard is Shard.ROWS else 1)
-        cols = output.cols // (self.ranks if output.shard is Shard.COLS else 1)
-        by_rows = isinstance(op.shape.kernel, ElementwiseShape) and all(len(each[0][0]) == rows for each in operands)
-        where, shape = (np.arange(rows), np.arange(cols)), op.shape.kernel
-        made = [
-            tuple(
-                of_experts(shape, *taken)
-                if isinstance(shape, GroupedGemmShape)
-                else mixture(self.seed, op.name, taken, *where, by_rows=by_rows)
-                for taken in zip(*part, strict=True)
-            )
-            for part in zip(*operands, strict=True)
+    def _kernels(self, op: Op, operands: Sequence[Sequence[Array]]) -> list[Array]:
+        """Each rank's part by itself, as kernels have it, of the ``operands`` of each."""
+        tensor, shape = self._tensor(op.shape.output), op.shape.kernel
+        rows = tensor.rows // (self.ranks if tensor.shard is Shard.ROWS else 1)
+        cols = tensor.cols // (self.ranks if tensor.shard is Shard.COLS else 1)
+        by_rows = isinstance(shape, ElementwiseShape) and all(len(each) == rows for each in operands[0])
+        where = np.arange(rows), np.arange(cols)
+        return [
+            of_experts(shape, *taken)
+            if isinstance(shape, GroupedGemmShape)
+            else mixture(self.seed, op.name, list(taken), *where, by_rows=by_rows)
+            for taken in operands
         ]
-        if self.exchange is not None and self.exchange.op == op.name:
-            made = self._with_others(self.exchange, made, operands)
-        return np.concatenate([np.asarray(joined(each, output.shard) % MODULUS) for each in made])
 
-    def _of_ranks(
-        self, read: Read, tensors: Mapping[str, Tensor], known: Mapping[str, Array]
-    ) -> list[tuple[Array, ...]]:
-        """What ranks have of an operand of a kernel, by part of the sequence: its rows, or all of a weight."""
-        whole, tensor = self._taken(replace(read, transposed=False), known), tensors[read.tensor]
-        pieces = np.split(whole, self.parts) if len(whole) > tensor.rows else [whole] * self.parts
-        own = [split(piece, tensor.shard, self.ranks) for piece in pieces]
-        return [tuple(each.T for each in piece) for piece in own] if read.transposed else own
-
-    def _with_others(
-        self, of: KeyExchange, made: Sequence[Sequence[Array]], operands: Sequence[Sequence[Sequence[Array]]]
-    ) -> list[tuple[Array, ...]]:
-        """What attention makes, by part and rank, with what parts add to each other."""
-        parts, count, found = range(self.parts), len(of.operands), list[list[Array]]()
-        for rank in range(self.ranks):
-            keys = [keys_of(of, (each[part][rank] for each in operands[:count])) for part in parts]
-            done = [attended(self.seed, of, made[part][rank], keys, part) for part in parts]
-            for to, of_part in product(parts, parts) if of.gradient else ():
-                if to != of_part:
-                    back = gradient_of_block(self.seed, of, operands[-1][of_part][rank], of_part, to)
-                    done[to] = with_gradient(of, done[to], back)
-            found.append(done)
+    def _operands(self, op: Op, known: Tensors) -> list[tuple[Array, ...]]:
+        """What each rank of a group has of what a kernel takes: its part, or all of a weight."""
+        found = list[tuple[Array, ...]]()
+        for read in (read for read in op.reads if not read.adds):
+            whole, shard = self._taken(replace(read, transposed=False), known), self._tensor(read.tensor).shard
+            own = split(whole, shard, self.ranks)
+            found.append(tuple(each.T for each in own) if read.transposed else own)
         return list(zip(*found, strict=True))
+
+    def _tensor(self, name: str) -> Tensor:
+        return next(each for each in self.workload.tensors if each.name == name)
+
+    def _joined(self, op: Op, parts: Sequence[Array]) -> Array:
+        return np.asarray(joined(parts, self._tensor(op.shape.output).shard) % MODULUS)
+
+    def _with_others(self, of: KeyExchange, op: Op, known: Sequence[Tensors]) -> list[Array]:
+        """What attention makes of each group, with what ranks with parts of one sequence add to each other."""
+        made, taken = dict[int, Array](), dict[int, tuple[Array, ...]]()
+        for group, own in zip(self.kind.groups, known, strict=True):
+            operands = self._operands(op, own)
+            taken |= zip(group, operands, strict=True)
+            made |= zip(group, self._kernels(op, operands), strict=True)
+        for places in self.kind.contexts:
+            keys = [keys_of(of, taken[place][: len(of.operands)]) for place in places]
+            done = [attended(self.seed, of, made[place], keys, own) for own, place in enumerate(places)]
+            for to, by in product(range(len(places)), repeat=2) if of.gradient else ():
+                if to != by:
+                    back = gradient_of_block(self.seed, of, taken[places[by]][-1], by, to)
+                    done[to] = with_gradient(of, done[to], back)
+            made |= zip(places, done, strict=True)
+        return [self._joined(op, [made[place] for place in group]) for group in self.kind.groups]
 
     def _taken(self, read: Read, known: Mapping[str, Array]) -> Array:
         """What an op reads: all of a tensor, or some columns, of which each rank has its share."""
         values = known[read.tensor]
         if read.part is not None:
-            shard = next(tensor.shard for tensor in self.workload.tensors if tensor.name == read.tensor)
+            shard = self._tensor(read.tensor).shard
             parts, count = split(values, shard, self.ranks), read.part.cols
             first, share = read.part.first_of(parts[0].shape[1]), count * parts[0].shape[1] // read.part.of
             values = joined([part[:, first : first + share] for part in parts], shard)
@@ -177,25 +191,22 @@ class SerialLayer:
 class SerialStep:
     """The whole step: ``gradients`` of the weights of each layer, pipeline and microbatch, and ``weights`` after it.
 
-    Of pipelines with parts of the same sequences it is the first that has them whole.
-
     The loss is half the sum of the squares of what the last layer hands on, whose gradient is that itself.
     """
 
     def __init__(self, job: StepWork, seed: int) -> None:
         self._job, self._seed = job, seed
-        ranks = job.forward.num_ranks
-        self._forward, *self._backward = (
-            SerialLayer(work.workload, ranks, seed, job.parts, work.exchange) for work in (job.forward, *job.backward)
-        )
+        self._passes = [
+            [SerialLayer(kind, work.workload, seed, work.exchange) for work in (kind.forward, *kind.backward)]
+            for kind in job.kinds
+        ]
         self.gradients: dict[tuple[int, int, int], Tensors] = {}
-        sums = [{name: np.zeros_like(self.first(layer, name)) for name in job.weights} for layer in self._layers]
-        for pipeline in range(0, job.pipelines, job.parts):
-            for microbatch in range(job.microbatches):
-                self._pass(pipeline, microbatch)
-                for layer in self._layers:
-                    for name, made in self.gradients[layer, pipeline, microbatch].items():
-                        sums[layer][name] = (sums[layer][name] + made) % MODULUS
+        sums = [{name: np.zeros_like(self.first(n, name)) for name in job.of(n).weights} for n in self._layers]
+        for pipeline, microbatch in product(range(job.pipelines), range(job.microbatches)):
+            self._pass(pipeline, microbatch)
+            for layer in self._layers:
+                for name, made in self.gradients[layer, pipeline, microbatch].items():
+                    sums[layer][name] = (sums[layer][name] + made) % MODULUS
         self.weights = [
             {name: updated(self.first(layer, name), made, self.moments(layer, name)) for name, made in each.items()}
             for layer, each in enumerate(sums)
@@ -203,42 +214,67 @@ class SerialStep:
 
     @property
     def _layers(self) -> range:
-        return range(self._job.num_layers)
+        return range(len(self._job.parts))
 
     def first(self, layer: int, name: str) -> Array:
         """A weight before the step."""
-        return self._drawn(f"{name} of layer {layer}", name) % MODULUS
+        return self._drawn(layer, name) % MODULUS
 
     def moments(self, layer: int, name: str) -> tuple[Array, Array]:
         """Both moments of a weight before the step; the second is positive."""
-        first, second = (self._drawn(f"moment {each} of {name} of layer {layer}", name) for each in (1, 2))
+        first, second = (self._drawn(layer, name, f"moment {each} of ") for each in (1, 2))
         return first, np.asarray(1 + second**2)
 
-    def input(self, pipeline: int, microbatch: int) -> Array:
-        """What the first layer takes."""
-        return (
-            self._drawn(f"microbatch {microbatch} of pipeline {pipeline}", self._job.taken, self._job.parts) % MODULUS
-        )
+    def _drawn(self, layer: int, name: str, what: str = "") -> Array:
+        tensor = tensor_of(self._job.of(layer), name)
+        called = f"{what}{name} of {self._job.called(layer)}"
+        return drawn(self._seed, called, np.arange(tensor.rows), np.arange(tensor.cols))
 
-    def _drawn(self, name: str, tensor: str, parts: int = 1) -> Array:
-        shape = next(each for each in self._job.forward.workload.tensors if each.name == tensor)
-        return drawn(self._seed, name, np.arange(parts * shape.rows), np.arange(shape.cols))
+    def input(self, pipeline: int, microbatch: int) -> list[Array]:
+        """What the first layer takes, by group."""
+        kind = self._job.of(0)
+        tensor, count = tensor_of(kind, kind.taken), len(kind.groups)
+        rows, name = np.arange(count * tensor.rows), f"microbatch {microbatch} of pipeline {pipeline}"
+        return np.split(drawn(self._seed, name, rows, np.arange(tensor.cols)) % MODULUS, count)
 
     def _pass(self, pipeline: int, microbatch: int) -> None:
         """One microbatch through all layers and back."""
-        job, known = self._job, list[Tensors]()
-        values = self.input(pipeline, microbatch)
+        job, known = self._job, list[list[Tensors]]()
+        values, before = self.input(pipeline, microbatch), job.of(0)
         for layer in self._layers:
-            weights = {name: self.first(layer, name) for name in job.weights}
-            known.append(self._forward.results({job.taken: values, **weights}))
-            values = known[-1][job.handed_on]
-        taken, made = job.gradient
+            kind, weights = job.of(layer), {name: self.first(layer, name) for name in job.of(layer).weights}
+            values = regrouped(values, before, kind)
+            known.append(self._passes[job.parts[layer][0]][0].results({kind.taken: own, **weights} for own in values))
+            values, before = [own[kind.handed_on] for own in known[-1]], kind
         for layer in reversed(self._layers):
-            results = {name: known[layer][name] for name in (*job.kept, *job.weights, job.taken)} | {taken: values}
-            for each in self._backward:
+            kind, (taken, made) = job.of(layer), job.of(layer).gradient
+            values = regrouped(values, before, kind)
+            names = (*kind.kept, *kind.weights, kind.taken)
+            results = [
+                {name: own[name] for name in names} | {taken: back}
+                for own, back in zip(known[layer], values, strict=True)
+            ]
+            for each in self._passes[job.parts[layer][0]][1:]:
                 results = each.results(results)
-            self.gradients[layer, pipeline, microbatch] = {name: results[gradient_of(name)] for name in job.weights}
-            values = results[made]
+            self.gradients[layer, pipeline, microbatch] = {
+                name: np.asarray(sum(own[gradient_of(name)] for own in results) % MODULUS) for name in kind.weights
+            }
+            values, before = [own[made] for own in results], kind
+
+
+def tensor_of(kind: LayerWork, name: str) -> Tensor:
+    """A tensor of the forward pass of a layer."""
+    return next(each for each in kind.forward.workload.tensors if each.name == name)
+
+
+def regrouped(values: list[Array], of: LayerWork, to: LayerWork) -> list[Array]:
+    """Return what groups of one layer hand to the next, whole, as the groups of that have it: ranks keep their rows."""
+    if of.groups == to.groups:
+        return values
+    own = dict[int, Array]()
+    for group, whole in zip(of.groups, values, strict=True):
+        own |= zip(group, split(whole, tensor_of(of, of.taken).shard, len(group)), strict=True)
+    return [joined([own[place] for place in group], tensor_of(to, to.taken).shard) for group in to.groups]
 
 
 def gradient_of(weight: str) -> str:
@@ -313,10 +349,10 @@ def part_shape(work: GroupWork, name: str) -> tuple[int, int]:
 class Flat:
     """Some weights of a layer at a rank, one after the other, in as many rows as there are ranks that hold the same."""
 
-    def __init__(self, job: StepWork, of: WeightSet) -> None:
-        self._job, self._shapes = job, {name: part_shape(job.forward, name) for name in of.names}
+    def __init__(self, job: StepWork, kind: LayerWork, of: WeightSet) -> None:
+        self._kind, self._shapes = kind, {name: part_shape(kind.forward, name) for name in of.names}
         elements = sum(rows * cols for rows, cols in self._shapes.values())
-        copies = len(job.holders(of, 0)[0])
+        copies = len(job.holders(kind, of, 0)[0])
         self.shape = copies, -(-elements // copies)
 
     def of(self, parts: Mapping[str, Array]) -> Array:
@@ -333,11 +369,13 @@ class Flat:
         return found
 
     def whole(self, tensors: Mapping[str, Array]) -> tuple[Array, ...]:
-        """Return the rows of each rank of a group, of whole ``tensors`` of a layer."""
-        ranks = self._job.forward.num_ranks
-        shards = {tensor.name: tensor.shard for tensor in self._job.forward.workload.tensors}
-        cut = {name: split(tensors[name], shards[name], ranks) for name in self._shapes}
-        return tuple(self.of({name: parts[rank] for name, parts in cut.items()}) for rank in range(ranks))
+        """Return the rows of each rank of a pipeline, of whole ``tensors`` of a layer."""
+        ranks, found = self._kind.forward.num_ranks, dict[int, Array]()
+        cut = {name: split(tensors[name], tensor_of(self._kind, name).shard, ranks) for name in self._shapes}
+        rows = [self.of({name: parts[rank] for name, parts in cut.items()}) for rank in range(ranks)]
+        for group in self._kind.groups:
+            found |= zip(group, rows, strict=True)
+        return tuple(found[place] for place in sorted(found))
 
     def place(self, row: int, col: int) -> tuple[str, int, int]:
         """Return the weight that is there, with its row and column; the last one behind all."""
@@ -347,11 +385,6 @@ class Flat:
                 return name, where // cols, where % cols
             where -= rows * cols
         return name, rows - 1, cols - 1
-
-
-def first_weights(job: StepWork, serial: SerialStep, layer: int) -> dict[str, Array]:
-    """The whole weights of a layer before the step."""
-    return {name: serial.first(layer, name) for name in job.weights}
 
 
 def by_rank(values: Values, place: int) -> dict[str, Array]:

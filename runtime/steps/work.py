@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -49,6 +50,8 @@ class GroupWork:
         Fault
             If the run is not exact.
         """
+        if not self.workload.ops:
+            return {}
         run = PlanRun(self.system, self.workload, self.plan, seed, None, given)
         run.work()
         outcome, sentences = run.found(range(self.num_ranks))
@@ -109,8 +112,9 @@ class KeyExchange:
 
     @property
     def num_steps(self) -> int:
-        """Steps of its plans for a rank of one part, at most."""
-        return self.gather.num_steps * (2 if self.gradient else 1)
+        """Steps of its plans for a rank of one part, at most, with those of what follows."""
+        later = 0 if self.rest.exchange is None else self.rest.exchange.num_steps
+        return self.gather.num_steps * (2 if self.gradient else 1) + later
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,144 +139,45 @@ class WeightSet:
 
 
 @dataclass(frozen=True, slots=True)
-class StepWork:
-    """A step to be carried out, whose layers are alike.
+class LayerWork:
+    """Layers that are alike, or the part of such that one workload computes.
 
     Attributes
     ----------
-    name, expression
-        The step and its schedule.
+    name
+        That of the workload, for people, where a layer has several; else empty.
     forward
-        The forward pass of a layer.
+        The forward pass.
     backward
         The backward pass: the whole of it, or its gradients of inputs and those of weights.
-    again
-        Whether the backward pass computes a layer again, of which its input alone is kept.
-    orders
-        What each stage computes, one after the other, [stages][...].
-    layers
-        Those of each chunk, in the order of the model.
-    pipelines, microbatches
-        How many pipelines there are, and microbatches of each.
-    parts
-        So many pipelines after each other have a part each of the same sequences.
-    strides
-        How far apart in the numbers of ranks neighbours are: in a group, among pipelines, among stages.
-    send
-        What a rank of one stage sends to one of another; None without a pipeline.
+    groups
+        The ranks of a pipeline by group, each by its place: together they compute a pass.
+    contexts
+        The places that have parts of the same sequences, in the order of these parts; none where each has whole ones.
     sets
-        The weights of a layer, by the ranks that hold the same.
-    zero
-        What these ranks share (ZeRO), 0 to 3.
-    sums_beside, gathers_beside
-        Whether that traffic runs beside the passes.
-    notes
-        What is left out or smaller than in the step, in sentences.
+        The weights, by the ranks that hold the same.
     """
 
     name: str
-    expression: str
     forward: GroupWork
     backward: tuple[GroupWork, ...]
-    again: bool
-    orders: tuple[tuple[ChunkPass, ...], ...]
-    layers: tuple[range, ...]
-    pipelines: int
-    microbatches: int
-    strides: tuple[int, int, int]
-    send: GroupWork | None = None
+    groups: tuple[tuple[int, ...], ...]
+    contexts: tuple[tuple[int, ...], ...] = ()
     sets: tuple[WeightSet, ...] = ()
-    zero: int = 0
-    sums_beside: bool = False
-    gathers_beside: bool = False
-    notes: tuple[str, ...] = ()
-    parts: int = 1
 
     @property
-    def num_stages(self) -> int:
-        """Stages of the pipeline."""
-        return len(self.orders)
-
-    @property
-    def num_layers(self) -> int:
-        """Layers of the model."""
-        return self.layers[-1].stop
-
-    @property
-    def num_ranks(self) -> int:
-        """All ranks."""
-        return self.forward.num_ranks * self.pipelines * self.num_stages
-
-    def sharing(self, pipeline: int) -> range:
-        """The pipelines with parts of the same sequences."""
-        first = pipeline - pipeline % self.parts
-        return range(first, first + self.parts)
-
-    @property
-    def has_sums(self) -> bool:
-        """Whether any gradients are summed among ranks."""
-        return any(each.sums is not None for each in self.sets)
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether a rank has a part alone of the optimizer's states of any of its weights."""
-        return any(map(self.shares, self.sets))
-
-    def shares(self, each: WeightSet) -> bool:
-        """Whether it has a part alone of those of these weights."""
-        return self.zero > 0 and each.sums is not None
-
-    def mates(self, stage: int) -> tuple[int, ...]:
-        """The stages that have the same layers, itself among them: two where microbatches come from both ends."""
-        own = {each.chunk for each in self.orders[stage]}
-        return tuple(
-            other for other, order in enumerate(self.orders) if not own.isdisjoint(each.chunk for each in order)
-        )
-
-    def holders(self, each: WeightSet, stage: int) -> tuple[tuple[int, ...], ...]:
-        """The ranks of a stage, and its mates if they gather together, by what they hold: with the same together."""
-        places, pipelines = range(self.forward.num_ranks), range(self.pipelines)
-        mates = (stage,) if each.joins is not None else self.mates(stage)
-        by_place = [
-            tuple(self.rank(mate, pipeline, place) for mate in mates for pipeline in pipelines) for place in places
-        ]
-        return (tuple(rank for ranks in by_place for rank in ranks),) if each.whole else tuple(by_place)
-
-    def own_row(self, each: WeightSet, stage: int, pipeline: int, place: int) -> slice:
-        """The rows of these weights that a rank has, where they are shared."""
-        ranks = next(group for group in self.holders(each, stage) if self.rank(stage, pipeline, place) in group)
-        row = ranks.index(self.rank(stage, pipeline, place))
-        return slice(row, row + 1) if self.shares(each) else slice(None)
-
-    def stage_of(self, microbatch: int, chunk: int) -> int:
-        """The stage that computes a chunk for a microbatch."""
-        found = (
-            stage
-            for stage, order in enumerate(self.orders)
-            if any((each.microbatch, each.chunk) == (microbatch, chunk) for each in order)
-        )
-        return next(found)
-
-    @property
-    def num_steps(self) -> int:
-        """Steps of all plans that are carried out, of all ranks together."""
-        backward = dict(zip((PassKind.INPUTS, PassKind.WEIGHTS), self.backward * 2, strict=False))
-        work = {PassKind.FORWARD: self.forward, PassKind.BACKWARD: self.backward[0], **backward}
-        each = [work[task.work].num_steps * len(self.layers[task.chunk]) for order in self.orders for task in order]
-        again = self.forward.num_steps * self.num_layers * self.microbatches if self.again else 0
-        shared = sum(
-            other.num_steps * (1 if own.whole else self.forward.num_ranks)
-            for own in self.sets
-            for other in (own.sums, own.gathers, own.joins)
-            if other is not None
-        )
-        times = 3 * self.microbatches if self.zero == 3 else 1
-        return self.pipelines * (sum(each) + again) + shared * self.num_layers * times
+    def num_places(self) -> int:
+        """Ranks of a pipeline on a stage."""
+        return sum(map(len, self.groups))
 
     @property
     def weights(self) -> tuple[str, ...]:
-        """The weights of a layer."""
+        """The names of the weights."""
         return tuple(name for each in self.sets for name in each.names)
+
+    def alike(self, each: WeightSet) -> tuple[tuple[int, ...], ...]:
+        """The places of a pipeline by what they hold of some weights, those with the same together."""
+        return (tuple(range(self.num_places)),) if each.whole else tuple(zip(*self.groups, strict=True))
 
     @property
     def taken(self) -> str:
@@ -312,9 +217,160 @@ class StepWork:
         found = dict.fromkeys(read.tensor for read in declared(self.backward[1].workload))
         return tuple(name for name in found if name in made)
 
+    def num_steps(self, work: PassKind, again: bool) -> int:
+        """Steps of the plans of a pass of all groups of a pipeline, which computes the layer ``again`` if it is."""
+        of = self.forward if work is PassKind.FORWARD else self.backward[-1 if work is PassKind.WEIGHTS else 0]
+        before = self.forward.num_steps if again and work in (PassKind.BACKWARD, PassKind.INPUTS) else 0
+        return len(self.groups) * (of.num_steps + before)
+
+
+@dataclass(frozen=True, slots=True)
+class StepWork:
+    """A step to be carried out.
+
+    Attributes
+    ----------
+    name, expression
+        The step and its schedule.
+    kinds
+        Its layers, each kind once.
+    parts
+        What is computed one after the other forward: a kind by its index, and the number of the layer. All of it that
+        has an index of its own is a layer in what follows, be it a part of one.
+    again
+        Whether the backward pass computes a layer again, of which its input alone is kept.
+    orders
+        What each stage computes, one after the other, [stages][...].
+    layers
+        Those of each chunk, in the order of the model.
+    pipelines, microbatches
+        How many pipelines there are, and microbatches of each. A pipeline has all ranks that compute a pass together.
+    strides
+        How far apart in the numbers of ranks neighbours are: in a pipeline, and among stages.
+    send
+        What a rank of one stage sends to one of another; None without a pipeline.
+    rejoin
+        Gathers what was sent in parts, where each rank of a group has all; else None.
+    zero
+        What ranks that hold the same weights share (ZeRO), 0 to 3.
+    sums_beside, gathers_beside
+        Whether that traffic runs beside the passes.
+    notes
+        What is left out or smaller than in the step, in sentences.
+    """
+
+    name: str
+    expression: str
+    kinds: tuple[LayerWork, ...]
+    parts: tuple[tuple[int, int], ...]
+    again: bool
+    orders: tuple[tuple[ChunkPass, ...], ...]
+    layers: tuple[range, ...]
+    pipelines: int
+    microbatches: int
+    strides: tuple[int, int]
+    send: GroupWork | None = None
+    rejoin: GroupWork | None = None
+    zero: int = 0
+    sums_beside: bool = False
+    gathers_beside: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def num_stages(self) -> int:
+        """Stages of the pipeline."""
+        return len(self.orders)
+
+    @property
+    def num_layers(self) -> int:
+        """Layers of the model, where those of several parts count once."""
+        return self.parts[-1][1] + 1
+
+    @property
+    def num_places(self) -> int:
+        """Ranks of a pipeline on a stage."""
+        return self.kinds[0].num_places
+
+    @property
+    def num_ranks(self) -> int:
+        """All ranks."""
+        return self.num_places * self.pipelines * self.num_stages
+
+    def of(self, layer: int) -> LayerWork:
+        """What a layer is."""
+        return self.kinds[self.parts[layer][0]]
+
+    def called(self, layer: int) -> str:
+        """A layer for people."""
+        name, number = self.of(layer).name, self.parts[layer][1]
+        return f"{name} of layer {number}" if name else f"layer {number}"
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether any gradients are summed among ranks."""
+        return any(each.sums is not None for kind in self.kinds for each in kind.sets)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a rank has a part alone of the optimizer's states of any of its weights."""
+        return any(self.shares(each) for kind in self.kinds for each in kind.sets)
+
+    def shares(self, each: WeightSet) -> bool:
+        """Whether it has a part alone of those of these weights."""
+        return self.zero > 0 and each.sums is not None
+
+    def mates(self, stage: int) -> tuple[int, ...]:
+        """The stages that have the same layers, itself among them: two where microbatches come from both ends."""
+        own = {each.chunk for each in self.orders[stage]}
+        return tuple(
+            other for other, order in enumerate(self.orders) if not own.isdisjoint(each.chunk for each in order)
+        )
+
+    def holders(self, of: LayerWork, each: WeightSet, stage: int) -> tuple[tuple[int, ...], ...]:
+        """The ranks of a stage, and its mates if they gather together, by what they hold: with the same together."""
+        mates = (stage,) if each.joins is not None else self.mates(stage)
+        return tuple(
+            tuple(self.rank(*ids) for ids in product(mates, range(self.pipelines), places)) for places in of.alike(each)
+        )
+
+    def own_row(self, of: LayerWork, each: WeightSet, stage: int, rank: int) -> slice:
+        """The rows of these weights that a rank has, where they are shared."""
+        ranks = next(group for group in self.holders(of, each, stage) if rank in group)
+        row = ranks.index(rank)
+        return slice(row, row + 1) if self.shares(each) else slice(None)
+
+    def stage_of(self, microbatch: int, chunk: int) -> int:
+        """The stage that computes a chunk for a microbatch."""
+        found = (
+            stage
+            for stage, order in enumerate(self.orders)
+            if any((each.microbatch, each.chunk) == (microbatch, chunk) for each in order)
+        )
+        return next(found)
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of all plans that are carried out, of all ranks together."""
+        each = [
+            self.of(layer).num_steps(task.work, self.again)
+            for order in self.orders
+            for task in order
+            for layer in self.layers[task.chunk]
+        ]
+        shared = sum(
+            other.num_steps * (1 if own.whole else kind.forward.num_ranks)
+            for kind in (self.of(layer) for layer in range(len(self.parts)))
+            for own in kind.sets
+            for other in (own.sums, own.gathers, own.joins)
+            if other is not None
+        )
+        return self.pipelines * sum(each) + shared * (3 * self.microbatches if self.zero == 3 else 1)
+
     def rank(self, stage: int, pipeline: int, place: int) -> int:
-        """The number of a rank, by its ``place`` in its group."""
-        return sum(stride * index for stride, index in zip(self.strides, (place, pipeline, stage), strict=True))
+        """The number of a rank, by its ``place`` in its pipeline."""
+        near, far = self.strides
+        local = pipeline // near * near * self.num_places + place * near + pipeline % near
+        return local % far + stage * far + local // far * far * self.num_stages
 
 
 def declared(workload: Workload) -> Iterable[Read]:

@@ -81,7 +81,7 @@ workload train on one { step layer; sequences 3 x 64 }
     step = compile_text(text).step()
     assert step is not None
     serial = SerialStep(job_of(step, StepSchedule("")), 0)
-    w, inputs = serial.first(0, "w"), [serial.input(0, microbatch) for microbatch in range(3)]
+    w, inputs = serial.first(0, "w"), [serial.input(0, microbatch)[0] for microbatch in range(3)]
     gradient = sum(x.T @ (x @ w % MODULUS) for x in inputs) % MODULUS  # of half the sum of the squares of x w
     assert np.array_equal(serial.gradients[0, 0, 1]["w"], inputs[1].T @ (inputs[1] @ w % MODULUS) % MODULUS)
     assert np.array_equal(serial.weights[0]["w"], updated(w, np.asarray(gradient), serial.moments(0, "w")))
@@ -109,7 +109,8 @@ def test_weights_of_a_dual_pipeline_are_those_of_the_serial_step(
     stages = axes[2]
     of = job(StepSchedule("", DUAL, zero=zero, overlapped=beside), axes, stages, 2 * stages)
     assert [of.mates(stage) for stage in (0, stages - 1)] == [(0, stages - 1)] * 2
-    assert len(of.holders(of.sets[0], 0)[0]) == (1 if zero == 3 else 2) * of.pipelines
+    (kind,) = of.kinds
+    assert len(of.holders(kind, kind.sets[0], 0)[0]) == (1 if zero == 3 else 2) * of.pipelines
     assert ended(of) == (Outcome.EXACT, "")
 
 
@@ -177,8 +178,9 @@ def of_experts_job(schedule: StepSchedule, text: str = EXPERTS) -> StepWork:
 def test_experts_and_weights_that_each_rank_has_are_those_of_the_serial_step(schedule: StepSchedule) -> None:
     """Two experts on each rank, whose weights two ranks have; those of w are the same on all four."""
     of = of_experts_job(schedule)
-    assert [(each.names, each.whole) for each in of.sets] == [(("wup", "wdn"), False), (("w",), True)]
-    assert [len(of.holders(each, 0)[0]) for each in of.sets] == [2, 4]
+    (kind,) = of.kinds
+    assert [(each.names, each.whole) for each in kind.sets] == [(("wup", "wdn"), False), (("w",), True)]
+    assert [len(of.holders(kind, each, 0)[0]) for each in kind.sets] == [2, 4]
     assert ended(of) == (Outcome.EXACT, "")
 
 
@@ -267,7 +269,9 @@ def test_a_pass_that_does_not_wait_for_its_weights_is_found(zero: int, seed: int
 
 
 def without_sums(of: StepWork, *, whole: bool = False) -> StepWork:
-    return replace(of, sets=tuple(replace(each, sums=None) if each.whole is whole else each for each in of.sets))
+    (kind,) = of.kinds
+    sets = tuple(replace(each, sums=None) if each.whole is whole else each for each in kind.sets)
+    return replace(of, kinds=(replace(kind, sets=sets),))
 
 
 def test_gradients_that_no_pipeline_sums_are_found() -> None:
@@ -300,7 +304,7 @@ def test_a_backward_pass_before_its_forward_one_is_found() -> None:
 
 def test_what_is_too_large_is_refused() -> None:
     with pytest.raises(RunRefused, match="steps of plans") as refused:
-        carry_out_step(replace(job(StepSchedule("")), layers=(range(4000), range(4000, 8000))))
+        carry_out_step(replace(job(StepSchedule("")), parts=((0, 0),) * 8000, layers=(range(4000), range(4000, 8000))))
     assert refused.value.rejection.code is Code.MGS540
 
 

@@ -66,27 +66,30 @@ def test_weights_are_those_of_a_step_with_whole_sequences(
 ) -> None:
     tp, cp, dp, pp = axes
     of = job(schedule, *axes)
-    assert (of.num_ranks, of.parts, of.pipelines) == (tp * cp * dp * pp, cp, cp * dp)
+    assert (of.num_ranks, len(of.of(0).contexts[0]), of.pipelines) == (tp * cp * dp * pp, cp, dp)
     assert ended(of) == (Outcome.EXACT, "")
 
 
 def exchange_of(of: StepWork) -> KeyExchange:
-    assert of.forward.exchange is not None
-    return of.forward.exchange
+    exchange = of.of(0).forward.exchange
+    assert exchange is not None
+    return exchange
 
 
 def test_the_serial_step_has_whole_sequences() -> None:
     """Attention of each part takes its own rows, and keys and values of the other one."""
     of = job(StepSchedule(""), tp=1)
-    exchange, (made,) = exchange_of(of), (op for op in of.forward.workload.ops if op.name == "a")
+    exchange, kind = exchange_of(of), of.of(0)
+    made = kind.forward.workload.op("a")
     assert (exchange.operands, exchange.made, made.name) == (("a_gemm", "a_gemm2"), "a", "a")
-    sizes = {each.name: (each.rows, each.cols) for each in of.forward.workload.tensors}
+    sizes = {each.name: (each.rows, each.cols) for each in kind.forward.workload.tensors}
     (rows, width), cols = sizes["a_gemm"], sizes["a_gemm2"][1]
     assert exchange.cols == cols
     draw = np.random.default_rng(0)
     queries, keys = (draw.integers(-4, 5, (2 * rows, each)).astype(float) for each in (width, cols))
-    layer = SerialLayer(of.forward.workload, 1, 0, 2, exchange)
-    found = layer._made(made, {"a_gemm": queries, "a_gemm2": keys})
+    layer = SerialLayer(kind, kind.forward.workload, 0, exchange)
+    known = zip(np.split(queries, 2), np.split(keys, 2), strict=True)
+    found = np.concatenate(layer._made(made, [{"a_gemm": q, "a_gemm2": k} for q, k in known]))
     where = np.arange(rows), np.arange(found.shape[1])
     for own, other in ((0, 1), (1, 0)):
         mine, theirs = slice(own * rows, (own + 1) * rows), slice(other * rows, (other + 1) * rows)
