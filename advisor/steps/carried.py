@@ -111,13 +111,14 @@ class _Small:
             If they do not.
         """
         first, *others = (part.forward for part in self._parts.values())
+        whole = [each.name for each in (first, *others) if handed_on(each).shard is Shard.NONE and each.num_ranks > 1]
+        shards = (handed_on(each).shard for each in (first, *others))
+        if whole and len(set(zip(self.ranks.groups, shards, strict=True))) > 1:
+            hint = "shard it by rows: x = tensor bf16[...] shard rows"
+            raise refused(f"ranks of {whole[0]} have all of what they hand to those of other workloads", hint)
         for other in others:
             if _of_rank(other) != _of_rank(first):
                 raise refused(f"ranks of {other.name} and of {first.name} hand on tensors of other sizes")
-        whole = [each.name for each in (first, *others) if handed_on(each).shard is Shard.NONE and each.num_ranks > 1]
-        if whole and len(set(self.ranks.groups)) > 1:
-            hint = "shard it by rows: x = tensor bf16[...] shard rows"
-            raise refused(f"ranks of {whole[0]} have all of what they hand to other groups", hint)
 
     def _check(self, forward: Scenario, back: Scenario) -> None:
         known = {each.name for each in (*forward.workload.tensors, *back.workload.tensors)}
