@@ -181,7 +181,8 @@ def _kernel(answer: ModelAnswer) -> Iterator[str]:
     kernel, limit = answer.kernel, answer.limit
     promised = "" if kernel is None else f"; with what kernels cost {_promise(kernel)}"
     most = "" if limit is None else f"; no schedule more than {limit:.2f}x"
-    yield from hanging(f"{answer.simulated:.2f}x over today as simulated{promised}{most}.", 21, "A kernel could gain: ")
+    lead = "A kernel could gain: " if answer.simulated > 1 else "A kernel would lose: "
+    yield from hanging(f"{answer.simulated:.2f}x over today as simulated{promised}{most}.", len(lead), lead)
 
 
 @dataclass(frozen=True, slots=True)

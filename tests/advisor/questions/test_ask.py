@@ -78,6 +78,13 @@ def test_the_file_of_vllm_says_what_its_gain_is_over(answer: ModelAnswer) -> Non
     assert found is not None and found.promise.speedup == pytest.approx(gain)
 
 
+def test_a_kernel_that_is_slower_than_today_is_said_to_lose(answer: ModelAnswer) -> None:
+    slower = replace(answer, today_us=answer.today_us / answer.simulated / 2)
+
+    assert slower.simulated < 1 < answer.simulated
+    assert "A kernel would lose: " in ask_text(slower) and "A kernel could gain: " in ask_text(answer)
+
+
 @pytest.mark.parametrize(
     ("model", "tp"), [("llama-3.2-1b", 4), ("qwen3-30b-a3b", 4), ("gpt-oss-120b", 8), ("deepseek-v3", 8)]
 )
