@@ -39,7 +39,8 @@ class ModelAnswer:
     ``library_us`` is that with the library's collectives alone, which ``advice`` compares with; both have its calls.
 
     ``unknown`` names switches of which nothing is known here, ``interrupted`` is whether it was stopped before all was
-    found. ``advice`` is that of each workload, with what a kernel of one's own could add. ``graph_us`` is ``today_us`` where all is replayed in a CUDA graph.
+    found. ``advice`` is that of each workload, with what a kernel of one's own could add. ``graph_us`` is ``today_us``
+    where all is replayed in a CUDA graph.
     """
 
     question: ModelQuestion

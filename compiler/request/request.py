@@ -8,8 +8,9 @@ from functools import cache
 from ..codes import Code
 from ..ir import DType, Pattern
 from ..text.diagnostics import Report, Source, did_you_mean, listing
-from ..text.load import load, shipped_libraries
+from ..text.load import load
 from ..text.names import Kind
+from ..text.shipped import shipped_libraries
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS
 
 

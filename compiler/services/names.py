@@ -12,9 +12,10 @@ from ...grammar import load_words
 from ..pipeline import examine_text
 from ..text import syntax as ast
 from ..text.diagnostics import Location, Severity, Source, Span
-from ..text.load import LIBRARY, real_path, shipped_libraries
+from ..text.load import real_path
 from ..text.names import RESERVED, Entry, Kind, kind_of
 from ..text.parsing.tokens import DECLARATIONS
+from ..text.shipped import LIBRARY, shipped_libraries
 from ..text.vocabulary import BACKWARD_WORDS
 from .context import Context, cursor_at, tokens_of
 from .document import Document

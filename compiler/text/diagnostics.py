@@ -259,9 +259,15 @@ class Report:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``did you mean '...'?`` for the closest known word, else an empty text."""
+    close = closest(word, known)
+    return f"did you mean '{close}'?" if close else ""
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """Return the known word that is most like ``word``, empty if none is like it."""
     by_lower = {name.lower(): name for name in islice(known, MAX_GUESSES)}
     close = get_close_matches(word[:64].lower(), by_lower, n=1, cutoff=0.6)
-    return f"did you mean '{by_lower[close[0]]}'?" if close else ""
+    return by_lower[close[0]] if close else ""
 
 
 def listing(words: Iterable[str]) -> str:

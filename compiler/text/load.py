@@ -3,12 +3,9 @@
 No file outside the folder of the main file is read, except the library that ships with Magus.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,10 +15,8 @@ from .diagnostics import Diagnostic, Report, Source, Span, did_you_mean
 from .names import Entry, Scope, within, words_in
 from .parsing.parse import MAX_BYTES, parse_file
 from .parsing.tokens import MAX_TOKENS
+from .shipped import library_text, shipped_libraries
 from .units import bytes_text
-
-LIBRARY = files((__package__ or "").rpartition(".")[0]).joinpath("library")
-"""The folder of what ships: a folder for each vendor, in it a file for each library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +64,6 @@ def _line(span: Span) -> Span:
 MAX_INCLUDES = 64
 MAX_DEPTH = 16
 LANGUAGE_VERSION = 1
-_LIBRARY_NAME = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 
 
 def read_source(path: Path, report: Report, span: Span | None = None, max_bytes: int = MAX_BYTES) -> Source:
@@ -223,23 +217,6 @@ def _library_scope(name: str) -> Scope:
     return scope
 
 
-@cache
-def shipped_libraries() -> tuple[str, ...]:
-    """Return the names of all shipped libraries, as ``use`` takes them."""
-    vendors = [vendor for vendor in LIBRARY.iterdir() if vendor.is_dir()]
-    names = [f"{vendor.name}/{entry.name.removesuffix('.mgs')}" for vendor in vendors for entry in vendor.iterdir()]
-    return tuple(sorted(name for name in names if _LIBRARY_NAME.fullmatch(name)))
-
-
-STACKS_FOLDER = "stacks/"
-"""Where shipped libraries of stacks are; each declares one of its own name."""
-
-
-def shipped_stacks() -> tuple[str, ...]:
-    """Return the names of all shipped stacks, as schedules of steps take them."""
-    return tuple(name.removeprefix(STACKS_FOLDER) for name in shipped_libraries() if name.startswith(STACKS_FOLDER))
-
-
 def library_devices(name: str) -> tuple[ast.DeviceNode, ...]:
     """Return the devices that a shipped library declares; none if there is no such library."""
     declarations = _library_file(name).declarations if name in shipped_libraries() else ()
@@ -247,22 +224,9 @@ def library_devices(name: str) -> tuple[ast.DeviceNode, ...]:
 
 
 @cache
-def library_about(name: str) -> str:
-    """Return the first sentence of the comment above the first declaration of a shipped library, empty without one."""
-    lines = dropwhile(lambda line: not line.startswith("# "), _library_text(name).splitlines())
-    comment = " ".join(line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines))
-    return comment.partition(". ")[0].removesuffix(".")
-
-
-def _library_text(name: str) -> str:
-    vendor, short = name.split("/")
-    return LIBRARY.joinpath(vendor, f"{short}.mgs").read_text(encoding="utf-8")
-
-
-@cache
 def _library_file(name: str) -> ast.File:
     report = Report()
-    file = parse_file(Source(f"{name}.mgs", _library_text(name)), report)
+    file = parse_file(Source(f"{name}.mgs", library_text(name)), report)
     assert not report.has_errors, f"the shipped library {name} does not parse"
     return file
 

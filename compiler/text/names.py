@@ -9,8 +9,9 @@ from pathlib import Path
 
 from ..codes import Code
 from . import syntax as ast
-from .diagnostics import Report, Severity, Source, Span, did_you_mean
+from .diagnostics import Report, Severity, Source, Span, closest, did_you_mean
 from .parsing.parse import parse_file
+from .shipped import shipped_devices
 
 
 def declared_at(source: Source, name: str) -> Span | None:
@@ -150,9 +151,8 @@ class Scope:
         written, wanted = ".".join(names), kinds[0].value
         if entry is None:
             hint = did_you_mean(written, self.names(*kinds))
-            if not hint and kinds[0] in _DEVICES:
-                library = "implementations/flux" if kinds[0] is Kind.IMPLEMENTATION else "amd/mi300x"
-                hint = f'declare it, or add a library, for instance: use "{library}"'
+            if kinds[0] in _DEVICES:
+                hint = _device_hint(wanted, names[-1], hint)
             if not hint and kinds == (Kind.KERNEL,):
                 hint = f"declare it: kernel {written[:64]} {{ groups 32; get {{ load 16; store }} }}"
             word = "name" if kinds == _VALUES else wanted
@@ -175,6 +175,17 @@ class Scope:
             span,
             f"the first is the {earlier.kind.value} at {at.source.path}:{at.location.line}",
         )
+
+
+def _device_hint(kind: str, name: str, in_scope: str) -> str:
+    """What to write for a device that is not known: the library that declares it, or one that is named nearly so."""
+    shipped = shipped_devices(kind)
+    if name in shipped:
+        return f'add its library: use "{shipped[name]}"'
+    near = closest(name, shipped)
+    return in_scope or (
+        f"did you mean '{near}'? use \"{shipped[near]}\"" if near else f"declare it: {kind} {name[:64]} {{ ... }}"
+    )
 
 
 def kind_of(declaration: Named) -> Kind:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ....compiler import format_text
 from ....compiler.ir import TYPES_WITH_CONSTANTS, Gpu, Progress
-from ....compiler.text.load import shipped_libraries
+from ....compiler.text.shipped import shipped_libraries
 from ..tables.collectives import (
     DMA_GPU,
     DMA_PATTERNS,

@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 from ....compiler import compile_text
 from ....compiler.ir import DType, OpCase, Pattern
 from ....compiler.templates.collective import collective_in
-from ....compiler.text.load import shipped_libraries
+from ....compiler.text.shipped import shipped_libraries
 
 
 class MeasuredPair(Protocol):

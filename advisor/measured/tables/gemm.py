@@ -22,7 +22,7 @@ import numpy as np
 
 from ....compiler import compile_text
 from ....compiler.ir import TICKS_PER_US, DType, Gpu, OpCase
-from ....compiler.text.load import shipped_libraries
+from ....compiler.text.shipped import shipped_libraries
 from .csv_rows import FIT, HELD_OUT, MissingTable, TableComparison, in_odd_half, left_out_lines, read_rows
 from .gemm_times import gemm_ticks
 

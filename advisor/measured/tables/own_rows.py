@@ -16,7 +16,7 @@ from ....compiler import CompileError
 from ....compiler.codes import Code
 from ....compiler.ir import DType
 from ....compiler.text.diagnostics import Diagnostic, Report, Source, Span, did_you_mean, listing
-from ....compiler.text.load import shipped_libraries
+from ....compiler.text.shipped import shipped_libraries
 from .collectives import gpu_named
 from .csv_rows import MeasuredError, TableTooLarge, fields_of, is_positive, text_lines, text_of
 from .fused import MAX_RANKS, MAX_SIZE, OPERATIONS, parts_of

@@ -32,7 +32,7 @@ from ....compiler.planning.build import build_op_plan
 from ....compiler.planning.knobs.engine import default_engine
 from ....compiler.planning.knobs.library import library_serial
 from ....compiler.templates import BASELINE
-from ....compiler.text.load import shipped_libraries
+from ....compiler.text.shipped import shipped_libraries
 from ....simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate_op
 from ....simcore.kernels.copy import sm_copy_rate
 from ....simcore.kernels.nccl import NcclCollective

@@ -23,8 +23,9 @@ from ...ir import (
 )
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Source, listing
-from ...text.load import load, shipped_libraries
+from ...text.load import load
 from ...text.names import Entry, Kind
+from ...text.shipped import shipped_libraries
 from ..values.device_numbers import Default, FigureReader
 from ..values.evaluate import ExpressionEvaluator, known_head
 from .implementation_blocks import EXPERTS, STACK, Layer, read_experts, read_stack

@@ -194,7 +194,10 @@ class ChoiceReader:
             case ast.Name(text="sm"):
                 raise self._report.fail(Code.MGS116, "sm says how many SMs copy", expression.span, "for instance sm(8)")
             case _:
+                kernels = self._place.scope.names(Kind.KERNEL)
                 hint = "engines are dma, dma(7), sm(8), sm(tiles), and with a mode dma(7, channels) or sm(8, shared)"
+                if expression.span.text in kernels:
+                    hint = f"a kernel is named as sm({expression.span.text})"
                 raise self._report.fail(
                     Code.MGS204, f"unknown engine '{expression.span.text[:40]}'", expression.span, hint
                 )

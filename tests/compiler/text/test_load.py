@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from magus.compiler import CompileError, compile_file
-from magus.compiler.text.load import MAX_DEPTH, shipped_libraries
+from magus.compiler.text.load import MAX_DEPTH
+from magus.compiler.text.shipped import shipped_libraries
 
 BODY = """use "amd/mi300x"
 system node { gpus 8 x MI300X; fabric full_mesh(xgmi) }
@@ -109,3 +110,20 @@ def test_the_same_library_twice(tmp_path: Path) -> None:
     main = tmp_path / "main.mgs"
     main.write_text(f'include "part.mgs"\nuse "amd/mi300x" as amd\n{BODY}', encoding="utf-8")
     assert compile_file(main).scenario().case.gpu.name == "MI300X"
+
+
+@pytest.mark.parametrize(
+    ("fabric", "hint"),
+    [
+        ("full_mesh(xgmi)", 'add its library: use "amd/mi300x"'),
+        ("switch(nvswitch, link=ib)", "declare it: link ib { ... }"),
+        ("ring(xgmy)", "did you mean 'xgmi'? use \"amd/mi300x\""),
+        ("switch(nvswitch, link=nvlnk)", "did you mean 'nvlink'?"),
+    ],
+)
+def test_an_unknown_device_is_named_with_the_library_that_declares_it(tmp_path: Path, fabric: str, hint: str) -> None:
+    main = tmp_path / "main.mgs"
+    main.write_text(f'use "nvidia/h100"\nsystem node {{ gpus 8 x H100; fabric {fabric} }}\n', encoding="utf-8")
+    with pytest.raises(CompileError) as caught:
+        compile_file(main)
+    assert [found.hint for found in caught.value.diagnostics] == [hint]
