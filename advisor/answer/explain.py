@@ -23,7 +23,6 @@ from ..candidates.candidate import MIN_LEAD, Candidate, given_up
 from ..candidates.predicted import NUM_VARIED_ALGORITHMS, chosen_algorithm, is_judged, library_time, library_unfit
 from ..implementations.predict import MIN_GAIN, Promise
 from ..solver.domains import MOST_RANKS_SIMULATED, passing_on_pays
-from .extrapolation import imbalance_lines
 
 COPY_ENGINES_LEFT_OUT = (
     "Copy engines are left out, but in schedules that the file declares and in their variants: the host must tell them "
@@ -221,7 +220,6 @@ def reasons_of_several(scenario: Scenario, serial: Candidate, bound: Bound | Non
         named = any(case.shape.routing is not None and case.shape.routing.by for case in moving)
         why = "as the file says" if named else "the fastest known here; dispatch(..., by=NAME) says another"
         yield f"In the baseline rows go to experts by {scenario.exchange}, {why}. {EQUALLY_PREPARED}"
-    yield from imbalance_lines(scenario)
     if bound is not None:
         yield _limit(baseline, serial, bound)
 

@@ -90,6 +90,10 @@ def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Itera
     others = [stage.kernel for stage in stages if stage.kernel is not None]
     if region is not None and not all(_has_constants(gpu, kernel) for kernel in others):
         yield f"the constants of {_named(gpu, 'gemm')} were fitted to GEMMs, not to other kernels"
+    for kernel in (stage.gemm or stage.kernel for stage in stages):
+        if isinstance(kernel, GemmShape | GroupedGemmShape) and not gpu.peak(kernel.right):
+            widened = f"to {kernel.dtype.value} on the way, whose time is not counted"
+            yield f"{gpu.name} has no products of {kernel.right.value}: kernels widen such weights {widened}"
     if groups and schedule.tactics.kernel is Kernels.PERSISTENT:
         yield "no constant is fitted to persistent kernels, whose tiles wait for what transfers bring"
     if len({group.stream for group in groups}) > 1:

@@ -246,12 +246,13 @@ class Advice(Tabular):
     def faster_offer(self) -> Offer | None:
         """The implementation that is faster than the recommended schedule of several ops, and no such schedule itself.
 
-        None where there is none, or where it does not pay.
+        None where there is none, it does not pay, or it reads weights of fewer bits than the file has: another model.
         """
         if self.offers is None or self.recommended.several is None:
             return None
-        own = (one for one in self.offers.offers if one.order is None and one.promise.verdict is not Verdict.SERIAL)
-        return next((one for one in own if one.us < self.recommended.best_us), None)
+        own = (one for one in self.offers.offers if one.order is None and not one.saved_us)
+        pays = (one for one in own if one.promise.verdict is not Verdict.SERIAL)
+        return next((one for one in pays if one.us < self.recommended.best_us), None)
 
     @property
     def why_serial(self) -> str:

@@ -103,7 +103,7 @@ def saved_us(kernel: FusedExperts, system: System, chain: ExpertChain) -> float:
     """Return the time in us that memory needs for the bytes of weights of the file that the kernel does not read."""
     used = sum(each > 0 for each in chain.products[0].rows)
     weights = used * sum(product.n * product.k for product in chain.products)
-    spared = max(0.0, chain.products[0].dtype.mean_bytes - float(kernel.weight_bytes))
+    spared = max(0.0, chain.products[0].right.mean_bytes - float(kernel.weight_bytes))
     return 1e6 * weights * spared / system.gpu.hbm.achieved_bytes_per_s
 
 

@@ -31,6 +31,7 @@ from ...simcore.figures.load_buckets import overlap_ticks, total_ticks, union_of
 from ...simcore.figures.result import Interval, IntervalKind, Result
 from ...simcore.simulate_layers import SHOWN_LAYER, simulate_layers
 from ..answer.answer import Answered, Confirmed, Findings, advice_of
+from ..answer.extrapolation import imbalance_lines
 from ..answer.stages import Stages
 from ..bounds.lower_bound import Bound, workload_bound
 from ..candidates.advice import Advice, OpAdvice
@@ -269,7 +270,8 @@ class _Comparison:
         assert best.result is not None, "the baseline is simulated"
         written_out = cut_up(self.scenario.workload, best.joint.cut)
         ops = ops_of(written_out, {}, best.joint, best.result)
-        return replace(advice, ops=ops, reasons=(*reasons_for(ops, best, None, 0), *advice.reasons))
+        reasons = (*imbalance_lines(self.scenario), *reasons_for(ops, best, None, 0), *advice.reasons)
+        return replace(advice, ops=ops, reasons=reasons)
 
 
 def _simulated(

@@ -25,6 +25,7 @@ from ...simcore import RunTooLarge
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ..answer.answer import BESPOKE, IMPLEMENTATIONS, Answered, Confirmed, Findings, advice_of
 from ..answer.explain import COPY_ENGINES_LEFT_OUT
+from ..answer.extrapolation import imbalance_lines
 from ..answer.rule import finalists, recommended_of
 from ..answer.stages import PATIENCE_S, AdviceOptions, Stages, either, lateness
 from ..bounds.lower_bound import workload_bound
@@ -395,6 +396,7 @@ def _explained(advice: Advice, search: JointSearch) -> Advice:
     in_turns = (one for one in advice.candidates if one.what.startswith(EACH_ITS_BEST))  # by each copier
     in_turn = min(in_turns, key=lambda one: one.ticks, default=None)
     reasons = (
+        *imbalance_lines(scenario),  # no schedule mends it
         *reasons_for(ops, recommended, in_turn, kernels),
         *(slowly(space.op_options, recommended.joint) if space is not None else ()),
         *((COPY_ENGINES_LEFT_OUT,) if leaves_out_copy_engines(scenario.workload, scenario.explore) else ()),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from magus.advisor import AdviceOptions, recommend_workload
 from magus.advisor.answer.extrapolation import imbalance_lines, imbalance_of
 from magus.advisor.solver.memory import check_workload_memory
 from magus.compiler import compile_text
@@ -56,6 +57,12 @@ def test_it_is_told_in_a_sentence() -> None:
     (said,) = imbalance_lines(scenario("power_law(1.2, seed=1)"))
 
     assert said.startswith("The hottest rank has 1.63 times the mean rows of experts") and "32 replicas 1." in said
+
+
+def test_an_answer_begins_its_reasons_with_it() -> None:
+    advice = recommend_workload(scenario("power_law(1.2, seed=1)"), AdviceOptions(verify=False))
+
+    assert advice.reasons[:1] == tuple(imbalance_lines(advice.scenario))
 
 
 @pytest.mark.slow

@@ -109,6 +109,7 @@ def test_weights_of_fewer_bits_take_less_than_the_bound_of_the_file() -> None:
     assert first.us + first.saved_us > limit.ticks / TICKS_PER_US > first.us
     kept, notes = limit.offers(offers(scenario))
     assert kept is not None and kept.named("mega_moe") and not notes
+    assert offers(layer(("fp8[32", "mxfp4[32"))).offers[0].saved_us == 0
 
 
 def test_no_error_is_known_on_gpus_that_were_not_compared() -> None:
@@ -120,13 +121,16 @@ def test_no_error_is_known_on_gpus_that_were_not_compared() -> None:
 
 def test_the_answer_names_it_before_slower_schedules() -> None:
     few = ("system pod", "explore w { engine sm(16); batches 1; groups 1 }\nsystem pod")
-    advice = recommend_workload(layer(("own.B300", "nvl.GB200"), few), AdviceOptions(verify=False))
+    changes = [("own.B300", "nvl.GB200"), few]
+    advice = recommend_workload(layer(*changes, ("fp8[32", "mxfp4[32")), AdviceOptions(verify=False))
     offer = advice.faster_offer
 
     assert offer is not None and offer.name == "mega_moe_gb200" and offer.us < advice.recommended.best_us
     said = verdict_sentence(advice)
     assert said.startswith("WORTH TRYING: mega_moe_gb200. ") and "; its error was not measured. Else SERIAL: " in said
     assert replace(advice, offers=None).faster_offer is None
+    other = recommend_workload(layer(*changes), AdviceOptions(verify=False))  # weights of 8 bits: another model's
+    assert other.faster_offer is None and other.offers is not None and other.offers.named("mega_moe_gb200")
 
 
 @pytest.mark.parametrize(
