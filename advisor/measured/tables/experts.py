@@ -10,16 +10,17 @@ A table ``moe_layer_fused_NAME.csv`` has one kernel for dispatch, experts and co
 shipped implementation of that: its columns are gpu, hidden, inter, topk, experts, ep, distribution, tokens_per_rank and
 latency_us. It is predicted on the links of GB200, since its ranks are more than have a node of B300. Of loads that are
 drawn, the table has one draw of a power law and the mean of ten of a sampled one, of seeds that it does not say: either
-is compared with the mean of ten draws of our own, each on the hottest rank, with the constants of balanced loads.
+is compared with the mean of ten draws of our own, each on the hottest rank, with the constants of balanced loads. How
+far draws lie apart is part of the error that such a row may have.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from math import prod
+from math import hypot, log, prod, sqrt
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 
 from ....compiler import compile_text
 from ....compiler.ir import (
@@ -66,6 +67,8 @@ FUSED_LAWS = {
     "power_law_sampled_1.9": RoutingLaw("sampled", Fraction("1.9")),
 }
 FUSED_DRAWS = 10
+NINE_TENTHS = 1.645
+"""Standard deviations to either side of its mean that nine tenths of a normal distribution lie within."""
 TOKENS = ((512, "up to 512 tokens"), (MAX_DIMENSION, "more tokens"))
 LOADS = ((8, "up to 8 rows each"), (128, "up to 128 rows each"), (MAX_DIMENSION**2, "more rows each"))
 
@@ -217,13 +220,21 @@ def _fused(row: Mapping[str, str]) -> TableComparison | str:
     if law is not None:
         laws = (replace(law, seed=seed) for seed in range(FUSED_DRAWS))
         drawn = (rows_by_rank(each, ranks, experts, top, tokens * ranks) for each in laws)
-        mean_us = mean(us(max(each, key=sum)) for each in drawn)
-        operation, law_text = f"{title} layer, hottest rank", row["distribution"]
-        return TableComparison(name, operation, law_text, label, measured, mean_us, FUSED_KIND, error)
+        times, law_text = [us(max(each, key=sum)) for each in drawn], row["distribution"]
+        error = None if error is None else with_draws(error, times, FUSED_DRAWS if law.name == "sampled" else 1)
+        return TableComparison(
+            name, f"{title} layer, hottest rank", law_text, label, measured, mean(times), FUSED_KIND, error
+        )
     dealt = tokens * top  # as many come to a rank as leave it
     rows = evenly(dealt, max(1, min(experts // ranks, dealt)))
     group = FIT if ranks in FUSED_FIT else OTHER_RANKS
     return TableComparison(name, f"{title} layer", group, label, measured, us(rows), FUSED_KIND, error)
+
+
+def with_draws(error: float, times_us: Sequence[float], others: int) -> float:
+    """Return ``error`` of a time with that of draws: the mean of ``times_us`` against one of ``others`` draws."""
+    spread = stdev(map(log, times_us)) * sqrt(1 / others + 1 / len(times_us))
+    return hypot(error, NINE_TENTHS * spread)
 
 
 @cache

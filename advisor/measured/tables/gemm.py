@@ -166,7 +166,8 @@ def _within_peak(table: GemmTable) -> Iterator[GemmTable | str]:
     fast = [each for each, us in table.times_us.items() if us < peak_us(scenario.gpu, table.dtype, each)]
     if fast:
         row = f"{label_of(fast[0])}, {table.dtype.value}, in {table.times_us[fast[0]]:.4g} us"
-        yield f"{table.file}: {row} and {len(fast) - 1:,} more: faster than the peak of {table.gpu}"
+        more = f" and {len(fast) - 1:,} more" if len(fast) > 1 else ""
+        yield f"{table.file}: {row}{more}: faster than the peak of {table.gpu}"
     kept = dict(table.times_us)
     for shape in fast:
         del kept[shape]

@@ -38,7 +38,7 @@ from ..tables.samples import (
 from ..tables.sm_sweep import sm_sweep_comparisons
 from ..tables.steps import StepComparison, step_comparisons, step_rows
 from . import implementation_report, promise_report, scoreboard, step_report
-from .targets import BASELINES, EVERY, FLOORS, NOTES, TARGETS, Reference, early_switches
+from .targets import BASELINES, EVERY, FLOORS, NOTES, TARGETS, Reference, early_switches, median_target
 
 SCHEMA = "magus-validate/1"
 NUM_WORST = 3
@@ -68,6 +68,11 @@ class ErrorStats:
     def missed(self) -> bool:
         """Whether there is a target and it is not met."""
         return self.target is not None and self.mape > self.target
+
+    @property
+    def median_target(self) -> float | None:
+        """The target for the median, None without one or if constants were fitted to the rows."""
+        return median_target(self.operation, self.group)
 
     @property
     def floor(self) -> str | None:
@@ -162,6 +167,11 @@ def weak_spots(validation: Validation) -> Iterator[str]:
                 f"{figures.gpu} {figures.operation}, {figures.group}: {figures.mape:.1f}%, above the {whole:g}% "
                 f"set for all of {figures.operation}"
             )
+    for figures in validation.figures:
+        bound = figures.median_target
+        if bound is not None and figures.median > bound:
+            spot = f"{figures.gpu} {figures.operation}, {figures.group}"
+            yield f"{spot}: median {figures.median:.1f}%, at most {bound:g}% wanted"
     for agreement in validation.agreements:
         if not agreement.agrees:
             yield (

@@ -152,6 +152,18 @@ def test_figures_are_those_of_the_held_out_half() -> None:
     assert {target.name for target in targets if target.met} == {"median error of the speedup", "p90"}
 
 
+def test_threads_that_nothing_was_fitted_to_have_targets_of_their_own() -> None:
+    unseen = [
+        replace(each, row=replace(each.row, whole_thread=True)) for each in (compared(1.0, 1.4), compared(0.9, 1.1))
+    ]
+    validation = report([*unseen, compared(1.2, 1.2)])
+
+    assert [target.met for target in implementation_report.unseen_targets(unseen)] == [False, False, False]
+    said = [spot for spot in weak_spots(validation) if "threads never fitted" in spot]
+    assert said[-1] == "implementations, threads never fitted: right sign 0.0%, at least 95% wanted: missed"
+    assert not implementation_report.unseen_targets([compared(1.0, 1.4)])
+
+
 def test_a_gain_within_the_stated_error_is_no_promise() -> None:
     assert not compared(0.9, 1.04).promised and compared(0.9, 1.06).promised
 

@@ -68,6 +68,17 @@ def test_weak_spots_are_missed_targets_and_groups_above_the_target_of_the_whole(
     ]
 
 
+def test_medians_are_weak_spots_where_nothing_was_fitted_and_a_target_is_missed() -> None:
+    kinds = ("experts, nvfp4, cutlass", "hottest experts, fp8, cutlass", "deepep dispatch", "mla generation, trtllm")
+    groups = ("fit, more rows each", "held out, more rows each")
+    rows = tuple(row(group, 100.0, 114.0, kind) for kind in kinds for group in groups)
+
+    assert [spot for spot in weak_spots(validation(rows)) if "median" in spot] == [
+        "H100 experts, nvfp4, cutlass, held out, more rows each: median 13.1%, at most 12% wanted",
+        "H100 deepep dispatch, held out, more rows each: median 13.1%, at most 12% wanted",
+    ]
+
+
 def test_the_text_fits_80_columns_and_says_what_was_missed() -> None:
     text = validation_text(validation((*ROWS, row("x" * 90, 1, 2, "an operation of a very long name " * 4))))
 
