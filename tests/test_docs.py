@@ -175,6 +175,7 @@ def test_the_questions_about_models_are_answered() -> None:
     assert len(printed) == 2 and len(commands) == 10
     answers = [magus(*words_of(each)) for each in commands]
     assert [each.exit_code for each in answers] == [0] * 10
+    assert all(5 <= len([line for line in each.stdout.splitlines() if line]) <= 12 for each in answers[:7])
 
 
 @pytest.mark.slow

@@ -41,8 +41,8 @@ def _question_line(answer: ModelAnswer) -> str:
     sharing = {"TP": question.tp, "DP": question.dp, "EP": question.ep}
     shared = " ".join(f"{word}{number}" for word, number in sharing.items() if number > 1)
     if question.train:
-        batches = "a micro-batch" if question.dp == 1 else f"{question.dp} micro-batches"
-        what = f"training, {question.tokens} tokens of {batches}"
+        batches = "" if question.dp == 1 else f" of {question.dp} micro-batches"
+        what = f"training, {question.tokens} tokens{batches}"
     elif question.keys is not None:
         what = f"decode of {question.tokens} sequences of {question.keys} keys"
     else:
@@ -178,11 +178,12 @@ def _from(each: Switched) -> str:
 
 
 def _kernel(answer: ModelAnswer) -> Iterator[str]:
-    kernel, limit = answer.kernel, answer.limit
-    promised = "" if kernel is None else f"; with what kernels cost {_promise(kernel)}"
-    most = "" if limit is None else f"; no schedule more than {limit:.2f}x"
-    lead = "A kernel could gain: " if answer.simulated > 1 else "A kernel would lose: "
-    yield from hanging(f"{answer.simulated:.2f}x over today as simulated{promised}{most}.", len(lead), lead)
+    kernel, limit, simulated = answer.kernel, answer.limit, f"{answer.simulated:.2f}x"
+    gain = f"{simulated} as simulated" if kernel is None else f"{_promise(kernel)}; as simulated {simulated}"
+    most = "" if limit is None else f"; bound {limit:.2f}x"
+    loses = round(answer.simulated if kernel is None else kernel.speedup, 2) < 1
+    lead = "A kernel would lose: " if loses else "A kernel could gain: "
+    yield from hanging(f"{gain}{most}.", len(lead), lead)
 
 
 @dataclass(frozen=True, slots=True)
