@@ -43,11 +43,17 @@ link pcie5 extends nvlink { bandwidth 64 GB/s; achieved 50 GB/s; latency 1.5 us 
 link single extends nvlink { bandwidth 25 GB/s; achieved 22 GB/s }
 link double extends nvlink { bandwidth 50 GB/s; achieved 44 GB/s }
 link nic { bandwidth 50 GB/s; achieved 45 GB/s; latency 1.5 us }
+link narrow { bandwidth 12.5 GB/s; achieved 12.5 GB/s; latency 1.3 us }
 """
 _A100 = ('use "nvidia/a100"\nlink pcie4 { bandwidth 31.5 GB/s; achieved 25.2 GB/s; latency 1 us }\n', "A100")
 _MI300X, _H100 = ('use "amd/mi300x"\n', "MI300X"), ('use "nvidia/h100"\n' + _LINKS, "H100")
 _SINGLES = [(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)]
 _DOUBLES = [(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)]
+_CHASSIS = {
+    "single": [(first + a, first + b) for first in (0, 8) for a, b in _SINGLES],
+    "double": [(first + a, first + b) for first in (0, 8) for a, b in _DOUBLES],
+    "narrow": [(0, 8)],
+}
 MACHINES = {
     "two triangles, two PCIe links": (
         _H100,
@@ -57,6 +63,7 @@ MACHINES = {
     "two cliques of four": (_H100, 8, _edges(bridge=[*_clique(range(4)), *_clique(range(4, 8))], pcie5=[(3, 4)])),
     "cliques of five and three": (_H100, 8, _edges(bridge=[*_clique(range(5)), *_clique(range(5, 8))], pcie5=[(4, 5)])),
     "hybrid cube mesh": (_H100, 8, _edges(single=_SINGLES, double=_DOUBLES)),
+    "two chassis of NDv2": (_H100, 16, _edges(**_CHASSIS)),
     "mesh with a broken link": (_MI300X, 8, _edges(xgmi=[pair for pair in _clique(range(8)) if pair != (2, 5)])),
     "torus 4 x 4": (_MI300X, 16, "torus(xgmi, shape=[4, 4])"),
     "torus 4 x 4 x 4": (_MI300X, 64, "torus(xgmi, shape=[4, 4, 4])"),

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from magus.advisor.bounds.lower_bound import lower_bound
 from magus.compiler.ir import EngineChoice, EngineKind, Fabric, OpCase, OpChoice, Pattern
 from magus.compiler.planning.build import build_op_plan
 from magus.compiler.verify.check import check_plan
@@ -46,6 +47,22 @@ def test_both_directions_of_a_ring_of_links_bring_twice_as_much(kind: Pattern) -
     )
 
     assert 0.45 < both / one < 0.65
+
+
+def test_blocks_half_around_a_ring_go_both_ways() -> None:
+    """A link each way has 1 + 2 blocks and half of 3; straight copies take the right for all that is half around."""
+    scenario = scenario_of(Pattern.ALL_TO_ALL, ring(), 6 * 6144, 6)
+    for engine in (DMA, SM):
+        small, schedule = scenario_of(Pattern.ALL_TO_ALL, ring(), 144, 6), OpChoice("double_ring", 12, engine)
+        plan = build_op_plan(small, schedule)
+        assert check_plan(small, plan) == () and differs_from_oracle(small, plan, 1024, fold=False) == []
+
+    straight, both = (
+        makespan(scenario, build_op_plan(scenario, OpChoice(name, chunks, EngineChoice(EngineKind.DMA, 5))), 1 << 16)
+        for name, chunks in (("direct", 6), ("double_ring", 48))
+    )
+    bound = lower_bound(scenario).ticks
+    assert bound <= both < 1.06 * bound and both < 0.8 * straight
 
 
 @pytest.mark.quick(1)

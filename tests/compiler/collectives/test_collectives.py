@@ -175,6 +175,13 @@ GET = Direction.GET
         ),
         ("halving_doubling", CollectiveProblem(Pattern.ALL_REDUCE, 6, 4, 1), DMA, "a power of two of them, not 6"),
         ("hierarchical", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1), DMA, "grouped into nodes"),
+        (
+            "double_ring",
+            CollectiveProblem(Pattern.ALL_TO_ALL, 4, 4, 1, beside=True),
+            DMA,
+            "equal blocks of an all_to_all",
+        ),
+        ("double_ring", CollectiveProblem(Pattern.ALL_TO_ALL, 2, 4, 1, split=(4, 3)), DMA, "all_to_all alone"),
         ("hierarchical", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1, node=8), DMA, "several whole nodes of 8"),
         ("nvls", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1), DMA, "needs SMs"),
         ("nvls", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1), Setting(EngineKind.SM, multicast=True), "reduces yes"),
