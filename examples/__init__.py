@@ -68,6 +68,7 @@ PAPERS = (
     "papers/mscclpp",
     "papers/programs",
     "papers/syncopate",
+    "papers/trace",
     "papers/work_groups",
 )
 

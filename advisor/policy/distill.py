@@ -1,7 +1,7 @@
 """A rule small enough to read: a tree over a few ratios of a GEMM and its collective, made of many estimated shapes.
 
 It is fitted for one pattern on one system to the losses of all its schedules, and judged on shapes that it was not
-fitted to. Or it is FiCCO's (arXiv 2512.10236), of four schedules by what that looks at, with constants that are fitted.
+fitted to. Or it is FiCCO's (arXiv 2512.10236): of four schedules, by the three numbers that the paper's looks at.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,18 +23,7 @@ from ...compiler.templates import BASELINE
 from ..bespoke.batches import costs_of
 from ..candidates.predicted import predicted_candidates, usual_serials
 from ..learned.learner import TreeNode, small_tree
-from .build import (
-    EXACT,
-    FOUR,
-    HETERO_FUSED,
-    HETERO_UNFUSED,
-    UNIFORM_1D,
-    UNIFORM_2D,
-    FiccoRule,
-    FloatArray,
-    fit_rule,
-    four_choices,
-)
+from .build import EXACT, FloatArray, four_choices
 
 ROWS = tuple(1 << power for power in range(4, 17))
 COLUMNS = (512, 1024, 1792, 2048, 3584, 4096, 7168, 8192, 16384)
@@ -54,7 +43,8 @@ _PIECES = (1, 2, 4)
 TILE = 128
 FEATURES = ("comm_over_gemm", "waves", "rows_per_rank", "m_over_k", "flops_per_byte", "over_balance", "traffic_bytes")
 NUM_OF_TREES = 5
-"""Features of trees. FiCCO's rule has the others: operations per byte over the machine's balance, and traffic."""
+STATIC_FEATURES = ("m_over_k", "over_balance", "traffic_bytes")
+"""What FiCCO's rule looks at, operations per byte over the machine's balance, and what other trees do: the first."""
 
 STATIC_ROWS = tuple(rows for rows in ROWS if rows >= 4096)
 """Rows of shapes for FiCCO's rule: its schedules cut each shard into as many pieces as there are ranks."""
@@ -151,33 +141,16 @@ def distilled(
     machine = _machine(request, first)
     known = round(len(shapes) * (1 - HELD_OUT))
     features, ticks = np.array([machine.ratios(*shape) for shape in shapes]), np.array(rows)
-    if static:
-        root = _static_tree(fit_rule(features[:known, _STATIC], ticks[:known]), machine)
-    else:
-        root = small_tree(features[:known, :NUM_OF_TREES], _costs(ticks)[:known], max_leaves, seed)
+    seen = STATIC_FEATURES if static else FEATURES[:NUM_OF_TREES]
+    looked_at = np.where([name in seen for name in FEATURES], features, 0.0)  # a tree parts nothing by what is equal
+    root = small_tree(looked_at[:known], _costs(ticks)[:known], max_leaves, seed)
     return _judged(request, machine, choices, root, features, _costs(ticks))
-
-
-_STATIC = [FEATURES.index(name) for name in ("flops_per_byte", "m_over_k", "traffic_bytes")]
 
 
 def _costs(ticks: FloatArray) -> FloatArray:
     """Return bounded losses of ``ticks`` [shapes, choices], infinite where a choice does not fit."""
     losses = ticks / ticks.min(axis=1, keepdims=True) - 1
     return np.where(np.isfinite(losses), np.minimum(losses, MOST_LOSS), NO_FIT)
-
-
-def _static_tree(rule: FiccoRule, machine: MachineRates) -> TreeNode:
-    """Return FiCCO's rule as a tree, in the digits that are written; operations per byte over the machine's balance."""
-
-    def node(name: str, threshold: float, below: TreeNode, above: TreeNode) -> TreeNode:
-        return TreeNode(below.pick, FEATURES.index(name), float(f"{threshold:.6g}"), below, above)
-
-    leaf = [TreeNode(pick=pick) for pick in range(len(FOUR))]
-    low = node("m_over_k", rule.few_rows, leaf[UNIFORM_2D], leaf[HETERO_FUSED])
-    usual = node("traffic_bytes", rule.traffic, leaf[UNIFORM_2D], leaf[UNIFORM_1D])
-    high = node("m_over_k", rule.many_rows, usual, leaf[HETERO_UNFUSED])
-    return node("over_balance", rule.intensity / machine.balance, low, high)
 
 
 def _judged(

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,9 @@ import pytest
 from magus.advisor import Request, RequestError
 from magus.advisor.candidates.predicted import predicted_candidates
 from magus.advisor.learned.learner import TreeNode, small_tree
-from magus.advisor.policy.build import FiccoRule
 from magus.advisor.policy.distill import (
     FEATURES,
     DistilledRule,
-    _machine,
-    _static_tree,
     distilled,
     picked,
     rule_document,
@@ -137,7 +133,7 @@ MI300X = Request("AG+GEMM", m=4096, n=4096, k=4096, gpu="MI300X", ranks=8)
 
 @pytest.fixture(scope="module")
 def static() -> DistilledRule:
-    return distilled(MI300X, num_shapes=12, static=True)
+    return distilled(MI300X, num_shapes=60, static=True)
 
 
 def test_the_static_rule_is_of_four_schedules_and_what_the_paper_looks_at(static: DistilledRule) -> None:
@@ -150,23 +146,14 @@ def test_the_static_rule_is_of_four_schedules_and_what_the_paper_looks_at(static
     assert [names["schedule"](*shape) for shape in SHAPES] == picks and len(set(picks)) >= 2
     assert "comm_over_gemm" not in text and "waves" not in text
     assert document["flops_per_byte"] == pytest.approx(1307e12 / 5.3e12)
-    assert document["tree"]["feature"] == "over_balance"
+    assert "over_balance" in text
 
 
 @pytest.mark.slow
 def test_the_static_rule_is_right_more_often_than_not_and_loses_less_than_one_schedule() -> None:
     rule = distilled(MI300X, num_shapes=300, static=True)
 
-    assert rule.exact > 0.6 and rule.loss < rule.fixed_loss
-
-
-def test_the_static_rule_as_a_tree_picks_what_its_constants_say() -> None:
-    rule, machine = FiccoRule(500.0, 0.25, 4.0, 1e8), _machine(MI300X, scenario_of(MI300X).case)
-    root = _static_tree(rule, machine)
-
-    for m, n, k in product((1024, 4096, 65536), (512, 3584, 16384), (1024, 8192, 28672)):
-        sizes = np.array([[machine.ratios(m, n, k)[FEATURES.index(name)] for name in INPUTS]])
-        assert picked(root, machine.ratios(m, n, k)) == int(rule.picks(sizes)[0])
+    assert rule.exact > 0.7 and rule.loss < rule.fixed_loss
 
 
 def test_the_static_rule_is_for_one_pattern() -> None:

@@ -1,6 +1,7 @@
 """``magus replay``: a step of a trace as measured, as simulated, as it could be, and its scenario."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,11 @@ from magus.advisor import Advice, Advisor
 from magus.advisor.measured.traces.replay import read_step
 from magus.compiler.ir import Scenario
 from magus.compiler.text.diagnostics import Report
+from magus.examples import path
 from magus.tui.text.step import replay_document, replay_text
 from tests.helpers.commands import document, magus
 from tests.helpers.hostile_text import EVERYTHING, is_safe
+from tests.helpers.paths import ROOT
 from tests.helpers.traces import document as trace_of
 from tests.helpers.traces import sharded_layer
 from tests.helpers.tui import fakes
@@ -70,6 +73,14 @@ def test_its_scenario_is_one_like_others(trace: Path, tmp_path: Path) -> None:
     parts = replayed["parts"]
     assert isinstance(parts, list)
     assert (replayed["possible_us"], [part["schedule"] for part in parts]) == (None, [None])
+
+
+def test_the_example_is_what_is_written(tmp_path: Path) -> None:
+    out = tmp_path / "step.mgs"
+    magus("replay", ROOT / "examples/traces/llama70b_tp8.json", "--no-advise", "-o", out)
+    (about,) = re.findall('  about ".*"\n', path("papers/trace").read_text())
+
+    assert path("papers/trace").read_text().replace(about, "").startswith(out.read_text())
 
 
 def test_what_is_recommended_may_be_slower_than_how_it_ran(trace: Path) -> None:
