@@ -16,6 +16,7 @@ from pathlib import Path
 from ....compiler import compile_text
 from ....compiler.codes import Code
 from ....compiler.machine.machine import requested_gpu
+from ....compiler.resolve.devices.variability import MAX_BYTES
 from ....compiler.text.diagnostics import Report, Source, Span
 from ....compiler.text.rewriting import comment_lines
 from .chrome import ChromeTrace, TraceError
@@ -93,13 +94,9 @@ def _copies(database: sqlite3.Connection, unused: Unused) -> Iterator[TracedCopy
         raise TraceError(f"its table of copies has no column {', '.join(missing)}")
     wanted = ", ".join(f'"{name}"' for name in _NEEDED)  # "end" is a word of SQL
     for row in database.execute(f"SELECT {wanted} FROM {_COPIES} LIMIT {MAX_KEPT}"):
-        start, end, size, source, target = row
-        if source is None or target is None or source == target:
-            unused["transfer", "within a GPU, from the host or to it"] += 1
-        elif not all(type(value) is int and value >= 0 for value in row) or not start < end:
-            unused["transfer", "without time, size or GPUs"] += 1
-        elif size:
-            yield TracedCopy(start / 1000, end / 1000, source, target, size)
+        start, end, size, source, target = (each if each is None else _whole(each) for each in row)
+        if size != 0:
+            yield from _copy(start, end, source, target, size, unused)
 
 
 # Copies between GPUs in what ``rocprofv3 --memory-copy-trace`` writes, as JSON or as CSV.
@@ -186,12 +183,14 @@ def read_rocprof_csv(file: Path, unused: Unused) -> tuple[TracedCopy, ...]:
 
 
 def _copy(
-    start: int, end: int, source: int | None, target: int | None, size: int, unused: Unused
+    start: int | None, end: int | None, source: int | None, target: int | None, size: int | None, unused: Unused
 ) -> Iterator[TracedCopy]:
-    if source is None or target is None or source == target:
+    if source is None or target is None or source == target >= 0:
         unused[_FROM_HOST] += 1
-    elif not 0 <= start < end or size < 0:
-        unused["transfer", "without time or size"] += 1
+    elif min(source, target) < 0:
+        unused["transfer", "between what are no numbers of GPUs"] += 1
+    elif start is None or end is None or size is None or not (0 <= start < end and 0 <= size <= MAX_BYTES):
+        unused["transfer", "without a time or a size that a copy has"] += 1
     else:
         yield TracedCopy(start / 1000, end / 1000, source, target, size)
 
@@ -218,6 +217,8 @@ def _whole(value: object) -> int:
 HEADER = "time_us,from,to,bytes"
 MAX_ROWS = 30_000
 """Rows of a table: a file that a scenario names has at most 1 MiB."""
+MAX_US = 1e9
+"""Times of a table lie before this."""
 MAX_PAUSE_US = 1e6
 """Files of one run lie less than this apart."""
 PIECE_BYTES, MAX_PIECES = 1 << 20, 64
@@ -259,12 +260,13 @@ def traffic_table(files: Sequence[Path], gpu: str, report: Report) -> TrafficTab
         message = f"no copy between GPUs, and no collective with its size{f': {seen}' if seen else ''}"
         raise report.fail(Code.MGS631, message, _at(files[0]))
     rows = list(_rows(copies))
-    if len(rows) > MAX_ROWS:
-        notes.append(f"the first {MAX_ROWS:,} of {len(rows):,} writes, until {rows[MAX_ROWS][0] / 1000:.6g} ms")
+    kept = [row for row in rows[:MAX_ROWS] if row[0] < MAX_US]
+    if len(kept) < len(rows):
+        notes.append(f"the first {len(kept):,} of {len(rows):,} writes, until {rows[len(kept)][0] / 1000:.6g} ms")
     names = ", ".join(file.name for file in files)
     doubts = (*notes, *(f"not used: {each}" for each in reported(unused)))
     head = comment_lines(f"Writes between GPUs in {names}.") + [each for note in doubts for each in comment_lines(note)]
-    lines = [f"{time:.3f},{source},{target},{size}" for time, source, target, size in rows[:MAX_ROWS]]
+    lines = [f"{time:.3f},{source},{target},{size}" for time, source, target, size in kept]
     return TrafficTable("\n".join([*head, HEADER, *lines, ""]), len(lines))
 
 

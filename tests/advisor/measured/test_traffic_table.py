@@ -130,7 +130,17 @@ def test_tables_of_others_and_values_of_other_types_are_refused_or_left_out(tmp_
     odd = nsight(tmp_path / "odd.sqlite", wrong)
 
     assert "no table of Nsight Systems" in refused(tmp_path / "other.sqlite")
-    assert "3 transfers without time, size or GPUs" in refused(odd)
+    assert "3 transfers without a time or a size that a copy has" in refused(odd)
+
+
+def test_numbers_that_no_table_takes_are_left_out(tmp_path: Path) -> None:
+    large = [(0, 2**62, 1, 2**62, 10, 1, 0), (0, 10, 1, 64, 10, "one", "one")]
+    late = [(0, 1000, 1, 64, 10, 1, 0), (2 * 10**12, 2 * 10**12 + 1, 1, 64, 10, 1, 0)]
+
+    found = refused(nsight(tmp_path / "large.sqlite", large))
+    assert "1 transfer without a time or a size" in found and "1 transfer between what are no numbers of GPUs" in found
+    table = table_of(nsight(tmp_path / "late.sqlite", late))
+    assert rows_of(table) == [(0.0, 1, 0, 64)] and "the first 1 of 2 writes" in notes_of(table)
 
 
 def test_json_of_rocprof_numbers_gpus_by_their_nodes(tmp_path: Path) -> None:
@@ -139,7 +149,7 @@ def test_json_of_rocprof_numbers_gpus_by_their_nodes(tmp_path: Path) -> None:
 
     assert rows_of(table) == [(0.0, 0, 1, 100), (1.0, 1, 0, 50)]
     assert "1 transfer within a GPU, from the host or to it" in notes_of(table)
-    assert "1 transfer without time or size" in notes_of(table)
+    assert "1 transfer without a time or a size that a copy has" in notes_of(table)
 
 
 def test_a_csv_of_rocprof_has_no_bytes_but_those_of_a_link(tmp_path: Path) -> None:
