@@ -98,6 +98,16 @@ def ranks_of(runs: Sequence[TracedRun], ranks: int) -> tuple[TracedRank, ...]:
     return tuple(found.values())
 
 
+def check_clocks(known: Sequence[TracedRank], run: TracedRun, span: Span, report: Report) -> None:
+    """Refuse ranks whose collectives end further from those of the first than all of its kernels, ``run``, last."""
+    farthest = max(known, key=lambda each: each.apart_us)
+    lasts_us = max(each.end_us for each in run.kernels) - run.kernels[0].start_us
+    if farthest.apart_us > lasts_us:
+        ends = f"end up to {us_text(farthest.apart_us)} from those of rank {known[0].rank}"
+        message = f"collectives of rank {farthest.rank} {ends}, whose step lasts {us_text(lasts_us)}"
+        raise report.fail(Code.MGS634, message, span, "give traces of one run, with times in us")
+
+
 def rank_doubts(run: TracedRun, known: Sequence[TracedRank], given: int, ranks: int) -> Iterator[str]:
     """Yield what is in doubt of ``known`` ranks of so many, of as many traces as were ``given``."""
     first, *others = known

@@ -19,7 +19,7 @@ from ....compiler.text.fmt import format_text
 from ....simcore.figures.result import Result
 from .chrome import TraceError
 from .graph import SLACK_US, GraphWriter, RunOp, graph_of
-from .ranks import TracedRank, rank_doubts, ranks_of, with_waits
+from .ranks import TracedRank, check_clocks, rank_doubts, ranks_of, with_waits
 from .run import TracedCollective, TracedGemm, TracedKernel, TracedRun, TracedStep, Unused, pairs_of
 from .times import AS_IT_RAN, KindTimes, RankTimes, StepPart, at_ranks, kinds_of, parts_between, ranks_apart
 from .workloads import MESH, TraceOrigin, head_of, model_of, run_of, system_text
@@ -134,6 +134,7 @@ def replayed_step(
     waiting = with_waits(of_step, spans[0], report)
     run, ranks = waiting[0], _ranks(waiting[0], model)
     known = ranks_of(waiting, ranks)
+    check_clocks(known, run, spans[0], report)
     if len(run.kernels) > MAX_KERNELS:
         note = f"only the first {MAX_KERNELS:,} of {len(run.kernels):,} kernels are taken"
         run = _only(run, run.kernels[:MAX_KERNELS], note)

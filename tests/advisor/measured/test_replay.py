@@ -428,6 +428,17 @@ def test_kernels_that_a_rank_has_not(tmp_path: Path) -> None:
     assert abs(coarse(step)[0].makespan_us / step.measured_us - 1) < 0.04
 
 
+def test_a_rank_whose_clock_runs_a_thousand_times_as_fast_is_refused(tmp_path: Path) -> None:
+    runs = several_ranks(8, 1, 0.3)[:2]
+    for event in runs[1]:
+        event["ts"] *= 1000
+    with pytest.raises(CompileError) as caught:
+        ranks_of(tmp_path, *enumerate(runs))
+
+    (found,) = caught.value.diagnostics
+    assert found.code.name == "MGS634" and "collectives of rank 1 end up to" in found.message
+
+
 def test_ranks_of_other_groups_are_left_out(tmp_path: Path) -> None:
     runs = several_ranks(8, 1, 0.3)
     step = ranks_of(tmp_path, (0, runs[0]), (9, runs[1]))
