@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from magus.advisor.answer.export import advice_document
 from magus.advisor.answer.rule import finalists, recommended_of
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
-from magus.advisor.layers import recommend
+from magus.advisor.layers import joint, recommend
 from magus.advisor.layers.declared import reasons_for
 from magus.advisor.layers.joint import JointRuns
 from magus.advisor.layers.orders import IN_TURN
@@ -20,9 +21,11 @@ from magus.advisor.layers.search import JointSearch
 from magus.advisor.learned.model_file import load as load_proposals
 from magus.compiler import compile_text
 from magus.compiler.ir import UNCUT, Cancelled, EngineKind, HandOff, OpChoice, Scenario, Schedule
+from magus.compiler.ir.stopping import never
 from magus.compiler.planning.build import ScheduleError, schedule_block
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
+from magus.simcore import Result
 from magus.simcore.simulate_layers import simulate_layers
 from magus.tui.text.render import advice_text
 
@@ -86,6 +89,29 @@ def scenario_of(text: str) -> Scenario:
 @cache
 def advice_on(text: str) -> Advice:
     return recommend_workload(scenario_of(text))
+
+
+def test_schedules_that_are_one_plan_are_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario, simulated = scenario_of(CHAIN), list[Schedule]()
+
+    def counted(*args: Any, **options: Any) -> Result:
+        simulated.append(args[2])
+        return simulate_layers(*args, **options)
+
+    monkeypatch.setattr(joint, "simulate_layers", counted)
+    runs = JointRuns(scenario.system, scenario.workload)
+    said = replace(SERIAL, order=tuple(op.name for op in scenario.workload.ops))
+
+    assert runs.ticks(SERIAL) == runs.ticks(said) is not None
+    assert simulated == [SERIAL] and runs.num_runs == 2
+
+
+def test_how_large_runs_are_is_known_without_one() -> None:
+    scenario = scenario_of(FEW)
+    start = JointRuns(scenario.system, scenario.workload).begin(SERIAL, never)
+
+    assert start is not None
+    assert JointRuns(scenario.system, scenario.workload, quick=True)._counted(SERIAL, never) == start.line_hops
 
 
 IN_BATCHES = pytest.param(BATCHES, marks=pytest.mark.slow, id="batches")
