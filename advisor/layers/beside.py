@@ -4,6 +4,7 @@ One layer and one collective begin at the same time on the same GPUs, and are si
 and memory from kernels, and these take them from copies.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 
@@ -134,7 +135,10 @@ class LayerBeside:
     def _simulated(self, should_stop: ShouldStop) -> BesideTicks:
         layer = one_layer(self.scenario, self.schedule)
         both = layer, self._others(1 + max(part.stream for part in layer.plan.parts))
-        return _ticks_of_both(both, self.unit_bytes, should_stop, alike=self.alike)
+        traffic = partial(ticks_alone, self.copies, self.traffic, self.unit_bytes, should_stop)
+        return _ticks_of_both(
+            both, self.unit_bytes, should_stop, alike=self.alike, second=traffic if self.alike else None
+        )
 
     def _others(self, stream: int) -> OnGroup:
         """The traffic, in a stream that the layer has not."""
@@ -183,16 +187,23 @@ def one_layer(scenario: Scenario, schedule: Schedule) -> OnGroup:
 
 
 def _ticks_of_both(
-    both: tuple[OnGroup, OnGroup], unit: int, should_stop: ShouldStop, *, alike: bool, same_group: bool = False
+    both: tuple[OnGroup, OnGroup],
+    unit: int,
+    should_stop: ShouldStop,
+    *,
+    alike: bool,
+    same_group: bool = False,
+    second: Callable[[], int] | None = None,
 ) -> BesideTicks:
+    """Simulate both together, and each alone; ``second`` returns the ticks of that one where they may be known."""
     for on in both:
         check_budget(on.system, on.plan, unit, plan_period(on.system, on.plan, alike=alike))
     together = lower_beside(*both, unit_bytes=unit, alike=alike, same_group=same_group)
     done = _done(together.program, should_stop)
     beside = [max(int(done[ops.start : ops.stop].max()) for ops in each) for each in (together.first, together.second)]
-    programs = (lower(on.system, on.plan, unit_bytes=unit, alike=alike).program for on in both)
+    programs = (lower(on.system, on.plan, unit_bytes=unit, alike=alike).program for on in both[: 1 + (second is None)])
     alone = [int(_done(program, should_stop).max()) for program in programs]
-    return BesideTicks(alone[0], beside[0], alone[1], beside[1])
+    return BesideTicks(alone[0], beside[0], alone[1] if second is None else second(), beside[1])
 
 
 def _done(program: Program, should_stop: ShouldStop) -> Int64Array:
@@ -240,10 +251,23 @@ class TrafficAlone:
             return memoized(question, TrafficTicks, partial(self._simulated, should_stop))
 
     def _simulated(self, should_stop: ShouldStop) -> TrafficTicks:
-        case, schedule = traffic_plan(self.copies, self.traffic)
-        plan = Plan.of_one(TRAFFIC, case.shape, schedule)
-        lowered = lower(self.copies, plan, unit_bytes=self.unit_bytes, alike=True)
-        return TrafficTicks(int(_done(lowered.program, should_stop).max()))
+        return TrafficTicks(ticks_alone(self.copies, self.traffic, self.unit_bytes, should_stop))
+
+
+@lru_cache(maxsize=8)  # layers with other rows, or that keep less, have the same weights
+def ticks_alone(copies: System, traffic: SharedTraffic, unit_bytes: int, should_stop: ShouldStop) -> int:
+    """Return the ticks of traffic that has the machine to itself, of ranks that do the same taken for alike.
+
+    Raises
+    ------
+    ScheduleError
+        If no algorithm does it.
+    Cancelled
+        If ``should_stop`` said so.
+    """
+    case, schedule = traffic_plan(copies, traffic)
+    lowered = lower(copies, Plan.of_one(TRAFFIC, case.shape, schedule), unit_bytes=unit_bytes, alike=True)
+    return int(_done(lowered.program, should_stop).max())
 
 
 def crosses_nodes(copies: System) -> bool:

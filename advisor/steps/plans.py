@@ -215,7 +215,8 @@ def _megatron(outcome: StepOutcome) -> Iterator[str]:
     for axis, flag in _MEGATRON.items():
         if sizes.get(axis, 1) > 1:
             yield f"{flag} {sizes[axis]}"
-    if sizes.get("tp", 1) > 1:
+    first = outcome.scenario.step.blocks[0].parts[0].forward
+    if sizes.get("tp", 1) > 1 and handed_on(first).shard is not Shard.NONE:
         yield "--sequence-parallel"
     if outcome.scenario.in_context:
         yield f"--cp-comm-type {'p2p' if schedule.context is ContextKind.RING else 'all_gather'}"

@@ -36,15 +36,20 @@ class GroupRanks:
         are alike. So a hop has a number that is so many times ``ranks`` less than it would be.
         """
         return tuple(
-            stage._replace(flows=tuple(flow._replace(route=self._route(flow, rank, ranks)) for flow in stage.flows))
-            for stage in stages
+            [
+                Stage(hold, tuple([Flow(self._route(flow[0], rank, ranks), *flow[1:]) for flow in flows]), polls)
+                for hold, flows, polls in stages
+            ]
         )
 
-    def _route(self, flow: Flow, rank: int, ranks: int) -> tuple[tuple[int, int], ...]:
-        at = self.of(rank) % ranks
+    def _route(self, route: Iterable[tuple[int, int]], rank: int, ranks: int) -> tuple[tuple[int, int], ...]:
+        first, stride, size = self.first, self.stride, self.size
+        at = (first + rank % size * stride) % ranks
         return tuple(
-            (server, at - (at - self.of(other)) % ranks - (rank - other) % self.size * ranks)
-            for server, other in flow.route
+            [
+                (server, at - (at - first - other % size * stride) % ranks - (rank - other) % size * ranks)
+                for server, other in route
+            ]
         )
 
 
