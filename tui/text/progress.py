@@ -30,6 +30,7 @@ WORDS = {
     "confirm": "confirming line by line {done}/{total}",
     "distill": "estimating shapes {done}/{total}",
     "sweep": "advising, point {done}/{total}",
+    "between": "advising, {done} sizes between the points so far",
     "models": "asking about models, {done}/{total} answered",
     "sensitivity": "changing hardware numbers",
     "draws": "drawing the routing",

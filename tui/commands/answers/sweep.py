@@ -177,8 +177,11 @@ def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, Scenario]])
                 raise Cancelled
             return advice
 
-        def reported(done: int, total: int) -> None:
-            progress("sweep", min(done, len(points)), len(points))
+        def reported(done: int, _: int) -> None:
+            if done > len(points):  # sizes beside them, as many as it takes
+                progress("between", done - len(points), 0)
+            else:
+                progress("sweep", done, len(points))
 
         others = OtherSizes(_at(request), _counting(across(stopped), progress))
         with in_threads(advise, several.at_once) as ask:
