@@ -268,10 +268,11 @@ class CarriedStep:
             index = {place: number for group in kind.groups for number, place in enumerate(group)}
             leaves = tuple(np.split(values, len(kind.groups[0]))[index[place]] for place, values in enumerate(leaves))
         arrived = [self._carried(job.send, {_MOVED: (part, part)}, [""], task)[""][1] for part in leaves]
-        for group in kind.groups if job.rejoin is not None else ():
-            parts = tuple(arrived[place].reshape(1, -1) for place in group)
-            for place, whole in zip(group, self._carried(job.rejoin, {_MOVED: parts}, [""], task)[""], strict=True):
-                arrived[place] = whole.reshape(-1, arrived[place].shape[1])
+        if job.rejoin is not None:
+            for group in kind.groups:
+                parts = tuple(arrived[place].reshape(1, -1) for place in group)
+                for place, whole in zip(group, self._carried(job.rejoin, {_MOVED: parts}, [""], task)[""], strict=True):
+                    arrived[place] = whole.reshape(-1, arrived[place].shape[1])
         self._pause(task, Moment.END)
         if taken is not None:
             layer = job.layers[taken.chunk][0 if forward else -1]

@@ -167,11 +167,10 @@ def summed_once(backward: Scenario, forward: Scenario) -> Scenario:
 
     A step sums them once behind all microbatches, with those of the other ranks that hold these weights.
     """
-    repeat = forward.workload.repeat
-    made = {name for name, _, _ in forward.workload.results} | ({repeat.as_input} if repeat else set())
-    whole = {
-        f"d_{each.name}" for each in forward.workload.tensors if each.shard is Shard.NONE and each.name not in made
-    }
+    made = {name for name, _, _ in forward.workload.results}
+    made |= set() if forward.workload.repeat is None else {forward.workload.repeat.as_input}
+    whole = {f"d_{each.name}" for each in forward.workload.tensors if each.shard is Shard.NONE}
+    whole -= {f"d_{name}" for name in made}
     sums = {op.name for op in backward.workload.ops if op.shape.pattern is Pattern.GEMM_AR and op.name in whole}
     parts = {name for name, op, _ in backward.workload.results if op in sums and name != op}
 

@@ -5,6 +5,9 @@ from dataclasses import replace
 import pytest
 
 from magus.advisor.steps.carried import job_of
+from magus.advisor.steps.layer_times import LayerTimes
+from magus.advisor.steps.outcome import outcome_of
+from magus.advisor.steps.plans import flags_of
 from magus.advisor.steps.ranks import StageRanks, ranks_of_stage
 from magus.compiler import compile_text
 from magus.compiler.ir import Pattern
@@ -160,6 +163,12 @@ def test_gradients_of_whole_activations_are_summed_in_each_pass() -> None:
     (part,) = scenario_of(WHOLE).step.blocks[0].parts
     back = part.back("all").workload
     assert [op.name for op in back.ops if op.shape.pattern is Pattern.GEMM_AR] == ["d_y_norm"]
+
+
+@pytest.mark.parametrize(("text", "has"), [(KINDS, True), (WHOLE, False)])
+def test_flags_of_megatron_say_whether_activations_are_cut(text: str, has: bool) -> None:
+    outcome = outcome_of(scenario_of(text), StepSchedule(""), LayerTimes())
+    assert ("--sequence-parallel" in dict(flags_of(outcome))["Megatron-LM"]) is has
 
 
 # Faults.
