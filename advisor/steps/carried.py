@@ -43,7 +43,7 @@ from ..layers.beside import SharedTraffic
 from .layer_times import of_weights, schedule_of
 from .outcome import chunks_of
 from .plans import in_parts, pass_plan, refused, send_plan, shared_work, some_ops, some_parts
-from .ranks import StageRanks, ranks_of_stage
+from .ranks import StageRanks, check_handed_on, ranks_of_stage
 from .times import handed_on, weights_of
 
 LAYERS = 2
@@ -92,7 +92,7 @@ class _Small:
         blocks, named = scenario.step.blocks, dict(schedule.parts)
         self._parts = {part.forward.name: part for block in blocks for part in block.parts}
         self.ranks = ranks_of_stage(scenario, tuple(self._parts.values()))
-        self._check_rows()
+        check_handed_on(self.ranks, [part.forward for part in self._parts.values()])
         passes = [each for part in self._parts.values() for each in (part.forward, part.back(schedule.keep))]
         scheduled = [(each, schedule_of(each, named.get(each.name))) for each in passes]
         if any(each.cut != UNCUT for _, each in scheduled):
@@ -101,24 +101,6 @@ class _Small:
         self._works = dict(zip(self._parts, zip(works[::2], works[1::2], strict=True), strict=True))
         for part in self._parts.values():
             self._check(part.forward, part.back(schedule.keep))
-
-    def _check_rows(self) -> None:
-        """Check that ranks of a group hand on what those of another one take, where workloads have groups of their own.
-
-        Raises
-        ------
-        RunRefused
-            If they do not.
-        """
-        first, *others = (part.forward for part in self._parts.values())
-        whole = [each.name for each in (first, *others) if handed_on(each).shard is Shard.NONE and each.num_ranks > 1]
-        shards = (handed_on(each).shard for each in (first, *others))
-        if whole and len(set(zip(self.ranks.groups, shards, strict=True))) > 1:
-            hint = "shard it by rows: x = tensor bf16[...] shard rows"
-            raise refused(f"ranks of {whole[0]} have all of what they hand to those of other workloads", hint)
-        for other in others:
-            if _of_rank(other) != _of_rank(first):
-                raise refused(f"ranks of {other.name} and of {first.name} hand on tensors of other sizes")
 
     def _check(self, forward: Scenario, back: Scenario) -> None:
         known = {each.name for each in (*forward.workload.tensors, *back.workload.tensors)}
@@ -394,13 +376,6 @@ def _parts(workload: Workload, ranks: int) -> Iterator[int]:
     for shape in (op.shape for op in workload.ops if op.shape.pattern.exchanges):
         moved = 0 if shape.moved is None else shape.moved.rows
         yield moved if moved % ranks == 0 and heights[shape.output] == ranks * moved else 0
-
-
-def _of_rank(forward: Scenario) -> tuple[int, int]:
-    """Rows and columns that a rank has of what a layer hands on."""
-    tensor, ranks = handed_on(forward), forward.num_ranks
-    rows = tensor.rows // (ranks if tensor.shard is Shard.ROWS else 1)
-    return rows, tensor.cols // (ranks if tensor.shard is Shard.COLS else 1)
 
 
 def _elements(tensor: Tensor, ranks: int, whole: bool) -> int:

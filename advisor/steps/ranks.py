@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import gcd, lcm, prod
 
-from ...compiler.ir import System
+from ...compiler.ir import Scenario, Shard, System
 from ...compiler.ir.step import LayerPart, StepScenario
+from .plans import refused
+from .times import handed_on
 
 Span = tuple[int, int]
 """Ranks that lie along axes: how far apart neighbours are, and how many there are."""
@@ -108,3 +110,28 @@ def ranks_of_stage(scenario: StepScenario, parts: Sequence[LayerPart]) -> StageR
 
     groups = tuple(span(part.forward.system) for part in parts)
     return StageRanks(size, far, groups, tuple(span(part.context) for part in parts))
+
+
+def check_handed_on(ranks: StageRanks, layers: Sequence[Scenario]) -> None:
+    """Check that ranks of a group hand on what those of another one take, where workloads have groups of their own.
+
+    Raises
+    ------
+    RunRefused
+        If they do not.
+    """
+    whole = [each.name for each in layers if handed_on(each).shard is Shard.NONE and each.num_ranks > 1]
+    shards = (handed_on(each).shard for each in layers)
+    if whole and len(set(zip(ranks.groups, shards, strict=True))) > 1:
+        hint = "shard it by rows: x = tensor bf16[...] shard rows"
+        raise refused(f"ranks of {whole[0]} have all of what they hand to those of other workloads", hint)
+    for other in layers[1:]:
+        if _of_rank(other) != _of_rank(layers[0]):
+            raise refused(f"ranks of {other.name} and of {layers[0].name} hand on tensors of other sizes")
+
+
+def _of_rank(forward: Scenario) -> tuple[int, int]:
+    """Rows and columns that a rank has of what a layer hands on."""
+    tensor, ranks = handed_on(forward), forward.num_ranks
+    rows = tensor.rows // (ranks if tensor.shard is Shard.ROWS else 1)
+    return rows, tensor.cols // (ranks if tensor.shard is Shard.COLS else 1)

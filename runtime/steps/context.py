@@ -1,4 +1,4 @@
-"""Sequences in parts: what attention of one part takes of the others, and the gradients that go back to them.
+"""Passes of a pipeline, group by group, and what ranks with parts of the same sequences take of each other.
 
 A pass is carried out up to its attention by the ranks of each part. Keys and values of the other parts then come by the
 plans of the exchange, what they add to attention is added, and the rest of the pass follows.
@@ -68,6 +68,24 @@ def carried_out(
     later = [name for name in wanted if name not in between]
     rest = carried_out(kind, of.rest, known, later, seed, carry) if later else {}
     return {name: known[name] for name in wanted if name in between} | rest
+
+
+def arriving(
+    kind: LayerWork, values: Sequence[Array], send: GroupWork, rejoin: GroupWork | None, carry: Carry
+) -> list[Array]:
+    """Return what arrives of the ``values`` of each rank of a pipeline: with ``rejoin`` parts, which groups gather."""
+    leaves, index = list(values), {place: number for group in kind.groups for number, place in enumerate(group)}
+    if rejoin is not None:
+        leaves = [np.split(whole, len(kind.groups[0]))[index[place]] for place, whole in enumerate(values)]
+    arrived = [carry(send, {_MOVED: (part, part)}, [""])[""][1] for part in leaves]
+    if rejoin is None:
+        return arrived
+    whole = list(values)
+    for group in kind.groups:
+        parts = tuple(arrived[place].reshape(1, -1) for place in group)
+        for place, made in zip(group, carry(rejoin, {_MOVED: parts}, [""])[""], strict=True):
+            whole[place] = made.reshape(values[place].shape)
+    return whole
 
 
 def _by_group(kind: LayerWork, work: GroupWork, given: Values, wanted: Iterable[str], carry: Carry) -> Values:

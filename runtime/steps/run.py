@@ -28,9 +28,9 @@ from .build import (
     room_of,
     tasks_of_step,
 )
-from .context import carried_out
-from .serial import Flat, SerialStep, StepMemory, by_rank, check_ops, gradient_of, part_shape, tensor_of, updated
-from .work import GroupWork, StepWork, Values, WeightSet, split
+from .context import arriving, carried_out
+from .serial import Flat, SerialStep, StepMemory, by_place, check_ops, gradient_of, part_shape, updated
+from .work import GroupWork, StepWork, Values, WeightSet
 
 KINDS = (Transfer, TileGroup, Reduction)
 
@@ -109,8 +109,7 @@ class CarriedStep:
             raise self._board.error
         if self._board.stuck:
             return Outcome.DEADLOCK, stuck_sentences(self._board.stuck, self.tasks, self._job.num_ranks)
-        wrong = self._differences()
-        sentences = [sentence for sentence, _ in zip(wrong, range(MAX_NAMED + 1), strict=False)]
+        sentences = [sentence for sentence, _ in zip(self._differences(), range(MAX_NAMED + 1), strict=False)]
         return Outcome.WRONG if sentences else Outcome.EXACT, sentences
 
     # What there is at first.
@@ -124,11 +123,9 @@ class CarriedStep:
 
     def _place_input(self, pipeline: int, microbatch: int) -> None:
         kind, ranks = self._job.of(0), self._ranks(self._job.stage_of(microbatch, 0), pipeline)
-        tensor = tensor_of(kind, kind.taken)
-        for group, whole in zip(kind.groups, self.serial.input(pipeline, microbatch), strict=True):
-            for place, part in zip(group, split(whole, tensor.shard, len(group)), strict=True):
-                name = named(tensor.name, self._job.called(0), microbatch)
-                self._memory.make(ranks[place], name, part.shape, part)
+        name = named(kind.taken, self._job.called(0), microbatch)
+        for place, part in by_place(kind, self.serial.input(pipeline, microbatch)).items():
+            self._memory.make(ranks[place], name, part.shape, part)
 
     def _make_room(self, stage: int, pipeline: int) -> None:
         """Room for all that passes of a stage take and make, and its weights."""
@@ -251,10 +248,11 @@ class CarriedStep:
         for of, flat in self._sets(each.layer):
             name = of.named(gradients_of(each.called, each.microbatch if alone else None))
             sums = self._read(ranks, name, task)
-            made = [flat.of(by_rank(own, place)) % MODULUS for place in range(len(ranks))]
+            made = [flat.of({key: parts[place] for key, parts in own.items()}) % MODULUS for place in range(len(ranks))]
             self._write(ranks, name, ((old + new) % MODULUS for old, new in zip(sums, made, strict=True)), task)
-            for rank, values in zip(ranks, made, strict=True):
-                self._made[of, rank, each.layer, each.microbatch] = values
+            self._made |= {
+                (of, rank, each.layer, each.microbatch): part for rank, part in zip(ranks, made, strict=True)
+            }
 
     def run_send(self, sent: ChunkPass, taken: ChunkPass | None, to: int, task: StageTask) -> None:
         """A send, to what is ``taken`` there."""
@@ -264,20 +262,12 @@ class CarriedStep:
         made = named(kind.handed_on if forward else kind.gradient[1], job.called(layer), sent.microbatch)
         assert job.send is not None, "there are several stages"
         leaves = self._read(self._ranks(task.stage, task.pipeline), made, task)
-        if job.rejoin is not None:  # each rank sends its part of what all of its group have
-            index = {place: number for group in kind.groups for number, place in enumerate(group)}
-            leaves = tuple(np.split(values, len(kind.groups[0]))[index[place]] for place, values in enumerate(leaves))
-        arrived = [self._carried(job.send, {_MOVED: (part, part)}, [""], task)[""][1] for part in leaves]
-        if job.rejoin is not None:
-            for group in kind.groups:
-                parts = tuple(arrived[place].reshape(1, -1) for place in group)
-                for place, whole in zip(group, self._carried(job.rejoin, {_MOVED: parts}, [""], task)[""], strict=True):
-                    arrived[place] = whole.reshape(-1, arrived[place].shape[1])
+        arrived = arriving(kind, leaves, job.send, job.rejoin, partial(self._carried, task=task))
         self._pause(task, Moment.END)
         if taken is not None:
             layer = job.layers[taken.chunk][0 if forward else -1]
-            name = job.of(layer).taken if forward else job.of(layer).gradient[0]
-            name = named(name, job.called(layer), taken.microbatch)
+            kind = job.of(layer)
+            name = named(kind.taken if forward else kind.gradient[0], job.called(layer), taken.microbatch)
             self._write(self._ranks(to, task.pipeline), name, arrived, task)
 
     def _among_holders(
@@ -286,9 +276,8 @@ class CarriedStep:
         """Yield what a collective of some weights leaves at each rank of a stage; without one what there is."""
         for ranks in self._job.holders(self._job.of(layer), of, task.stage):
             found = self._read(ranks, of.named(name), task)
-            if work is not None:
-                found = self._carried(work, {_MOVED: found}, [""], task)[""]
-            yield from zip(ranks, found, strict=True)
+            made = found if work is None else self._carried(work, {_MOVED: found}, [""], task)[""]
+            yield from zip(ranks, made, strict=True)
 
     def run_gather(self, layer: int, pieces: str, into: str, task: StageTask) -> None:
         """The weights of a layer, gathered among the ranks that hold the same."""

@@ -31,7 +31,7 @@ from ..problem import mixture, of_experts
 from ..report import RunRefused
 from ..tasks import Task
 from .context import attended, gradient_of_block, keys_of, with_gradient
-from .work import GroupWork, KeyExchange, LayerWork, StepWork, Values, WeightSet, joined, split
+from .work import GroupWork, KeyExchange, LayerWork, StepWork, WeightSet, joined, split
 
 PRODUCTS = (Pattern.GEMM, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 KERNELS = (Pattern.KERNEL, Pattern.ALL_TO_ALL)
@@ -267,13 +267,19 @@ def tensor_of(kind: LayerWork, name: str) -> Tensor:
     return next(each for each in kind.forward.workload.tensors if each.name == name)
 
 
+def by_place(of: LayerWork, values: Iterable[Array]) -> dict[int, Array]:
+    """Return the rows that each rank of a pipeline has of what a layer takes or hands on, which is whole by group."""
+    found = dict[int, Array]()
+    for group, whole in zip(of.groups, values, strict=True):
+        found |= zip(group, split(whole, tensor_of(of, of.taken).shard, len(group)), strict=True)
+    return found
+
+
 def regrouped(values: list[Array], of: LayerWork, to: LayerWork) -> list[Array]:
     """Return what groups of one layer hand to the next, whole, as the groups of that have it: ranks keep their rows."""
     if of.groups == to.groups:
         return values
-    own = dict[int, Array]()
-    for group, whole in zip(of.groups, values, strict=True):
-        own |= zip(group, split(whole, tensor_of(of, of.taken).shard, len(group)), strict=True)
+    own = by_place(of, values)
     return [joined([own[place] for place in group], tensor_of(to, to.taken).shard) for group in to.groups]
 
 
@@ -385,8 +391,3 @@ class Flat:
                 return name, where // cols, where % cols
             where -= rows * cols
         return name, rows - 1, cols - 1
-
-
-def by_rank(values: Values, place: int) -> dict[str, Array]:
-    """What one rank of a group has."""
-    return {name: parts[place] for name, parts in values.items()}
