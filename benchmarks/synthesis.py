@@ -173,14 +173,14 @@ def _gathered(advisor: Advisor, name: str, size: str, num_bytes: int, most: floa
 
 
 def _exchanged(advisor: Advisor, name: str) -> Iterator[Figure]:
-    """Yield the time of an all_to_all of 16 MiB over the bound of any ways, and over that of straight copies."""
+    """Yield the time of an all_to_all of 16 MiB over the bound of any ways, and that of named algorithms over it."""
     advice = advisor.recommend(_scenario(name, 1 << 24, "y = all_to_all(x)", ""), AdviceOptions())
     assert advice.bound is not None, "a collective has a bound"
     known = [one for one in advice.candidates if one.simulated_ticks is not None and one.choice is not None]
-    straight = min(one.ticks for one in known if one.choice is not None and not one.choice.trees)
+    named = min(one.ticks for one in known if one.choice is not None and not one.choice.trees)
     best = advice.recommended.ticks
     yield Figure(f"{name}, {EXCHANGE} over the bound", best / advice.bound.ticks, "x", "lower", 1.2)
-    yield Figure(f"{name}, {EXCHANGE}, straight copies over this", straight / best, "x", "higher", 1)
+    yield Figure(f"{name}, {EXCHANGE}, fastest named algorithm over this", named / best, "x", "higher", 1)
 
 
 def small(advisor: Advisor, name: str) -> Iterator[Figure]:

@@ -203,11 +203,12 @@ def exchange_us(fabric: Fabric, num_ranks: int) -> float:
 
     That is so of two ranks, and beyond ``FEW_RANKS`` that are no ring, whose links have one price.
     """
+    if num_ranks <= 2:
+        return 0.0
     network = network_of(fabric, num_ranks)
-    if network.symmetric and len(network.own) <= 2:
-        known: tuple[tuple[float, ...], ...] = ((1 / len(network.edges),) * len(network.edges),)
-    else:
-        known = prices_of(fabric, num_ranks, TreeFlow.EACH) if num_ranks <= FEW_RANKS else ()
+    known: tuple[tuple[float, ...], ...] = ((1 / len(network.edges),) * len(network.edges),)
+    if not network.symmetric or len(network.own) > 2:  # on a torus a program may end before its prices are as good
+        known = (*known, *prices_of(fabric, num_ranks, TreeFlow.EACH)) if num_ranks <= FEW_RANKS else ()
     return max((sum(_ways(fabric, num_ranks, prices)) for prices in known), default=0.0) * (1 - ROUNDING)
 
 

@@ -17,6 +17,9 @@ FABRICS = {
     ),
     "one way": (3, "edges(xgmi=[[0, 1], 1 -> 2, 2 -> 0])"),
     "torus": (6, "torus(xgmi, shape=[2, 3])"),
+    "torus of 16": (16, "torus(xgmi, shape=[4, 4])"),
+    "ring": (6, "ring(xgmi)"),
+    "ring of 18": (18, "ring(xgmi)"),
 }
 
 
