@@ -28,7 +28,6 @@ from ..ir import (
 from ..ir import in_batch as in_group
 from ..ir.operations.base import Routing
 from ..ir.operations.routing import for_experts
-from ..ir.operations.routing_laws import UNIFORM
 from .parts import PlanError, in_batches, op_names
 
 
@@ -107,6 +106,14 @@ class _Groups:
         self._sent = moving - self._back
         self._dealing = {op.name for op in whole.ops if any(read.made_by in self._sent for read in op.reads)}
         self._leaving = {read.made_by for name in self._back for read in self._ops[name].reads}
+        self._of_rows: set[str] = set()  # the others of a group make weights
+        for op in whole.ops:
+            made = {read.made_by for read in op.reads} & self._of_rows - self._back
+            if op.name in moving or (op.name in self._routings and made):
+                self._of_rows.add(op.name)
+        behind = self._of_rows - self._sent
+        reads = (read for name in behind for read in self._ops[name].reads if read.made_by not in self._of_rows)
+        self._weights = {read.tensor for read in reads}
         self._carried = set(whole.repeat.carried.values()) if whole.repeat is not None else set[str]()
         for unfit in self._unfit():
             raise PlanError(unfit, "groups")
@@ -123,13 +130,7 @@ class _Groups:
                 said = f"groups of {', '.join(map(str, sizes))}" if min(sizes) else f"{len(sizes)} groups"
                 message = f"each rank has {experts} experts behind {name}, which do not make up {said}"
                 yield Rejection(Code.MGS304, message, f"groups 1 to {experts}, or of experts with that sum")
-            if len(set(routing.dealt)) > 1 or routing.law != UNIFORM or routing.replicas:
-                dealt = min(routing.dealt), max(routing.dealt)
-                how = f"by {routing.law.name}" if routing.law != UNIFORM else "to replicas too"
-                message = f"rows go to the experts behind {name} {how}"
-                if dealt[0] < dealt[1]:
-                    message = f"experts behind {name} have {dealt[0]} to {dealt[1]} rows"
-                yield Rejection(Code.MGS304, message, "in groups rows are routed uniformly, as many to each expert")
+            yield from self._uneven(name)
             if name in made:
                 message = f"{made[name]} has the rows of experts, and all of them are what the next layer takes"
                 yield Rejection(Code.MGS520, message, "repeat what comes behind a combine")
@@ -142,6 +143,25 @@ class _Groups:
             if op.shape.routing is None and not isinstance(op.shape.kernel, ElementwiseShape | GroupedGemmShape):
                 message = f"{name} is {op.label} of rows of experts, which is not computed by groups"
                 yield Rejection(Code.MGS520, message, "grouped_gemm, add and row-wise kernels are")
+
+    def _uneven(self, name: str) -> Iterator[Rejection]:
+        """Why experts with different rows cannot be in these groups."""
+        routing, op = self._routings[name], self._ops[name]
+        if len(set(routing.dealt)) == 1:
+            return
+        empty = next((k for k in range(len(self._sizes)) if not sum(routing.dealt[self._experts(k)])), None)
+        if empty is not None:
+            message = f"group {empty} of the experts behind {name} has no rows at the hottest rank"
+            yield Rejection(Code.MGS304, message, "fewer groups, or groups of other sizes")
+        kept = name not in self._sent and any(not read.made_by for read in op.reads)
+        if kept and not isinstance(op.shape.kernel, GroupedGemmShape):
+            message = f"{name} takes rows of experts that were kept, and experts behind it have different numbers"
+            yield Rejection(Code.MGS520, message, "route uniformly, as many rows to each expert")
+
+    def _experts(self, number: int) -> slice:
+        """The experts of a rank that are in a group."""
+        first = sum(self._sizes[:number])
+        return slice(first, first + self._sizes[number])
 
     def workload(self) -> Workload:
         """The workload with ops of each group."""
@@ -221,11 +241,10 @@ class _Groups:
             shape, tensors=tuple(self._tensor(one, name, number, made=one.name in shape.made) for one in shape.tensors)
         )
         if shape.moved is not None:
-            routing = for_experts(self._routings[name], self._sizes[number])
+            routing = self._routing(name, number)
             return replace(shape, moved=replace(shape.moved, rows=routing.sent), routing=routing)
         if isinstance(kernel, GroupedGemmShape):
-            first = sum(self._sizes[:number])
-            return replace(shape, kernel=replace(kernel, rows=kernel.rows[first : first + self._sizes[number]]))
+            return replace(shape, kernel=replace(kernel, rows=kernel.rows[self._experts(number)]))
         assert isinstance(kernel, ElementwiseShape), "refused at first"
         (made, of_made), (taken, of_taken) = (self._share(name, number, made=made) for made in (True, False))
         if isinstance(kernel, RowWiseShape):
@@ -233,20 +252,28 @@ class _Groups:
             kernel = replace(kernel, read_bytes=kernel.read_bytes * taken // of_taken, choices=choices)
         return replace(shape, kernel=replace(kernel, num_elements=kernel.num_elements * made // of_made))
 
-    def _share(self, op: str, number: int, *, made: bool) -> tuple[int, int]:
-        """The rows that an op takes or has ``made`` in a group, and in all, in the same unit.
+    def _routing(self, op: str, number: int) -> Routing:
+        return for_experts(self._routings[op], sum(self._sizes[:number]), self._sizes[number])
 
-        Between ranks a row goes once to each, and experts of a rank have one each. A dispatch takes all in each group.
+    def _share(self, op: str, number: int, *, made: bool) -> tuple[int, int]:
+        """The rows that an op takes or has ``made`` in a group, and in all, in the same unit; of weights the experts.
+
+        Between ranks a row goes once to each, and experts have one each. A dispatch takes all in each group.
         """
-        whole, taken = self._routings[op], self._sizes[number]
+        whole = self._routings[op]
+        if op not in self._of_rows:
+            return self._sizes[number], whole.taken
         if op in self._sent and not made:
             return 1, 1
-        between = op in self._sent | self._back or op in (self._leaving if made else self._dealing)
-        return (for_experts(whole, taken).sent, whole.sent) if between else (taken, whole.taken)
+        if op in self._sent | self._back or op in (self._leaving if made else self._dealing):
+            return self._routing(op, number).sent, whole.sent
+        return sum(whole.dealt[self._experts(number)]), sum(whole.dealt)
 
     def _tensor(self, tensor: Tensor, op: str, number: int, *, made: bool) -> Tensor:
         """A tensor that an op takes or has ``made``, in a group; of what is transposed experts lie side by side."""
         part, of = self._share(op, number, made=made)
+        if not made and tensor.name in self._weights:
+            part, of = self._sizes[number], self._routings[op].taken
         if tensor.name.endswith(".t"):
             return replace(tensor, cols=tensor.cols * part // of)
         return replace(tensor, rows=tensor.rows * part // of)

@@ -120,10 +120,11 @@ def test_batches() -> None:
 
 
 @pytest.mark.quick(1)
+@pytest.mark.parametrize("routed", ["", "routing=power_law(1.2, seed=1)"])
 @pytest.mark.parametrize("said", ["groups of 1, 5, 2; separate t, z by dma(3)", "batches 2; groups 4; handoff whole"])
-def test_experts_in_groups(said: str) -> None:
+def test_experts_in_groups(said: str, routed: str) -> None:
     """What adds the rows that come back takes those of each group, as they are there."""
-    scenario = experts(said, layers=2)
+    scenario = experts(said, layers=2, routed=routed)
     graph, plan = plan_of_layers(scenario, scenario.schedules[0], 2)
     run = PlanRun(scenario.system, graph, plan, 0, detail=2)
 

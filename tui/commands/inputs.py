@@ -162,7 +162,8 @@ class ScenarioInput:
         def drawn(scenario: Scenario, seed: int) -> Scenario:
             there = compile_text(source.text, source.path, self.settings, as_written=False, seed=seed)
             # Rows are sent by what sends them now: the fastest under one seed is not always that under another.
-            return replace(there.scenario(scenario.name), system=scenario.system)
+            # What is declared under one seed may fit no other, and then says why.
+            return replace(there.scenario(scenario.name), system=scenario.system, schedules=scenario.schedules)
 
         show(found.warnings)
         return found, drawn

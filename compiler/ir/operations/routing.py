@@ -49,23 +49,26 @@ GREEDY, IN_ORDER = "greedy", "in_order"
 """Where experts lie: packed by their rows, or one after the other."""
 
 
-def for_experts(routing: Routing, taken: int) -> Routing:
-    """The uniform routing to so many experts of each rank alone: a row goes to each rank that has one of its there.
+def for_experts(routing: Routing, first: int, taken: int) -> Routing:
+    """The routing to so many experts of each rank alone, from the first on: rows go where one of theirs is there.
 
     Of rows that go to some nodes the experts are taken to lie in those evenly.
 
     >>> whole = Routing(512, experts=32, top=4, sent=1768, dealt=(512,) * 4, ranks=8, home=1768, tokens=4096)
-    >>> [for_experts(whole, taken).sent for taken in (1, 2, 4)]
+    >>> [for_experts(whole, 0, taken).sent for taken in (1, 2, 4)]
     [512, 976, 1768]
     """
     ranks, experts, top, nodes = routing.ranks, routing.experts, routing.top, min(routing.nodes, routing.top)
     if nodes:
         left = experts - taken * ranks
         copies = nodes * (1 - Fraction(comb(left, ceil(top / nodes)), comb(experts, ceil(top / nodes))))
+        reaches = copies / ranks, copies / ranks
     else:
-        copies = ranks_reached(ranks, experts, top, taken)
-    sent = ceil(routing.rows * copies / ranks) * ranks
-    return replace(routing, dealt=routing.dealt[:taken], sent=sent, home=sent)
+        dealt = routing.tokens, routing.replicas, routing.greedy
+        found = placed(routing.law, ranks, experts, top, *dealt, group=(first, taken))
+        reaches = found.reach, found.reached / ranks
+    sent, home = (ceil(routing.rows * each) * ranks for each in reaches)
+    return replace(routing, dealt=routing.dealt[first : first + taken], sent=sent, home=home)
 
 
 def routing_of(call: OperationCall, rows: int) -> Routing:

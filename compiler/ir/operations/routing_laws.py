@@ -141,27 +141,37 @@ class HottestRank:
 
 @lru_cache(maxsize=256)
 def placed(
-    law: RoutingLaw, ranks: int, experts: int, top: int, tokens: int, replicas: int = 0, greedy: bool = False
+    law: RoutingLaw,
+    ranks: int,
+    experts: int,
+    top: int,
+    tokens: int,
+    replicas: int = 0,
+    greedy: bool = False,
+    group: tuple[int, int] | None = None,
 ) -> HottestRank:
     """The hottest of ``ranks``, which have ``experts + replicas`` in equal numbers, for ``tokens`` rows in all.
 
     Replicas are placed greedily. ``tokens`` need not be a multiple of the ranks: of an even law a rank has the mean.
+    Of a ``group`` only the experts from its first on count, so many of each rank; the hottest is that of all experts.
     """
+    first, taken = group or (0, (experts + replicas) // ranks)
+    # Strides lie as far apart as can be: two experts of a row are in one group only where it is wider.
+    strided = min(Fraction(min(top, ranks), ranks), Fraction(top * taken, experts + replicas))
     if law.name in EVEN_LAWS and not replicas:
-        rows = evenly(ceil(Fraction(tokens * top, ranks)), experts // ranks)
-        uniform = law.name == "uniform"
-        reached = ranks_reached(ranks, experts, top) if uniform else Fraction(min(top, ranks))
+        rows = evenly(ceil(Fraction(tokens * top, ranks)), experts // ranks)[first : first + taken]
+        reached = ranks_reached(ranks, experts, top, taken) if law.name == "uniform" else ranks * strided
         return HottestRank(rows, reached / ranks, reached)
     by_rank = rows_by_rank(law, ranks, experts, top, tokens, replicas, greedy)
-    slots = [rows for each in by_rank for rows in each]
+    slots, parts = [rows for each in by_rank for rows in each], [each[first : first + taken] for each in by_rank]
     if law.name == "stride":
-        reach = [Fraction(min(top, ranks), ranks)] * ranks
+        reach = [strided] * ranks
     else:
         ways = _ways(slots, tokens, top)
-        reach = [1 - Fraction(_ways(_without(slots, each), tokens, top) / ways) for each in by_rank]
+        reach = [1 - Fraction(_ways(_without(slots, each), tokens, top) / ways) for each in parts]
     hottest = max(range(ranks), key=lambda rank: sum(by_rank[rank]))
     of_hottest, of_all = (each.limit_denominator(10**6) for each in (reach[hottest], sum(reach, Fraction(0))))
-    return HottestRank(tuple(by_rank[hottest]), of_hottest, of_all)
+    return HottestRank(tuple(parts[hottest]), of_hottest, of_all)
 
 
 @lru_cache(maxsize=256)

@@ -118,6 +118,43 @@ def test_a_schedule_says_how_many_or_of_what_size(block: str, groups: tuple[int,
     assert compile_text(HEAD.format(said="") + written).workloads[0].schedules == (found,)
 
 
+UNEVEN = (
+    "routing=power_law(1.2, seed=1)",
+    "routing=sampled(1.9, seed=2)",
+    "routing=power_law(1.2, seed=1), placed=greedy",
+    f"routing=loads([{', '.join(['26', '6'] * 16)}])",
+)
+
+
+@pytest.mark.parametrize("routed", UNEVEN)
+def test_uneven_rows_go_to_the_group_of_their_expert(routed: str) -> None:
+    whole = experts(routed=routed).workload
+    cut = cut_up(whole, WorkloadCut(groups=SIZES))
+    dealt = rows_of_experts(whole, "h")
+    assert len(set(dealt)) > 1
+
+    firsts = [sum(SIZES[:k]) for k in range(3)]
+    assert [rows_of_experts(cut, f"h[{k}]") for k in range(3)] == [
+        dealt[first : first + size] for first, size in zip(firsts, SIZES, strict=True)
+    ]
+    rows = {tensor.name: tensor.rows for tensor in cut.tensors}
+    for k in range(3):
+        kernel = cut.op(f"z_swiglu[{k}]").shape.kernel
+        assert isinstance(kernel, ElementwiseShape)
+        assert kernel.num_elements == sum(rows_of_experts(cut, f"h[{k}]")) * 128
+        assert rows[f"w1[{k}]"] == 4 * 256 * SIZES[k] and rows[f"w2[{k}]"] == 4 * 128 * SIZES[k]
+    sent = [rows_moved(cut, f"t[{k}]") for k in range(3)]
+    assert max(sent) < rows_moved(whole, "t") <= sum(sent)
+
+
+def test_a_stride_spreads_rows_over_groups_as_over_ranks() -> None:
+    """2 experts of a row are 16 of 32 apart, on 2 of 4 ranks; of 8 experts of a rank it has one, in one group."""
+    cut = cut_up(experts(routed="routing=stride").workload, WorkloadCut(groups=SIZES))
+
+    assert rows_moved(experts(routed="routing=stride").workload, "t") == 64 * 2
+    assert [rows_moved(cut, f"t[{k}]") for k in range(3)] == [64 * 2 * size // 8 for size in SIZES]
+
+
 def test_names_stand_for_groups() -> None:
     (found,) = experts("batches 2; groups 2; separate t[0], z[1, 1] by dma(3); priority s[1] low").schedules
 
@@ -151,8 +188,8 @@ def test_what_is_refused(block: str, message: str) -> None:
     [
         ("y = norm(x)", "MGS209 error: moe has no dispatch, whose experts could be in groups"),
         (
-            "t = dispatch(x, experts=32, top=2, routing=stride)\n  y = grouped_gemm(t, w1)",
-            "MGS304 error: rows go to the experts behind t by stride",
+            f"t = dispatch(x, experts=32, top=2, routing=loads({[256] * 2 + [0] * 30}))\n  y = grouped_gemm(t, w1)",
+            "MGS304 error: group 1 of the experts behind t has no rows at the hottest rank",
         ),
         (
             "t = dispatch(x, experts=32, top=2)\n  y = norm(gemm(t, v))",

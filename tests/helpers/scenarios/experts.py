@@ -22,10 +22,11 @@ workload moe on node {{
 """
 
 
-def experts(said: str = "", *, layers: int = 1) -> Scenario:
-    """The scenario, with a schedule that says so much where it says anything."""
+def experts(said: str = "", *, layers: int = 1, routed: str = "") -> Scenario:
+    """The scenario, with a schedule that says so much where it says anything, and rows ``routed`` so."""
     schedule = f"schedule mine for moe {{ {said} }}" if said else ""
     text = HEAD.format(said=schedule)
+    text = text.replace("type=fp8)", f"type=fp8, {routed})") if routed else text
     if layers > 1:
         text = text.replace("  batch x", f"  repeat {layers} y as x\n  batch x")
     (scenario,) = compile_text(text).workloads
