@@ -15,6 +15,7 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.groups import cut_up, experts_of_a_rank
 from ...compiler.planning.parts import PlanError, batch_counts
 from ...compiler.resolve.schedules.explore import BATCHES, GROUPS
+from ..implementations.predict import MIN_GAIN
 from .joint import JointRuns, LayerSpace, space_of
 from .op_runs import copiers_of, of_one_op
 from .options import OpOptions, is_limited
@@ -237,7 +238,10 @@ class JointSearch:
                 yield space_of(op_options, cut, written_out)
 
     def _cuts(self) -> Iterator[WorkloadCut]:
-        """In how many batches, and groups of experts: more and more of these until the last ones were slower."""
+        """In how many batches, and groups of experts: more and more of these until the last were slower by what counts.
+
+        By less three groups may be slower than two where four are faster than both: their ends are shorter.
+        """
         explore, workload = self.scenario.explore, self.scenario.workload
         experts, group_counts, batches = experts_of_a_rank(workload), explore.values(GROUPS), explore.values(BATCHES)
         for count in batches or [count for count in batch_counts(workload) if count <= USUAL_BATCHES]:
@@ -250,9 +254,9 @@ class JointSearch:
                 for groups in dict.fromkeys((*sizes, short_at_the_ends(experts, count))):
                     yield from (WorkloadCut(num_batches, groups) for num_batches in batches or (1,))
                 mine = [self.found[one] for one in self.searched if len(one.groups) == count]
-                if not group_counts and min(mine, default=inf) >= least:
+                if not group_counts and min(mine, default=inf) >= least * (1 + MIN_GAIN):
                     return
-                least = min(mine, default=inf)
+                least = min([least, *mine])
 
     def _least_in_one_stream(self) -> float:
         """The shortest time so far of kernels that share no SMs: others are never the answer."""
