@@ -64,6 +64,7 @@ PAPERS = (
     "papers/eidola",
     "papers/ficco",
     "papers/gemm_ar_mi355x",
+    "papers/infragraph",
     "papers/layers",
     "papers/mscclpp",
     "papers/programs",

@@ -17,7 +17,7 @@ from ...compiler.ir import TICKS_PER_US, OpCase, System
 from ...compiler.ir.hardware import Link, Switch
 from ...compiler.ir.topologies.base import Fabric, network_of
 from ...compiler.ir.topologies.network import Edge, Ends, edge_over
-from ...compiler.machine.infragraph import REACHED
+from ...compiler.machine.infragraph import IN_ORDER, REACHED
 from .base import Options, Target, refused
 
 MAX_PAIRS = 100_000
@@ -235,7 +235,8 @@ def _links(pairs: Mapping[Ends, _Lane]) -> list[Document]:
     return [
         {
             "name": lane.name,
-            "description": REACHED.format(_gb(lane.there[0]), _gb(lane.back[0]), _exact(lane.back[1] / _TICKS_PER_NS)),
+            "description": REACHED.format(_gb(lane.there[0]), _gb(lane.back[0]), _exact(lane.back[1] / _TICKS_PER_NS))
+            + f", {IN_ORDER}" * lane.link.ordered,
             "physical": {
                 "bandwidth": {"choice": _UNIT, _UNIT: lane.link.peak_bytes_per_s / 1e9},
                 "latency": {"choice": "ns", "ns": lane.there[1] / _TICKS_PER_NS},

@@ -33,6 +33,8 @@ _NANOSECONDS = {"ms": 1e6, "us": 1e3, "ns": 1.0}
 _LEAST, _MOST = 1e-3, 1e6  # of rates and latencies, in any of the units
 REACHED = "{} GB/s of it are reached, back {} GB/s after {} ns"
 """In the description of a link: the rates that it reaches from ``ep1`` to ``ep2`` and back, and the latency back."""
+IN_ORDER = "in the order of sending"
+"""In the description of a link: data arrives so, as on one path of RDMA; a flag can follow its data at once."""
 _NUMBER = r"(\d{1,7}(?:\.\d{1,9})?)"
 _REACHED = re.compile(REACHED.format(_NUMBER, _NUMBER, _NUMBER))
 _HINT = (
@@ -182,7 +184,9 @@ class _Reader:
         said = [rate * _GB_PER_S[key] for key, rate in rates.items() if key in _GB_PER_S]
         waits = [latency[key].decimal(0, _MOST) * unit for key, unit in _NANOSECONDS.items() if key in latency]
         shown = [f"{rate:g} {_UNITS[key]}" for key, rate in rates.items()]
-        rate = SaidRate(said[0] if said else None, waits[0] if waits else None)
+        rate = SaidRate(
+            said[0] if said else None, waits[0] if waits else None, ordered=bool(said) and IN_ORDER in words
+        )
         reached = _REACHED.search(words)
         if reached is not None and said and waits:
             there, back, latency_ns = map(float, reached.groups())

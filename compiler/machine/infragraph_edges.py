@@ -36,7 +36,7 @@ class NamedLink:
     def cpu_way(self) -> CpuWay:
         """Its rate between two CPUs."""
         rate = self.said.gb_per_s
-        return UNSAID_CPUS if rate is None else CpuWay(rate, "the file", self.said.latency_ns)
+        return UNSAID_CPUS if rate is None else CpuWay(rate, "the file", self.said.latency_ns, self.said.ordered)
 
     @property
     def pcie_rate(self) -> PcieSlot | SaidRate | None:
@@ -214,7 +214,7 @@ class DeviceEdges:
 
 
 def together(rates: Sequence[SaidRate]) -> SaidRate:
-    """Links side by side: the sum of their rates, if all are said, and the longest latency."""
+    """Links side by side: the sum of their rates, if all are said, the longest latency, and order if all keep it."""
     latencies = [each.latency_ns for each in rates if each.latency_ns is not None]
     backs = [each.back for each in rates if each.back is not None]
     return SaidRate(
@@ -222,6 +222,7 @@ def together(rates: Sequence[SaidRate]) -> SaidRate:
         max(latencies, default=None),
         _sum([each.reached_gb_per_s for each in rates]),
         (sum(rate for rate, _ in backs), max(latency for _, latency in backs)) if len(backs) == len(rates) else None,
+        all(each.ordered for each in rates),
     )
 
 

@@ -149,6 +149,7 @@ class LinkBlocks:
             lines = f"  bandwidth {rate}\n  achieved {achieved}\n"
         if said.latency_ns is not None:
             lines += f"  latency {_digits(said.latency_ns)} ns\n"
+        lines += _order(said)
         self.blocks[name] = f'link {name} extends {self._model.link} {{\n  source nominal "the file"\n{lines}}}'
         return name
 
@@ -201,6 +202,10 @@ class LinkBlocks:
             self._doubts.append(
                 f"the file does not say how fast the links '{wire.words[:64]}' are: 400 Gb/s were taken"
             )
+        if not said.ordered and wire.words:
+            self._doubts.append(
+                f"the file does not say that links '{wire.words[:64]}' keep the order of sending: flags wait for data"
+            )
         reached = said.reached_gb_per_s
         name = self._name(TRUNK if wire.is_trunk else NETWORK, said)
         latency = "300 ns @assumed" if wire.is_trunk else "1 us @assumed"
@@ -209,7 +214,7 @@ class LinkBlocks:
             f"  bandwidth {_gb_per_s(rate)} {source}\n"
             f"  achieved {_nine_tenths(rate) if reached is None else f'{_gb_per_s(reached)} {source}'}\n"
             f"  latency {latency if said.latency_ns is None else _latency(said.latency_ns)}\n"
-            "}"
+            f"{_order(said)}}}"
         )
         return name
 
@@ -225,7 +230,7 @@ class LinkBlocks:
             f"  bandwidth {way.gb_per_s:g} GB/s {source}\n"
             f"  achieved {way.gb_per_s:g} GB/s {source}\n"
             f"  latency {_latency(way.latency_ns)}\n"
-            "}"
+            f"{_order(way)}}}"
         )
         return CPUS
 
@@ -256,7 +261,12 @@ def _block(name: str, bandwidth: str, said: SaidRate, counted: float | None = No
     achieved = f'{counted or (said.gb_per_s or 0) * share:.4g} GB/s @assumed "{_COUNTED}"'
     if said.reached_gb_per_s is not None:
         achieved = f'{_gb_per_s(said.reached_gb_per_s)} @nominal "the file"'
-    return f"link {name} {{\n  bandwidth {bandwidth}\n  achieved {achieved}\n  latency {_latency(said.latency_ns)}\n}}"
+    lines = f"  bandwidth {bandwidth}\n  achieved {achieved}\n  latency {_latency(said.latency_ns)}\n{_order(said)}"
+    return f"link {name} {{\n{lines}}}"
+
+
+def _order(said: SaidRate | CpuWay) -> str:
+    return "  ordered yes\n" if said.ordered else ""
 
 
 def _nine_tenths(gb_per_s: float) -> str:

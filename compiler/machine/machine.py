@@ -44,12 +44,14 @@ class SaidRate:
     """What a file says of a link: the rate of one direction, and the latency; None where it does not.
 
     ``reached_gb_per_s`` is what is reached of that rate, ``back`` the same and the latency of the other direction.
+    ``ordered`` says that data arrives in the order of sending, both ways.
     """
 
     gb_per_s: float | None = None
     latency_ns: float | None = None
     reached_gb_per_s: float | None = None
     back: tuple[float, float] | None = None
+    ordered: bool = False
 
     @property
     def there(self) -> "SaidRate":
@@ -62,7 +64,8 @@ class SaidRate:
         if self.back is None or self.reached_gb_per_s is None or self.latency_ns is None:
             return self
         reached, latency_ns = self.back
-        return SaidRate(self.gb_per_s, latency_ns, reached, (self.reached_gb_per_s, self.latency_ns))
+        back = self.reached_gb_per_s, self.latency_ns
+        return replace(self, latency_ns=latency_ns, reached_gb_per_s=reached, back=back)
 
     @property
     def is_even(self) -> bool:
@@ -125,6 +128,7 @@ class CpuWay:
     gb_per_s: float
     source: str = ""
     latency_ns: float | None = None
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,7 +216,9 @@ class _Wiring:
                     _join(wires, (host * gpus + gpu, hosts * (gpus + number) + host), group.said, name_of)
         num_switches = hosts * len(groups)
         self._doubt_pairs()
-        if len(parts) > 1:
+        if len(parts) > 1 and self._is_network_alone:
+            self._doubts.append(f"no {self._model.link_word} and no PCIe of the file joins two GPUs: the network does")
+        elif len(parts) > 1:
             self._doubt_parts(parts)
             num_switches += self._add_pcie(wires, num_switches)
         num_switches += self._add_network(wires, num_switches)
@@ -225,6 +227,16 @@ class _Wiring:
             raise self._report.fail(Code.MGS608, message, self._machine.gpus[0].span)
         listed = (f"{name}=[{', '.join(found)}]" for name, found in wires.items())
         return f"edges({', '.join((f'switches={num_switches}', *listed))})"
+
+    @property
+    def _is_network_alone(self) -> bool:
+        """Whether the file joins GPUs by the network alone, and all of them."""
+        machine = self._machine
+        if machine.network is None or machine.direct or machine.switched or machine.pcie:
+            return False
+        num_nodes = machine.num_gpus + machine.network.num_nodes(self._num_gpus)
+        wires = ((wire.ends[0], wire.ends[1]) for wire in machine.network.wires)
+        return set(range(machine.num_gpus)) <= set(next(joined_parts(num_nodes, wires)))
 
     def _add_pcie(self, wires: _Wires, num_switches: int) -> int:
         """Add the bridges of PCIe, whose numbers follow those of ``num_switches``, and return how many there are."""
