@@ -35,6 +35,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "schedules and their choice (FiCCO)": ("papers/ficco",),
     "chunks, tiles and SMs (Syncopate)": ("papers/syncopate",),
     "layers (Domino, async TP)": ("papers/layers",),
+    "descriptions of machines (InfraGraph, ASTRA-sim)": ("papers/infragraph",),
     "whole traces (ASTRA-sim)": ("papers/trace",),
 }
 """What the papers are about, and the examples that have it."""

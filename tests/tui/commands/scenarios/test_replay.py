@@ -83,6 +83,15 @@ def test_the_example_is_what_is_written(tmp_path: Path) -> None:
     assert path("papers/trace").read_text().replace(about, "").startswith(out.read_text())
 
 
+def test_the_gaps_between_kernels_decide_what_the_example_expects(tmp_path: Path) -> None:
+    text, file = path("papers/trace").read_text(), tmp_path / "without.mgs"
+    file.write_text(re.sub(r", after=[\d.]+ us", "", text))
+    whole, without = magus("test", path("papers/trace"), "--workers", "1"), magus("test", file, "--workers", "1")
+
+    assert whole.exit_code == 0 and "1 passed, 0 failed" in whole.stdout
+    assert without.exit_code == 1 and "0 passed, 1 failed" in without.stdout
+
+
 def test_what_is_recommended_may_be_slower_than_how_it_ran(trace: Path) -> None:
     """Kernels of a run share SMs, to which no profile is fitted: its order is never recommended."""
     report = Report()
