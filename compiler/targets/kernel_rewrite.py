@@ -284,11 +284,21 @@ def _needed(module: ast.Module, kernel: ast.FunctionDef, functions: Sequence[ast
     """Return the imports, constants and functions of a file that the kernel needs, in the order of the file."""
     needed: set[ast.stmt] = set()
     while True:
-        reads = names_read([*functions, *needed])
+        reads = {name for each in (*functions, *needed) for name in _reads_of_file(each)}
         more = {each for each in module.body if each is not kernel and _defined(each) & reads} - needed
         if not more:
             return [each for each in module.body if each in needed]
         needed |= more
+
+
+def _reads_of_file(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement reads of its file; those that a function has itself are none."""
+    if not isinstance(statement, ast.FunctionDef):
+        return names_read([statement])
+    own = assigned(statement.body) | {each.arg for each in ast.walk(statement.args) if isinstance(each, ast.arg)}
+    shared = {name for each in ast.walk(statement) if isinstance(each, ast.Global) for name in each.names}
+    head = [statement.args, *statement.decorator_list, *filter(None, [statement.returns])]
+    return names_read(statement.body) - (own - shared) | names_read(head)
 
 
 def _defined(statement: ast.stmt) -> set[str]:

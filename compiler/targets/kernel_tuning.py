@@ -247,7 +247,7 @@ class _Reader:
                 return {self.value(k, names, depth + 1): self.value(v, names, depth + 1) for k, v in pairs}
             case ast.Name(name):
                 return names[name] if name in names else self._function(name) or self._defined(name, depth)
-            case ast.BinOp(left, ast.Add() | ast.Mult() | ast.FloorDiv() | ast.Pow() as operator, right):
+            case ast.BinOp(left, ast.Add() | ast.Mult() | ast.FloorDiv() | ast.Pow() | ast.BitOr() as operator, right):
                 return _computed(operator, *(self.value(each, names, depth + 1) for each in (left, right)))
             case ast.ListComp(element, generators) | ast.GeneratorExp(element, generators):
                 rounds = list(islice(self._rounds(generators, names, depth), MAX_CONFIGS))
@@ -362,6 +362,8 @@ def _config(call: ast.Call, values: Sequence[object], options: Mapping[str, obje
 def _computed(operator: ast.operator, one: object, other: object) -> object:
     if isinstance(operator, ast.Add) and isinstance(one, list) and isinstance(other, list):
         return [*one, *other]
+    if isinstance(operator, ast.BitOr) and isinstance(one, dict) and isinstance(other, dict):
+        return one | other
     if isinstance(one, int) and isinstance(other, int):
         if isinstance(operator, ast.Add):
             return one + other

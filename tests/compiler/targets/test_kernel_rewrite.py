@@ -50,6 +50,20 @@ def test_of_the_file_stays_what_the_kernel_needs() -> None:
     assert "SLOPE = " in made.text and "torch" not in made.text and "place_of" not in made.text
 
 
+def test_names_of_a_function_are_none_of_the_file() -> None:
+    """A helper's parameter or variable is called as what a script has below, which launches other kernels."""
+    helped = COUNTED.replace(
+        "@triton.jit", "def told(grid, kernel, args):\n    M = args\n    return {'name': M}\n\n\n@triton.jit"
+    )
+    named = helped.replace("@triton.jit\n", "@triton.jit(launch_metadata=told)\n")
+    other = COUNTED.replace("counted_kernel", "other_kernel").partition("@triton.jit")[2]
+    script = "\n\nif __name__ == '__main__':\n    M = args = SIZE\n    other_kernel[(1,)](args)\n"
+    made = rewrite_kernel(Source("f.py", f"{named}\n\nSIZE = 8\n\n\n@triton.jit{other}{script}"), name="counted_kernel")
+
+    assert "def told(" in made.text
+    assert "other_kernel" not in made.text and "__main__" not in made.text and "SIZE" not in made.text
+
+
 def test_the_file_calls_the_kernel_by_its_own_names() -> None:
     scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[1], 4, 128, 160, 256)
     kernel = rewrite_kernel(Source("counted.py", COUNTED))

@@ -72,6 +72,15 @@ def made(text: str, wanted: str = "") -> RewrittenKernel:
         (tuned("configs=get()", "def get():\n    return A if hip() else B\n"), "BM=256,BN=64", 256),
         (tuned("configs=get()", EITHER), "num_warps=8", 128),
         (tuned("configs=get(None)", HOOKED), "", 64),
+        (
+            tuned(
+                "configs=get()",
+                'def get():\n    sizes = [{"BM": 32, "BN": 64}]\n'
+                '    return [triton.Config(s | {"waves_per_eu": 2}, num_warps=8) for s in sizes]\n',
+            ),
+            "",
+            32,
+        ),
     ],
 )
 def test_one_configuration_is_taken(text: str, wanted: str, rows: int) -> None:
