@@ -161,7 +161,7 @@ class _Wiring:
 
     def run(self) -> Wiring:
         fabric = self._fabric()
-        return Wiring(tuple(self._blocks.blocks.values()), fabric, tuple(self._doubts))
+        return Wiring(tuple(self._blocks.blocks.values()), fabric, tuple(dict.fromkeys(self._doubts)))
 
     def _fabric(self) -> str:
         machine = self._machine

@@ -189,6 +189,7 @@ def test_a_network_of_two_levels() -> None:
     assert "nic=[[0, 12], [1, 12], [2, 13], [3, 13], [4, 14], [5, 14], [6, 15], [7, 15]]" in text
     assert "trunk=[[12, 16], [12, 17], [12, 18], [13, 16]" in text
     assert "bandwidth 12.5 GB/s" in text and "latency 250 ns" in text
+    assert text.count("links 'down, 12.5 GB/s' keep the order of sending") == 1, "each doubt is told once"
 
     network = network_of(compile_text(text + TRAFFIC).scenario("w").system.fabric, 8)
     spines = {node for target in (4, 5, 6) for node in route(network, 0, target) if node >= 16}
