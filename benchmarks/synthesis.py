@@ -63,7 +63,7 @@ MACHINES = {
     "two cliques of four": (_H100, 8, _edges(bridge=[*_clique(range(4)), *_clique(range(4, 8))], pcie5=[(3, 4)])),
     "cliques of five and three": (_H100, 8, _edges(bridge=[*_clique(range(5)), *_clique(range(5, 8))], pcie5=[(4, 5)])),
     "hybrid cube mesh": (_H100, 8, _edges(single=_SINGLES, double=_DOUBLES)),
-    "two chassis of NDv2": (_H100, 16, _edges(**_CHASSIS)),
+    "two chassis of NDv2": (_H100, 16, _edges(0, **_CHASSIS)),
     "mesh with a broken link": (_MI300X, 8, _edges(xgmi=[pair for pair in _clique(range(8)) if pair != (2, 5)])),
     "torus 4 x 4": (_MI300X, 16, "torus(xgmi, shape=[4, 4])"),
     "torus 4 x 4 x 4": (_MI300X, 64, "torus(xgmi, shape=[4, 4, 4])"),

@@ -21,6 +21,8 @@ from .step_costs import StepCosts
 
 # Most steps of all ranks that are followed one by one: some seconds.
 MAX_STEPS = 100_000
+MOST_RANKS = 1000
+"""Ranks that are followed by an estimate at most; each that sees another network has events of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def estimates(scenario: OpCase, schedules: Iterable[OpPlan]) -> Iterator[Estimat
 def makespans(scenario: OpCase, schedules: Iterable[OpPlan], max_steps: int = MAX_STEPS) -> Iterator[float]:
     """Yield the ``makespan_ticks`` of ``estimates``, which are all that a search asks for.
 
-    In symmetric plans that have more than ``max_steps`` steps one rank stands for all.
+    In symmetric plans that have more than ``max_steps`` steps, or ``MOST_RANKS`` unlike ranks, one rank stands for all.
     """
     return map(_makespan_of, _runs(scenario, schedules, max_steps))
 
@@ -90,7 +92,8 @@ def _plan_of(schedule: OpPlan) -> tuple[object, ...]:
 def _num_ranks(scenario: OpCase, schedule: OpPlan, max_steps: int) -> int:
     """Return how many ranks are followed."""
     ranks = period_of(scenario, schedule)
-    return 1 if schedule.symmetric and ranks * len(schedule.steps) > max_steps else ranks
+    many = ranks > MOST_RANKS or ranks * len(schedule.steps) > max_steps
+    return 1 if many and schedule.symmetric else ranks
 
 
 def _finished_run(scenario: OpCase, schedule: OpPlan, graph: StepGraph) -> EstimateRun:

@@ -61,25 +61,27 @@ class CopyCosts(NamedTuple):
 class StepCosts:
     """Costs of the steps of ``graph``.
 
-    ``one_kernel`` says that SMs do a lone collective in one kernel; then ``awaited[r]`` are the offsets of the ranks
-    for which the kernel of rank r waits. ``distance`` is the time of a request to an offset from a rank.
+    ``one_kernel`` says that SMs do a lone collective in one kernel; then ``awaited[r]`` is the time of a request from
+    the farthest rank for which the kernel of rank r waits. ``distance`` is that time to an offset from a rank.
     """
 
     scenario: OpCase
     schedule: OpPlan
     graph: StepGraph
     one_kernel: bool
-    awaited: tuple[set[int], ...]
+    awaited: tuple[int, ...]
     distance: Callable[[int, int], int]
 
     @classmethod
     def of(cls, scenario: OpCase, schedule: OpPlan, graph: StepGraph) -> "StepCosts":
         """Return the costs of the steps of a schedule."""
         one_kernel = is_one_kernel(scenario, schedule)
-        awaited: tuple[set[int], ...] = tuple(set() for _ in range(graph.num_ranks))
+        offsets: tuple[set[int], ...] = tuple(set() for _ in range(graph.num_ranks))
         for rank, copy in graph.kinds if one_kernel else ():
-            awaited[rank].update(peers_to_be_ready(scenario, schedule, copy))
-        return cls(scenario, schedule, graph, one_kernel, awaited, cache(partial(distance_ticks, scenario)))
+            offsets[rank].update(peers_to_be_ready(scenario, schedule, copy))
+        distance = cache(partial(distance_ticks, scenario))
+        awaited = (max((distance(-each, rank + each) for each in of), default=0) for rank, of in enumerate(offsets))
+        return cls(scenario, schedule, graph, one_kernel, tuple(awaited), distance)
 
     @property
     def launched(self) -> float:
@@ -130,9 +132,8 @@ class StepCosts:
         offsets = set(peers_to_be_ready(scenario, self.schedule, copy))
         if not offsets:
             return counted
-        if self.one_kernel:
-            offsets = self.awaited[rank]
-        distance = max(self.distance(-offset, rank + offset) for offset in offsets)
+        farthest = (self.distance(-offset, rank + offset) for offset in offsets)
+        distance = self.awaited[rank] if self.one_kernel else max(farthest)
         return max(counted, self.launched + distance + gpu.hbm.latency_ticks + poll_ticks(gpu))
 
     def _workers(self, rank: int, copy: Transfer) -> int:

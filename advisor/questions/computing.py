@@ -19,12 +19,13 @@ from ..answer.answer import Answered, Confirmed, Findings, PartialAnswers, advic
 from ..answer.stages import PATIENCE_S, AdviceOptions, Stages, either, lateness
 from ..candidates.advice import Advice, AnswerSource
 from ..candidates.shortlist import answered_by_runs, merged
+from ..estimate.makespan import MOST_RANKS
 from ..learned.model_file import load as load_proposals
 from ..learned.proposal_model import ALONE, Near, ProposalModel
 from ..work.on_dask import BackendError
 from ..work.processes import Caller
 from ..work.workers import open_workers, suits_threads
-from .one_op import MANY_RANKS, MANY_RANKS_S, AdviceRun
+from .one_op import AdviceRun
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,9 @@ def keep_results(folder: Path | None = None) -> None:
     share it, and may be killed at any time: an entry is written whole or not at all. Without a place nothing is kept.
     """
     use(user_store() if folder is None else Store(folder))
+
+
+ONLY_RANKED = "{:,} GPUs see different networks: times are estimates, nothing was simulated; --within 10min simulates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +243,14 @@ def computed_advice(
     case = scenario.only_case
     if case is None:
         return _of_several(proposals, scenario, options, watcher)
-    if options.within_s is None and case.num_ranks > MANY_RANKS and not case.network.symmetric:
-        options = replace(options, within_s=MANY_RANKS_S)
     stop, answers = watcher.should_stop or never, PartialAnswers(scenario, case, watcher.answered)
     report = watcher.progress or (lambda stage, done, total: None)
-    run = AdviceRun(scenario, case, options, stop, Stages(stop), report, answers)
+    only_ranked = options.within_s is None and case.num_ranks > MOST_RANKS and not case.network.symmetric
+    of_run = replace(options, verify=False) if only_ranked else options
+    run = AdviceRun(scenario, case, of_run, stop, Stages(stop), report, answers)
     advice = advice_of(scenario, _findings(run, proposals, watcher))
+    if only_ranked:
+        advice = replace(advice, notes=(ONLY_RANKED.format(case.num_ranks), *advice.notes))
     place_of(proposals, scenario, options).keep(advice)
     return advice
 

@@ -55,9 +55,6 @@ from ..sensitivity.threshold import threshold_of
 from ..solver import Space, enumerate_space
 from ..work.workers import Begun, Failure, SimulationJob, Workers, failure_sentences
 
-MANY_RANKS, MANY_RANKS_S = 1000, 30.0
-"""Of how many ranks that see different networks an answer comes after so many seconds, where no other time is said: one
-estimate of all of them takes 10 s and more, and the answer says what is left out."""
 # Line-hops of a confirming run: some seconds to a minute on one core.
 CONFIRM_LINE_HOPS = 1_000_000_000
 # Divides CONFIRM_LINE_HOPS where every rank is simulated: each of them is laid out and followed by itself.
@@ -264,8 +261,7 @@ class AdviceRun:
             return reported
         on_time = self.options.within_s is None or self.should_stop()
         when = "early" if on_time else f"after {self.options.within_s:g} s"
-        more = "; --within 10min tries more" if not on_time and self.scenario.num_ranks > MANY_RANKS else ""
-        return (f"stopped {when}: this is the best of what was found until then{more}", *reported)
+        return (f"stopped {when}: this is the best of what was found until then", *reported)
 
     def _simulated(self, pool: Workers, candidates: list[Candidate]) -> list[Candidate]:
         """Simulate the shortlist in packets, then variants of the fastest."""

@@ -152,7 +152,7 @@ class Fabric:
     @property
     def links(self) -> tuple[Link, ...]:
         """Every kind of link, each once."""
-        return tuple(dict.fromkeys((self.link, *self.topology.more_links(self))))
+        return _links_of(self)
 
     @property
     def in_order(self) -> bool:
@@ -178,6 +178,12 @@ class Fabric:
     def node_size(self) -> int:
         """Size of groups of consecutive ranks that are nearer to each other than to the rest, 0 without such groups."""
         return self.topology.node_size(self)
+
+
+@lru_cache(maxsize=64)
+def _links_of(fabric: Fabric) -> tuple[Link, ...]:
+    """Each kind of link once; of thousands of edges that takes milliseconds."""
+    return tuple(dict.fromkeys((fabric.link, *fabric.topology.more_links(fabric))))
 
 
 def layout_of(fabric: Fabric, kind: type[_Layout]) -> _Layout:

@@ -83,7 +83,7 @@ def test_parts_have_the_least_rate_for_each_but_one(network: tuple[int, list[Edg
     ranks, edges = network
     if both_ways:
         alike = {frozenset(edge.ends): edge.bytes_per_s for edge in edges}
-        edges = [Edge(*pair, "link", rate, 0) for ends, rate in alike.items() for pair in permutations(ends)]
+        edges = [Edge(a, b, "link", rate, 0) for ends, rate in alike.items() for a, b in permutations(ends)]
     found = strongest_partition(Flows(ranks, edges))
     nodes, rates = 1 + max(edge.target for edge in edges), set[Fraction]()
     for parts in every_partition(list(range(nodes))):
