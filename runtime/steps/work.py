@@ -301,9 +301,11 @@ class StepWork:
         return self.kinds[self.parts[layer][0]]
 
     def called(self, layer: int) -> str:
-        """A layer for people."""
+        """A layer for people, its own name: parts of one layer may be of one workload."""
         name, number = self.of(layer).name, self.parts[layer][1]
-        return f"{name} of layer {number}" if name else f"layer {number}"
+        before = self.parts[:layer].count(self.parts[layer])
+        nth = f" {before + 1}" if before else ""
+        return f"{name}{nth} of layer {number}" if name else f"layer {number}"
 
     @property
     def has_sums(self) -> bool:

@@ -157,6 +157,6 @@ def test_the_readme_has_the_figures_of_the_page() -> None:
 
     assert found is not None
     shapes, above, gaining, covered, lost = (float(each) for each in found.groups())
-    assert f"{above:.0f} % above the best that was measured, at the median of {shapes:.0f} published shapes" in readme
-    assert f"gain in {covered:.0f} % of the {gaining:.0f} that gain" in readme
+    assert f"At the median of {shapes:.0f} published shapes, the speedup promised to a kernel is {above:.0f} % above" in readme
+    assert f"Of the {gaining:.0f} kernels that gain, {covered:.0f} % lie in the interval" in readme
     assert f"the best kernel loses in {lost:.0f} %" in readme

@@ -70,14 +70,24 @@ def test_a_step_is_carried_out_and_says_what_is_smaller(file: Path) -> None:
     assert "all sizes of its layers are divided by" in done.stdout
 
 
-def test_a_step_that_is_not_carried_out_says_why(file: Path) -> None:
+def test_parts_of_one_workload_are_carried_out_one_after_the_other(file: Path) -> None:
     file.write_text(file.read_text().replace("step layer", "step layer then layer"))
+    done = magus("run", file, "--schedule", "turns", "--seeds", "1", "--set", "PP=1")
+
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith("turns: one_f_one_b zero 1\n  exact on ")
+
+
+def test_a_step_that_is_not_carried_out_says_why(file: Path) -> None:
+    text = file.read_text().replace("step layer", "step layer, back")
+    back = "d_y = tensor bf16[ROWS, 1024] shard rows; g = norm(d_y); repeat 8 g as d_y"
+    file.write_text(f"{text}workload back on pod.tp {{ {back} }}\n")
     done = magus("run", file, "--schedule", "both", "--json")
 
     assert done.exit_code == 1
     (one,) = json.loads(done.stdout)["schedules"]
     assert one["outcome"] == "refused"
-    assert one["sentences"][0].startswith("MGS540: train has layers of several workloads")
+    assert one["sentences"][0].startswith("MGS540: back makes no gradient of w by its name")
     assert "unknown schedule" in magus("run", file, "--schedule", "turn").stderr
 
 
