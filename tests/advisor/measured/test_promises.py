@@ -157,6 +157,9 @@ def test_the_readme_has_the_figures_of_the_page() -> None:
 
     assert found is not None
     shapes, above, gaining, covered, lost = (float(each) for each in found.groups())
-    assert f"At the median of {shapes:.0f} published shapes, the speedup promised to a kernel is {above:.0f} % above" in readme
+    assert (
+        f"At the median of {shapes:.0f} published shapes, the speedup promised to a kernel is {above:.0f} % above"
+        in readme
+    )
     assert f"Of the {gaining:.0f} kernels that gain, {covered:.0f} % lie in the interval" in readme
     assert f"the best kernel loses in {lost:.0f} %" in readme
