@@ -166,8 +166,9 @@ def test_the_example_for_models_runs(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.slow
-def test_the_questions_about_models_are_answered() -> None:
+def test_the_questions_about_models_are_answered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = (ROOT / "docs" / "ask.md").read_text()
+    monkeypatch.chdir(tmp_path)  # they write files
     printed = re.findall(r"^<!-- output of: ([^\n]*) -->\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     commands = [line for language, body in BLOCK.findall(text) if language == "sh" for line in body.splitlines()]
 

@@ -53,7 +53,8 @@ def estimate_ticks(scenario: OpCase, schedule: OpPlan) -> Estimate:
     """Estimate ``schedule`` on ``scenario``; under 3 ms for plans of some hundred steps.
 
     The ranks are followed that stand for all, see ``period_of``. In symmetric plans where these have more than
-    ``MAX_STEPS`` steps one rank stands for all with the busiest links, which is quick and inexact.
+    ``MAX_STEPS`` steps, or are more than ``MOST_RANKS``, one rank stands for all with the busiest links, which is quick
+    and inexact.
     """
     return next(estimates(scenario, (schedule,)))
 

@@ -230,7 +230,7 @@ class JointSearch:
             for cut in self._cuts():
                 try:
                     written_out = cut_up(workload, cut)
-                except PlanError:  # such as groups of experts that get different numbers of rows
+                except PlanError:  # such as a group of experts without rows
                     continue
                 kernels = sum(op_options.kernel_ticks(op) for op in written_out.ops)
                 if kernels * self.scenario.workload.num_layers >= self._least_in_one_stream():

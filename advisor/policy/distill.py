@@ -1,7 +1,8 @@
 """A rule small enough to read: a tree over a few ratios of a GEMM and its collective, made of many estimated shapes.
 
 It is fitted for one pattern on one system to the losses of all its schedules, and judged on shapes that it was not
-fitted to. Or it is FiCCO's (arXiv 2512.10236): of four schedules, by the three numbers that the paper's looks at.
+fitted to. Or it is static: a tree over the inputs of FiCCO's rule (arXiv 2512.10236), of its four
+schedules.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +45,7 @@ TILE = 128
 FEATURES = ("comm_over_gemm", "waves", "rows_per_rank", "m_over_k", "flops_per_byte", "over_balance", "traffic_bytes")
 NUM_OF_TREES = 5
 STATIC_FEATURES = ("m_over_k", "over_balance", "traffic_bytes")
-"""What FiCCO's rule looks at, operations per byte over the machine's balance, and what other trees do: the first."""
+"""Inputs of a static rule, those of FiCCO's; other trees look at the first ``NUM_OF_TREES`` of ``FEATURES``."""
 
 STATIC_ROWS = tuple(rows for rows in ROWS if rows >= 4096)
 """Rows of shapes for FiCCO's rule: its schedules cut each shard into as many pieces as there are ranks."""
@@ -120,7 +121,7 @@ def distilled(
 ) -> DistilledRule:
     """Return a rule for the pattern, type and system of ``request``, whatever its sizes.
 
-    A ``static`` one is FiCCO's, of large shapes.
+    A ``static`` one is a tree over the inputs of FiCCO's rule, for large shapes.
 
     Raises
     ------

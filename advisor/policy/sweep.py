@@ -129,7 +129,8 @@ def swept(
         if found and found[0].advice.scenario.only_case is None:
             return replace(_of_several(found, others, tolerance, rules=not failed), failed=tuple(failed))
         searched = options.bespoke or failed
-        rules = None if searched or not found else _rules(found, ask, options.verify, tolerance)
+        simulated = options.verify and not any(each.advice.recommended.is_estimate for each in found)
+        rules = None if searched or not found else _rules(found, ask, simulated, tolerance)
         return Sweep(tuple(found), rules, failed=tuple(failed))
     except (Cancelled, BackendError) as error:
         if not found:

@@ -87,7 +87,7 @@ class ModelAnswer:
         """
         first, question, facts = self.first, self.question, self.framework
         if first is None:
-            raise refused(f"nothing that {facts.title} can switch on pays here", "leave -o out: there is no file")
+            raise refused(f"nothing that {facts.title} can switch on pays here", "no file is needed")
         interval = first.promise.interval
         ends = "error not measured" if interval is None else f"{interval[0]:.2f}x to {interval[1]:.2f}x"
         head = comments(
@@ -127,7 +127,7 @@ class ModelAnswer:
         try:
             file["file"] = self.file
         except Refused as error:
-            file["no_file"] = error.rejection.message
+            file["no_file"] = "; ".join(filter(None, (error.rejection.message, error.rejection.hint)))
         return {
             "schema": "magus-ask/1",
             "model": question.model.name,

@@ -248,9 +248,10 @@ def computed_advice(
     only_ranked = options.within_s is None and case.num_ranks > MOST_RANKS and not case.network.symmetric
     of_run = replace(options, verify=False) if only_ranked else options
     run = AdviceRun(scenario, case, of_run, stop, Stages(stop), report, answers)
-    advice = advice_of(scenario, _findings(run, proposals, watcher))
+    found = _findings(run, proposals, watcher)
     if only_ranked:
-        advice = replace(advice, notes=(ONLY_RANKED.format(case.num_ranks), *advice.notes))
+        found = replace(found, warnings=(ONLY_RANKED.format(case.num_ranks), *found.warnings))
+    advice = advice_of(scenario, found)
     place_of(proposals, scenario, options).keep(advice)
     return advice
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import gcd, lcm, prod
 
-from ...compiler.ir import Scenario, Shard, System
+from ...compiler.ir import DType, Scenario, Shard, System
 from ...compiler.ir.step import LayerPart, StepScenario
 from .plans import refused
 from .times import handed_on
@@ -127,11 +127,11 @@ def check_handed_on(ranks: StageRanks, layers: Sequence[Scenario]) -> None:
         raise refused(f"ranks of {whole[0]} have all of what they hand to those of other workloads", hint)
     for other in layers[1:]:
         if _of_rank(other) != _of_rank(layers[0]):
-            raise refused(f"ranks of {other.name} and of {layers[0].name} hand on tensors of other sizes")
+            raise refused(f"ranks of {other.name} and of {layers[0].name} hand on tensors of other sizes or types")
 
 
-def _of_rank(forward: Scenario) -> tuple[int, int]:
-    """Rows and columns that a rank has of what a layer hands on."""
+def _of_rank(forward: Scenario) -> tuple[int, int, DType]:
+    """Rows and columns that a rank has of what a layer hands on, and their type."""
     tensor, ranks = handed_on(forward), forward.num_ranks
     rows = tensor.rows // (ranks if tensor.shard is Shard.ROWS else 1)
-    return rows, tensor.cols // (ranks if tensor.shard is Shard.COLS else 1)
+    return rows, tensor.cols // (ranks if tensor.shard is Shard.COLS else 1), tensor.dtype

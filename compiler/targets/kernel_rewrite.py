@@ -5,6 +5,7 @@ each program becomes a function that the new kernel calls for each tile.
 """
 
 import ast
+import symtable
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -295,10 +296,14 @@ def _reads_of_file(statement: ast.stmt) -> set[str]:
     """Return the names that a statement reads of its file; those that a function has itself are none."""
     if not isinstance(statement, ast.FunctionDef):
         return names_read([statement])
-    own = assigned(statement.body) | {each.arg for each in ast.walk(statement.args) if isinstance(each, ast.arg)}
-    shared = {name for each in ast.walk(statement) if isinstance(each, ast.Global) for name in each.names}
-    head = [statement.args, *statement.decorator_list, *filter(None, [statement.returns])]
-    return names_read(statement.body) - (own - shared) | names_read(head)
+    return set(_globals(symtable.symtable(ast.unparse(statement), "<kernel>", "exec")))
+
+
+def _globals(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the names that are global in a scope or one inside it, such as a comprehension."""
+    yield from (each.get_name() for each in table.get_symbols() if each.is_global() and each.is_referenced())
+    for inside in table.get_children():
+        yield from _globals(inside)
 
 
 def _defined(statement: ast.stmt) -> set[str]:

@@ -180,12 +180,15 @@ class Scope:
 def _device_hint(kind: str, name: str, in_scope: str) -> str:
     """What to write for a device that is not known: the library that declares it, or one that is named nearly so."""
     shipped = shipped_devices(kind)
-    if name in shipped:
-        return f'add its library: use "{shipped[name]}"'
-    near = closest(name, shipped)
-    return in_scope or (
-        f"did you mean '{near}'? use \"{shipped[near]}\"" if near else f"declare it: {kind} {name[:64]} {{ ... }}"
-    )
+    near = name if name in shipped else closest(name, shipped)
+    if f".{name}'" in in_scope or (in_scope and near != name):
+        return in_scope
+    if not near:
+        return f"declare it: {kind} {name[:64]} {{ ... }}"
+    first, *others = shipped[near]
+    more = f", or that of another GPU: {', '.join(others[:3])}{', ...' * (len(others) > 3)}" if others else ""
+    lead = "add its library:" if near == name else f"did you mean '{near}'?"
+    return f'{lead} use "{first}"{more}'
 
 
 def kind_of(declaration: Named) -> Kind:

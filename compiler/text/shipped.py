@@ -42,11 +42,11 @@ def library_text(name: str) -> str:
 
 
 @cache
-def shipped_devices(kind: str) -> dict[str, str]:
-    """Return the first shipped library that declares each name of a kind, such as each ``link``."""
+def shipped_devices(kind: str) -> dict[str, tuple[str, ...]]:
+    """Return the shipped libraries that declare each name of a kind, such as each ``link``."""
     declared = re.compile(rf"^{kind} (\w+)", re.MULTILINE)
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for library in shipped_libraries():
         for name in declared.findall(library_text(library)):
-            found.setdefault(name, library)
+            found[name] = (*found.get(name, ()), library)
     return found

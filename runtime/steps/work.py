@@ -352,7 +352,7 @@ class StepWork:
 
     @property
     def num_steps(self) -> int:
-        """Steps of all plans that are carried out, of all ranks together."""
+        """Steps of the plans of all passes, of all ranks together; sends and traffic of weights are few beside them."""
         each = [
             self.of(layer).num_steps(task.work, self.again)
             for order in self.orders

@@ -108,8 +108,8 @@ def _lookahead(program: Program, windows: Int64Array) -> tuple[int, Int64Array, 
 _AT_ONCE = 1 << 12
 """Records whose columns are filled in turn: so many stay in a cache meanwhile."""
 
-_KEPT_BYTES = 1 << 26
-"""Most bytes of records of one layout that a thread keeps for its next run: pages that are new take longer to fill."""
+_KEPT_BYTES = 1 << 27
+"""Most bytes of records that a thread keeps for its next run: pages that are new take longer to fill."""
 
 
 class _Kept(local):
@@ -126,7 +126,8 @@ def _records(layout: np.dtype[np.void], count: int, /, **columns: Int64Array | B
     """[count] records, zero where no column is given; those of the thread's last run are overwritten."""
     kept = _KEPT.by_layout.get(layout)
     records = np.empty(count, layout) if kept is None or len(kept) < count else kept[:count]
-    if records.base is None and records.nbytes <= _KEPT_BYTES:
+    others = sum(each.nbytes for other, each in _KEPT.by_layout.items() if other != layout)
+    if records.base is None and records.nbytes + others <= _KEPT_BYTES:
         _KEPT.by_layout[layout] = records
     for first in range(0, count, _AT_ONCE):
         rows = slice(first, first + _AT_ONCE)

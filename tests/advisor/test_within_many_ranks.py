@@ -56,7 +56,7 @@ def test_a_thousand_ranks_that_see_different_networks_are_answered_by_estimates(
     assert calls_of(lambda: found.append(advisor.recommend(scenario, AdviceOptions()))) < 5 * MOST_CALLS
     (advice,) = found
     assert not advice.interrupted and advice.recommended.is_estimate
-    assert any(note.startswith("1,024 GPUs") and note.endswith("--within 10min simulates") for note in advice.notes)
+    assert any(mark.startswith("1,024 GPUs") and mark.endswith("--within 10min simulates") for mark in advice.marks)
 
 
 def test_a_layer_that_cannot_be_simulated_in_time_has_an_estimate() -> None:

@@ -200,7 +200,9 @@ def distill(
     dtype: Annotated[str, typer.Option("--dtype", metavar="TYPE", help="A type, such as bf16 or fp8.")] = "bf16",
     shapes: Annotated[int, typer.Option("--shapes", min=40, max=3000, metavar="N", help="Shapes to estimate.")] = 1000,
     seed: Annotated[int, typer.Option("--seed", min=0, max=MAX_SEED, metavar="N", help="Seed of the shapes.")] = 0,
-    static: Annotated[bool, typer.Option("--static", help="FiCCO's rule, of four schedules for large shapes.")] = False,
+    static: Annotated[
+        bool, typer.Option("--static", help="By FiCCO's inputs, of its four schedules, for large shapes.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Write JSON instead of Python.")] = False,
     out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
 ) -> None:
@@ -274,14 +276,8 @@ def ask(
     if train and gpus is not None:
         raise typer.Exit(answer_step(model, gpu, framework, (gpus, sequences or 128, seq_len), cp=cp, as_json=json))
     one = {"tp": tp or 8, "dp": dp or 1, "ep": ep or 1, "train": train, "seq_len": seq_len, "micro_batch": micro_batch}
-    question: dict[str, object] = {
-        "gpu": gpu,
-        "framework": framework,
-        "prefill": prefill,
-        "decode": decode,
-        "keys": keys,
-    }
-    question |= {"sequences": sequences, **(one if gpus is None else {"gpus": gpus})}
+    question: dict[str, object] = {"gpu": gpu, "framework": framework, "prefill": prefill, "decode": decode}
+    question |= {"keys": keys, "sequences": sequences, **(one if gpus is None else {"gpus": gpus})}
     if several:
         raise typer.Exit(answer_many(models, question, scheduler=scheduler, as_json=json))
     raise typer.Exit(answer(question | {"model": model}, workers=DEFAULT_WORKERS, full=full, as_json=json, out=out))

@@ -177,7 +177,7 @@ def read_rocprof_csv(file: Path, unused: Unused) -> tuple[TracedCopy, ...]:
     ranks = {number: rank for rank, number in enumerate(sorted({each for pair in ends for each in pair}))}
     found = list[TracedCopy]()
     for row, (source, target) in zip(between, ends, strict=True):
-        start, end = (int(text) if (text := str(row.get(key))).isdecimal() else -1 for key in _COLUMNS[2:])
+        start, end = (_decimal(row.get(key)) for key in _COLUMNS[2:])
         found += _copy(start, end, ranks[source], ranks[target], 0, unused)
     return tuple(found)
 
@@ -207,6 +207,12 @@ def _handle(value: object) -> int:
 
 def _member(value: object, key: str) -> object:
     return value.get(key) if isinstance(value, dict) else None
+
+
+def _decimal(text: object) -> int:
+    """The whole number of at most 18 digits that a text is, else -1."""
+    digits = str(text)
+    return int(digits) if digits.isdecimal() and len(digits) <= 18 else -1
 
 
 def _whole(value: object) -> int:
@@ -254,7 +260,10 @@ def traffic_table(files: Sequence[Path], gpu: str, report: Report) -> TrafficTab
     runs = [_read(file, unused, notes, report) for file in files]
     runs = [_sized(run, file, gpu, notes, report) for run, file in zip(runs, files, strict=True)]
     _check_clock(files, runs, report)
-    copies = sorted((copy for run in runs for copy in run), key=lambda copy: (copy.start_us, copy.source, copy.target))
+    every = [copy for run in runs for copy in run]
+    fitting = [copy for copy in every if copy.num_bytes <= MAX_BYTES]
+    unused["transfer", "of more bytes than a table takes"] += len(every) - len(fitting)
+    copies = sorted(fitting, key=lambda copy: (copy.start_us, copy.source, copy.target))
     if not copies:
         seen = "; ".join(reported(unused))
         message = f"no copy between GPUs, and no collective with its size{f': {seen}' if seen else ''}"

@@ -169,6 +169,20 @@ def test_a_csv_of_rocprof_has_no_bytes_but_those_of_a_link(tmp_path: Path) -> No
     assert "what a link of MI300X carries" in notes_of(table)
 
 
+def test_numbers_of_a_csv_that_no_table_takes_are_left_out_and_counted(tmp_path: Path) -> None:
+    file, copy = (
+        tmp_path / "memory_copy_trace.csv",
+        '"MEMORY_COPY","MEMORY_COPY_DEVICE_TO_DEVICE",0,"Agent 7","Agent 4"',
+    )
+    rows = [f"{copy},1,2000,12000", f"{copy},2,2000,{'9' * 5000}", f"{copy},3,2000,{10**17}"]
+    file.write_text("\n".join([",".join(f'"{name}"' for name in COLUMNS.split(",")), *rows, ""]))
+    table = table_of(file, gpu="MI300X")
+
+    assert len(rows_of(table)) == 1
+    assert "1 transfer without a time or a size that a copy has" in notes_of(table)
+    assert "1 transfer of more bytes than a table takes" in notes_of(table)
+
+
 def test_collectives_go_around_the_ring_of_their_group(tmp_path: Path) -> None:
     gather = collective("_allgather_base", (1000, 8000), 100.0, 8.0)
     reduce = collective("allreduce", (800, 800), 200.0, 8.0)

@@ -53,7 +53,9 @@ def test_one_answer_by_every_way(answer: ModelAnswer) -> None:
     required = openapi_document()["components"]["schemas"]["AskAnswer"]["required"]
     assert set(required) == set(served)
     assert python["schema"] == "magus-ask/1" and python["today_us"] > 0
-    assert python["file"] is None and python["no_file"] == "nothing that vLLM can switch on pays here"
+    assert (
+        python["file"] is None and python["no_file"] == "nothing that vLLM can switch on pays here; no file is needed"
+    )
 
 
 def test_the_file_of_vllm_says_what_its_gain_is_over(answer: ModelAnswer) -> None:

@@ -115,9 +115,9 @@ def test_the_same_library_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fabric", "hint"),
     [
-        ("full_mesh(xgmi)", 'add its library: use "amd/mi300x"'),
+        ("full_mesh(xgmi)", 'add its library: use "amd/mi300x", or that of another GPU: amd/mi325x, amd/mi355x'),
         ("switch(nvswitch, link=ib)", "declare it: link ib { ... }"),
-        ("ring(xgmy)", "did you mean 'xgmi'? use \"amd/mi300x\""),
+        ("ring(xgmy)", "did you mean 'xgmi'? use \"amd/mi300x\", or that of another GPU: amd/mi325x, amd/mi355x"),
         ("switch(nvswitch, link=nvlnk)", "did you mean 'nvlink'?"),
     ],
 )
@@ -127,3 +127,12 @@ def test_an_unknown_device_is_named_with_the_library_that_declares_it(tmp_path: 
     with pytest.raises(CompileError) as caught:
         compile_file(main)
     assert [found.hint for found in caught.value.diagnostics] == [hint]
+
+
+def test_an_unknown_device_of_a_library_with_another_name_is_that_of_the_library(tmp_path: Path) -> None:
+    main = tmp_path / "main.mgs"
+    system = "system node { gpus 8 x H100; fabric full_mesh(nv.nvlink) }"
+    main.write_text(f'use "nvidia/h100" as nv\n{system}\n', encoding="utf-8")
+    with pytest.raises(CompileError) as caught:
+        compile_file(main)
+    assert [found.hint for found in caught.value.diagnostics] == ["did you mean 'nv.H100'?"]
