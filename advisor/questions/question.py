@@ -156,8 +156,10 @@ class ModelQuestion:
             message = f"a layer of {self.dp} groups of {self.tp} GPUs that share attention is several workloads"
             hint = "write them with magus from-model and advise on that file; nearest here is --tp 1"
             raise RequestError(Code.MGS520, "dp", message, hint)
-        if (self.sequences or self.dp) % self.dp:
-            raise _undivided("sequences", self.sequences or 0, self.dp)
+        decoded = self.tokens if self.keys else self.dp  # a step of decode has a token of each sequence
+        for number in (self.sequences or self.dp, decoded):
+            if number % self.dp:
+                raise _undivided("sequences", number, self.dp)
         return replace(shared, keys=self.keys, sequences=self.sequences)
 
     def text(self, tokens: int | None = None, *, sequence: bool | None = None, exchange: bool = False) -> str:

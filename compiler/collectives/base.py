@@ -184,6 +184,11 @@ def _no_more_rules(problem: CollectiveProblem, setting: Setting) -> Rejection | 
     return None
 
 
+MOST_WITH_OWN_STEPS = 512
+"""Ranks of a plan that is written rank by rank, with n (n - 1) transfers or more: of 1024 that takes a minute."""
+_OF_ONE_RANK = (Pattern.BROADCAST, Pattern.SEND_RECV)
+
+
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """A collective algorithm for ``kinds``, the patterns of lone collectives.
@@ -220,6 +225,9 @@ class Algorithm:
             return rejection(f"{self.name} does no {kind.value}")
         if problem.num_ranks < self.least_ranks:
             return rejection(f"{self.name} needs {self.least_ranks} ranks or more")
+        if problem.num_ranks > MOST_WITH_OWN_STEPS and kind in self.per_rank and kind not in _OF_ONE_RANK:
+            most = f"at most {MOST_WITH_OWN_STEPS} of them, not {problem.num_ranks}"
+            return rejection(f"{self.name} has steps of its own for each rank: {most}")
         if gets and problem.computed:
             return rejection("a get cannot know when its peer has computed what it asks for")
         if gets and kind not in self.gets:

@@ -9,9 +9,6 @@ other; all_reduce twice that.
 from ..ir import Pattern, Reduction, Region, Rejection, Step
 from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, in_two_phases, rejection, signal_of
 
-MOST_RANKS = 512
-"""A plan has n (n - 1) transfers; of 1024 ranks it is written for a minute."""
-
 
 def _scatter(problem: CollectiveProblem, rank: int) -> Fragment:
     """Blocks are counted by exclusive or with the rank, which makes all ranks alike: partners differ in one bit."""
@@ -68,8 +65,6 @@ def _own_rule(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
     n = problem.num_ranks
     if n & (n - 1):
         return rejection(f"halving_doubling pairs ranks, which needs a power of two of them, not {n}")
-    if n > MOST_RANKS:
-        return rejection(f"halving_doubling has steps of its own for each rank: at most {MOST_RANKS} of them, not {n}")
     return None
 
 

@@ -5,9 +5,12 @@ block may still be on its way to others then. The reductions of the blocks run s
 each in a stream of its own. SMs carry out all blocks of a piece at once (``simcore/lower/one_kernel.py``).
 """
 
-from ..ir import Direction, Pattern, Reduction, Step
+from ..ir import Direction, Pattern, Reduction, Rejection, Step
 from ..text.vocabulary import MAX_STREAMS
-from .base import Algorithm, CollectiveProblem, Fragment, Names, signal_of
+from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, rejection, signal_of
+
+MOST_RANKS = 256
+"""Each rank has n (n - 1) transfers: 65,280 of these. With more it is no algorithm for small tensors any more."""
 
 
 def _build(problem: CollectiveProblem, rank: int) -> Fragment:
@@ -41,4 +44,10 @@ def _parts(problem: CollectiveProblem, block: int, piece: int) -> Names:
     return tuple(signal_of(_name(problem, block + (peer if puts else 0), piece, peer)) for peer in peers)
 
 
-ALGORITHM = Algorithm("one_shot", (Pattern.ALL_REDUCE,), _build, gets=(Pattern.ALL_REDUCE,))
+def _own_rule(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
+    if problem.num_ranks > MOST_RANKS:
+        return rejection(f"one_shot sends all to all: at most {MOST_RANKS} ranks, not {problem.num_ranks}")
+    return None
+
+
+ALGORITHM = Algorithm("one_shot", (Pattern.ALL_REDUCE,), _build, gets=(Pattern.ALL_REDUCE,), own_rule=_own_rule)

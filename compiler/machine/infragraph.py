@@ -7,7 +7,7 @@ has them.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import TypeVar
@@ -112,9 +112,8 @@ class _Reader:
         links = {_text(link, "name"): self._link(link) for link in self._links(self._members)}
         for item in self._list(self._members, "edges"):
             members = item.entries(("ep1", "ep2"), ("scheme", "link", "description"))
-            name = _text(members, "link")
             ends = [reader.ends(members[key]) for key in ("ep1", "ep2")]
-            reader.add(links.get(name, NamedLink(name)), self._pairs(item, *ends))
+            reader.add(_link_of(members, links), self._pairs(item, *ends))
         network = reader.network()
         self._doubts += dict.fromkeys(reader.doubts)
         if network is None:
@@ -145,6 +144,8 @@ class _Reader:
         members = item.members()
         scheme = members["scheme"].word(_SCHEMES) if "scheme" in members else _SCHEMES[0]
         many = scheme == _MANY_TO_MANY
+        if not many and first and second and len(first) != len(second):
+            raise item.fail(f"{scheme} pairs ends one by one, and these are {len(first)} and {len(second)}")
         self._num_pairs += len(first) * len(second) if many else min(len(first), len(second))
         if self._num_pairs > MAX_PAIRS:
             raise item.fail(f"the edges stand for more than {MAX_PAIRS:,} pairs", code=Code.MGS608)
@@ -219,8 +220,7 @@ class _Reader:
         """Collect the edges between GPUs, switches and CPUs."""
         for item in device.edges:
             members = item.entries(("ep1", "ep2"), ("scheme", "link", "description"))
-            name = _text(members, "link")
-            link = device.links.get(name, NamedLink(name))
+            link = _link_of(members, device.links)
             first, second = (self._nodes(members[key], device) for key in ("ep1", "ep2"))
             kinds = {device.components[end[0][0]].kind for end in (first, second) if end}
             if edges.takes(link, kinds):
@@ -232,6 +232,14 @@ class _Reader:
         if "device" in members and members["device"].value:
             return device.nodes(members["device"]) if nested else ()
         return device.nodes(members["component"])
+
+
+def _link_of(members: dict[str, Item], links: Mapping[str, NamedLink]) -> NamedLink:
+    """The link of an edge; one without a name has neither a bandwidth nor a latency."""
+    name = _text(members, "link")
+    if name and name not in links:
+        raise members["link"].fail(f"there is no link '{name[:64]}'")
+    return links.get(name, NamedLink(name))
 
 
 def _text(members: dict[str, Item], key: str) -> str:

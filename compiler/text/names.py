@@ -186,9 +186,11 @@ def _device_hint(kind: str, name: str, in_scope: str) -> str:
     if not near:
         return f"declare it: {kind} {name[:64]} {{ ... }}"
     first, *others = shipped[near]
-    more = f", or that of another GPU: {', '.join(others[:3])}{', ...' * (len(others) > 3)}" if others else ""
     lead = "add its library:" if near == name else f"did you mean '{near}'?"
-    return f'{lead} use "{first}"{more}'
+    if not others:
+        return f'{lead} use "{first}"'
+    lead = "add the library of your GPU:" if near == name else lead
+    return f"{lead} it is in {', '.join((first, *others[:3]))}{' and others' * (len(others) > 3)}"
 
 
 def kind_of(declaration: Named) -> Kind:

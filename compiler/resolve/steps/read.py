@@ -15,7 +15,7 @@ from ..devices.system import SystemResolver
 from ..schedules.implementation import ImplementationReader, shipped_implementations
 from ..values.evaluate import ExpressionEvaluator, Place
 from .schedule import StepBlockReader
-from .step import NamedPart, StepText, StepTextReader, assembled, derived_backward, results_of, summed_once
+from .step import NamedPart, StepText, StepTextReader, assembled, derived_backward, is_step, results_of, summed_once
 
 PIPELINE_AXIS = "pp"
 """The axis of a mesh along which stages of a pipeline lie."""
@@ -129,6 +129,9 @@ class StepsReader:
 
     def _workload(self, name: ast.Name) -> tuple[Entry, Scenario]:
         entry = self._scope.find(name, Kind.WORKLOAD, self._report)
+        if is_step(entry.declaration):
+            message = f"'{entry.name}' is a training step, a workload of layers is expected here"
+            raise self._report.fail(Code.MGS210, message, name.span)
         if entry.name not in self._scenarios:
             raise self._report.stop()  # what is wrong with it is reported at its own statements
         return entry, self._scenarios[entry.name]

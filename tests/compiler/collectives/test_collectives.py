@@ -175,6 +175,7 @@ GET = Direction.GET
         ),
         ("halving_doubling", CollectiveProblem(Pattern.ALL_REDUCE, 6, 4, 1), DMA, "a power of two of them, not 6"),
         ("halving_doubling", CollectiveProblem(Pattern.ALL_REDUCE, 1024, 4, 1), DMA, "at most 512 of them, not 1024"),
+        ("one_shot", CollectiveProblem(Pattern.ALL_REDUCE, 512, 4, 1), DMA, "at most 256 ranks, not 512"),
         ("hierarchical", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1), DMA, "grouped into nodes"),
         (
             "double_ring",

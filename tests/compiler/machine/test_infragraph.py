@@ -260,6 +260,7 @@ def test_nvlinks_are_divided_among_pairs() -> None:
     mesh = document("mi300x_infragraph.json")
     mesh["devices"][0]["name"] = mesh["instances"][0]["device"] = "redstone a100"
     mesh["devices"][0]["components"][1]["count"] = 4
+    mesh["devices"][0]["links"].append({"name": "nv"})
     mesh["devices"][0]["edges"] = [
         {"ep1": {"component": "xpu"}, "ep2": {"component": "xpu"}, "scheme": "many2many", "link": "nv"}
     ]
@@ -304,6 +305,8 @@ DESCRIPTION = "devices.0.links.0.description"
         (change(f"{EDGES}.4.ep2.component", "xpu[a]"), "MGS609", "devices[0].edges[4].ep2.component"),
         (change(f"{EDGES}.4.ep2.component", "ypu"), "MGS609", "is no component of mi300x_node"),
         (change(f"{EDGES}.4.scheme", "ring"), "MGS609", "unknown word 'ring'"),
+        (change(f"{EDGES}.4.link", "nolink"), "MGS609", "edges[4].link: there is no link 'nolink'"),
+        (change(f"{EDGES}.1.scheme", "one2one"), "MGS609", "one2one pairs ends one by one, and these are 1 and 4"),
         (change(EDGES, [{}]), "MGS609", "'ep1' is missing"),
         (change("devices.0.edges", 3), "MGS609", "devices[0].edges: a list is expected here"),
         (change("instances", [3]), "MGS609", "instances[0]: an object is expected here"),

@@ -115,9 +115,9 @@ def test_the_same_library_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fabric", "hint"),
     [
-        ("full_mesh(xgmi)", 'add its library: use "amd/mi300x", or that of another GPU: amd/mi325x, amd/mi355x'),
+        ("full_mesh(xgmi)", "add the library of your GPU: it is in amd/mi300x, amd/mi325x, amd/mi355x"),
         ("switch(nvswitch, link=ib)", "declare it: link ib { ... }"),
-        ("ring(xgmy)", "did you mean 'xgmi'? use \"amd/mi300x\", or that of another GPU: amd/mi325x, amd/mi355x"),
+        ("ring(xgmy)", "did you mean 'xgmi'? it is in amd/mi300x, amd/mi325x, amd/mi355x"),
         ("switch(nvswitch, link=nvlnk)", "did you mean 'nvlink'?"),
     ],
 )
