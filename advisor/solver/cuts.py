@@ -109,7 +109,8 @@ class Flows:
         checkpoint()
         problem = SimpleMaxFlow()
         problem.add_arcs_with_capacity(tail, head, rates)
-        problem.solve(source, target)
+        if problem.solve(source, target) != problem.OPTIMAL:
+            raise OverflowError("the rates of all links together are no 63 bits")
         inside = np.zeros(self.super_source + 1, bool)
         inside[list(problem.get_source_side_min_cut())] = True
         return problem.optimal_flow(), inside
