@@ -26,8 +26,8 @@ def finalists(scenario: Scenario, candidates: Sequence[Candidate]) -> Finalists:
     """Return (the simplest of the fastest others, the baseline); the baseline twice if there is nothing else.
 
     Only schedules that beat the baseline by more than the profile resolves compete by simplicity. If there are none,
-    the fastest that overlaps is returned, to explain why it is not worth it. Two kinds
-    never compete: kernels side by side, to which no profile is fitted, and what the file does not explore.
+    the fastest that overlaps is returned, to explain why it is not worth it. Two kinds never compete:
+    kernels side by side, to which no profile is fitted, and what the file does not explore.
     """
     usable = [one for one in candidates if not one.side_by_side and not one.is_outside]
     serial = baseline_of(usable)

@@ -103,8 +103,8 @@ class OpAdvice:
 
     ``how`` is its schedule, ``separate, by ...``, ``serial``, a written plan, or empty for a kernel.
     ``exposed_ticks`` is how long its copies run beside no kernel, ``hidden_by`` are the ops whose kernels run meanwhile
-    with the shares of the time of the copies, the largest first. ``alone`` is what is fastest for it
-    alone, empty where that is what it does.
+    with the shares of the time of the copies, the largest first. ``alone`` is what is fastest for it alone,
+    empty where that is what it does.
     """
 
     name: str

@@ -266,10 +266,9 @@ def graph_of(fabric: Fabric, num_ranks: int, flow: TreeFlow) -> TreeGraph:
             for edge in route:
                 row[numbers[edge.ends]] = 1e12 / edge.bytes_per_s
             one_way[source, target], routes[source, target] = row, tuple(edge.ends for edge in route)
-    both_ways = all((b, a) in one_way and one_way[b, a].max() == row.max() for (a, b), row in one_way.items())
-    if flow is TreeFlow.BOTH and not both_ways:
-        return _of_halves(*(graph_of(fabric, num_ranks, each) for each in (TreeFlow.DOWN, TreeFlow.UP)))
     if flow is TreeFlow.BOTH:
+        if any((b, a) not in one_way or one_way[b, a].max() != row.max() for (a, b), row in one_way.items()):
+            return _of_halves(*(graph_of(fabric, num_ranks, each) for each in (TreeFlow.DOWN, TreeFlow.UP)))
         one_way = {(a, b): row + one_way[b, a] for (a, b), row in one_way.items()}
     ends = tuple((b, a) if flow is TreeFlow.UP else (a, b) for a, b in one_way)
     place = {each: at for at, each in enumerate(ends)}
