@@ -157,7 +157,7 @@ class _Resolver:
         if isinstance(found, Rejection):
             said = (each.span for each in declaration.block.statements if "by=" in each.span.text)
             place = next(said, declaration.system.span)
-            raise self._report.fail(found.code, found.message, place, found.hint)
+            raise self._report.refuse(found, place)
         return found
 
     def _check_unused(self) -> None:

@@ -10,6 +10,7 @@ from itertools import islice
 from unicodedata import category, east_asian_width
 
 from ..codes import Code
+from ..ir import Rejection
 
 
 def printable(text: str, *, block: bool = False) -> str:
@@ -217,6 +218,15 @@ class Report:
         """Record an error, and return what to raise to leave the enclosing ``attempt``."""
         self.error(code, message, span, hint)
         return Stopped()
+
+    def refuse(self, rejection: Rejection, span: Span) -> Stopped:
+        """As ``fail``, with what a check says."""
+        return self.fail(rejection.code, rejection.message, span, rejection.hint)
+
+    def require(self, rejection: Rejection | None, span: Span) -> None:
+        """Leave the enclosing ``attempt`` if a check says why."""
+        if rejection is not None:
+            raise self.refuse(rejection, span)
 
     def stop(self) -> Stopped:
         """Return what to raise where a value is needed whose error was reported before."""

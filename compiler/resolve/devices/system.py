@@ -72,9 +72,8 @@ class FabricResolver:
         others = {name: value for name, value in values.items() if name not in _OF_FABRIC}
         layout = None if topology.layout is None else topology.layout(**others)
         fabric = Fabric(topology, link, values.get("switch"), values.get("both_ways", True), layout)
-        rejection = None if self._num_ranks is None else topology.reject(fabric, self._num_ranks)
-        if rejection is not None:
-            raise self._report.fail(rejection.code, rejection.message, call.span, rejection.hint)
+        if self._num_ranks is not None:
+            self._report.require(topology.reject(fabric, self._num_ranks), call.span)
         return fabric
 
     def _call(self, statement: ast.Say) -> tuple[Topology, ast.Call]:
@@ -296,7 +295,7 @@ class SystemResolver:
         if over:
             lies = adjacent(over)
             if isinstance(lies, Rejection):
-                raise self._report.fail(lies.code, lies.message, statement.span, lies.hint)
+                raise self._report.refuse(lies, statement.span)
             stride, wanted = min(axis.stride for axis in over), prod(axis.size for axis in over)
             what = f"{listing([axis.name for axis in over])} have {wanted} ranks"
         if prod(size for _, size in sizes) != wanted:

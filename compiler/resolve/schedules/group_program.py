@@ -99,9 +99,7 @@ class ProgramReader:
             message = f"a program is for a collective of equal blocks alone, and {shape.name} is {shape.label}"
             hint = f"a lone {listing(each.value for each in COLLECTIVE_NAMES)}"
             raise self._report.fail(Code.MGS411, message, name.span, hint)
-        unfit = reject_groups(self._engine, CopyProtocol.SIMPLE, shape)
-        if unfit is not None:
-            raise self._report.fail(unfit.code, unfit.message, name.span, unfit.hint)
+        self._report.require(reject_groups(self._engine, CopyProtocol.SIMPLE, shape), name.span)
         groups = [_Group(number) for number in range(self._engine.count)]
         for group in groups:
             self._block(group, block, {"self": group.number})
@@ -225,9 +223,8 @@ class ProgramReader:
             message = f"a rank has its own block alone in its {buffer}"
             raise self._report.fail(Code.MGS504, message, span, f"{buffer}.shard({wrong[0].peer})")
         for pieces, direction in ((sources, Direction.GET), (targets, Direction.PUT)):
-            unfit = reject_loop(self._engine, direction) if any(each.peer for each in pieces) else None
-            if unfit is not None:
-                raise self._report.fail(unfit.code, unfit.message, span, unfit.hint)
+            if any(each.peer for each in pieces):
+                self._report.require(reject_loop(self._engine, direction), span)
 
     def _whole(self, expression: ast.Expression, values: Mapping[str, int]) -> int:
         numbers = self._case.num_ranks, self._engine.count, self._chunks

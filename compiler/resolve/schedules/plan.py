@@ -46,9 +46,7 @@ class PlanReader:
         """Return the plan; steps are in the order of the text."""
         statements = plan.block.statements
         engine, overlaps, tactics = self._head(statements, plan)
-        unfit = reject_groups(engine, tactics.protocol, self._workload)
-        if unfit is not None:
-            raise self._report.fail(unfit.code, unfit.message, statements[0].span, unfit.hint)
+        self._report.require(reject_groups(engine, tactics.protocol, self._workload), statements[0].span)
         self._steps = StepReader(self._system, self._workload, engine, self._regions, self._report)
         ranks = [each for each in statements if isinstance(each, ast.Say) and head_word(each) == "rank"]
         if ranks:

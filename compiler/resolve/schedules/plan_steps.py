@@ -270,9 +270,7 @@ class StepReader:
         region = self._regions.region(where, extent)
         reduce = "reduce" in said.flags
         self._check_switched(statement, direction, said, reduce)
-        unfit = reject_loop(self._engine, direction)
-        if unfit is not None:
-            raise self._report.fail(unfit.code, unfit.message, statement.span, unfit.hint)
+        self._report.require(reject_loop(self._engine, direction), statement.span)
         if reduce and self._engine.kind is EngineKind.DMA:
             hint = "use 'plan by sm(8)', or a reduce step at the destination"
             raise self._report.fail(Code.MGS403, "a DMA engine cannot reduce", statement.span, hint)
@@ -297,9 +295,7 @@ class StepReader:
         if sums is not reduce:
             message = "a get from all is a sum: reduce" if sums else "a put to all copies and cannot reduce"
             raise self._report.fail(Code.MGS504, message, statement.span)
-        unfit = reject_reach(self._system, sums=sums)
-        if unfit is not None:
-            raise self._report.fail(unfit.code, unfit.message, statement.span, unfit.hint)
+        self._report.require(reject_reach(self._system, sums=sums), statement.span)
 
     def _tiles(self, statement: ast.Define, words: Words) -> TileGroup:
         if not self._workload.num_kernels:

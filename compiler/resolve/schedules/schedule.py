@@ -189,7 +189,7 @@ class ChoiceReader:
                 unfit = reject_engine(self._system.gpu, engine)
                 if unfit is not None:
                     span = more[0].span if more and unfit.code is Code.MGS407 else expression.span
-                    raise self._report.fail(unfit.code, unfit.message, span, unfit.hint)
+                    raise self._report.refuse(unfit, span)
                 return engine
             case ast.Name(text="sm"):
                 raise self._report.fail(Code.MGS116, "sm says how many SMs copy", expression.span, "for instance sm(8)")
@@ -243,9 +243,7 @@ class ChoiceReader:
             entry = self._place.scope.find(name, Kind.KERNEL, self._report)
             kernel = GroupKernelReader(self._evaluator, self._report).read(entry)
         engine = GroupEngine(EngineKind.SM, kernel.groups, program=kernel)
-        unfit = reject_engine(self._system.gpu, engine)
-        if unfit is not None:
-            raise self._report.fail(unfit.code, unfit.message, name.span, unfit.hint)
+        self._report.require(reject_engine(self._system.gpu, engine), name.span)
         return engine
 
     def _mode(self, kind: str, more: list[ast.Argument]) -> EngineMode:

@@ -221,7 +221,7 @@ class StepsReader:
             return None
         group = system.group(tuple(axis.name for axis in axes if axis.size > 1))
         if isinstance(group, Rejection):
-            raise self._report.fail(group.code, group.message, _declaration(entry).system.span, group.hint)
+            raise self._report.refuse(group, _declaration(entry).system.span)
         return group
 
     @staticmethod

@@ -127,7 +127,7 @@ class ArgumentReader:
             raise self._report.fail(Code.MGS116, f"{name} names an axis", written.span, f"{name}=cp")
         axes = self._system.axes(names)
         if isinstance(axes, Rejection):
-            raise self._report.fail(axes.code, axes.message, written.span, axes.hint)
+            raise self._report.refuse(axes, written.span)
         return axes[0].name, axes[0].size
 
     def _law(self, name: str, written: ast.Expression) -> RoutingLaw:
@@ -237,16 +237,15 @@ class TensorReader:
         if shard is Shard.ROWS and self._routes:
             num_rows = self._filled_up(num_rows, rows.span)
         elif shard is Shard.ROWS:
-            self._check_share(num_rows, "rows", rows.span)
+            self._report.require(reject_share(num_rows, "rows", self._num_ranks), rows.span)
         elif shard is Shard.FLAT:
-            self._check_share(num_rows * num_cols, "elements", written.span)
+            self._report.require(reject_share(num_rows * num_cols, "elements", self._num_ranks), written.span)
         elif shard is Shard.COLS:
-            self._check_share(num_cols, "columns", cols.span)
+            self._report.require(reject_share(num_cols, "columns", self._num_ranks), cols.span)
         shard = Shard.NONE if self._one_rank else shard
         tensor = Tensor(statement.name, dtype, num_rows, num_cols, shard)
-        rejection = reject_blocks(tensor.name, dtype, num_cols // (self._num_ranks if shard is Shard.COLS else 1))
-        if rejection is not None:
-            raise self._report.fail(rejection.code, rejection.message, cols.span, rejection.hint)
+        own_cols = num_cols // (self._num_ranks if shard is Shard.COLS else 1)
+        self._report.require(reject_blocks(tensor.name, dtype, own_cols), cols.span)
         return tensor
 
     def _filled_up(self, num_rows: int, span: Span) -> int:
@@ -258,12 +257,6 @@ class TensorReader:
             self._report.warn(Code.MGS304, message, span, "as many as the rank with most, for which the others wait")
             self.said[most * self._num_ranks] = num_rows
         return most * self._num_ranks
-
-    def _check_share(self, size: int, what: str, span: Span) -> None:
-        """Check that every rank gets the same share."""
-        rejection = reject_share(size, what, self._num_ranks)
-        if rejection is not None:
-            raise self._report.fail(rejection.code, rejection.message, span, rejection.hint)
 
     def _shard(self, words: Words) -> Shard:
         if not words.take_word("shard"):

@@ -228,7 +228,7 @@ class PartsReader:
             raise self._report.fail(Code.MGS520, message, value.span, hint)
         axes = self._systems.system(whole).axes(names)
         if isinstance(axes, Rejection):
-            raise self._report.fail(axes.code, axes.message, value.span, axes.hint)
+            raise self._report.refuse(axes, value.span)
         return tuple(axis.name for axis in axes)
 
     def _name(self, axes: Axes, taken: Sequence[str]) -> str:

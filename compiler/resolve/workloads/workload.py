@@ -337,8 +337,7 @@ class WorkloadReader:
         try:
             *before, (last, said) = chain_of(operation, arguments, operands, self._calls, self._system)
         except OperationError as error:
-            rejection = error.rejection
-            raise self._report.fail(rejection.code, rejection.message, call.span, rejection.hint) from None
+            raise self._report.refuse(error.rejection, call.span) from None
         for one, own in before:
             made = self._make(one, f"{name}.{one.name}", operands, own, definition, call.span)
             self._used.add(made.name)
@@ -361,8 +360,7 @@ class WorkloadReader:
                 operation, name, operands, arguments, self._calls, system.num_ranks, system.gpu, definition, span
             )
         except OperationError as error:
-            rejection = error.rejection
-            raise self._report.fail(rejection.code, rejection.message, span, rejection.hint) from None
+            raise self._report.refuse(error.rejection, span) from None
         self._calls[name] = made
         self._known[name] = made.result
         return made.result
