@@ -21,8 +21,9 @@ from .schedules.implementation import ImplementationReader, shipped_implementati
 from .schedules.schedule import ChoiceReader, ScheduleReader
 from .steps.step import is_step
 from .values.device_numbers import StatedNumber
-from .values.evaluate import ExpressionEvaluator, Place, Reading, single
+from .values.evaluate import ExpressionEvaluator, Place, single
 from .values.params import Param, check_params
+from .values.reading import Reading
 from .workloads.workload import resolve_workload
 
 
@@ -55,14 +56,14 @@ def resolve(
 class _Resolver:
     def __init__(self, scope: Scope, settings: Mapping[str, Quantity], report: Report, seed: int | None) -> None:
         self._scope, self._report, self._settings = scope, report, settings
-        self._evaluator = ExpressionEvaluator(report, settings, seed)
-        self._devices = DeviceResolver(report, self._evaluator)
-        self._systems = SystemResolver(report, self._evaluator, self._devices)
+        self._reading = Reading(Place(scope), ExpressionEvaluator(report, settings, seed), report)
+        self._devices = DeviceResolver(self._reading)
+        self._systems = SystemResolver(self._reading, self._devices)
         self._workloads: dict[Entry, tuple[System, Workload] | None] = {}
         self._partitions: dict[str, Partition | None] = {}
 
     def run(self, with_questions: bool) -> Resolved:
-        params = check_params(self._scope, self._settings, self._evaluator, self._report)
+        params = check_params(self._scope, self._settings, self._reading.evaluator, self._report)
         self._check_unused()
         for entry in self._scope.of_kind(Kind.WORKLOAD):
             if is_step(entry.declaration):
@@ -87,7 +88,7 @@ class _Resolver:
 
             if is_partitioned(entry.declaration):
                 self._partitions[entry.name] = None
-                reader = PartsReader(entry, self._systems, self._resolved, self._evaluator, self._report)
+                reader = PartsReader(entry, self._systems, self._resolved, self._reading)
                 self._partitions[entry.name], parts = reader.read(self._scope)
                 self._workloads |= parts
                 return
@@ -108,7 +109,7 @@ class _Resolver:
         raise self._report.fail(Code.MGS574, message, path.span, f"its parts are: {', '.join(partition.parts)}")
 
     def _resolved(self, entry: Entry) -> tuple[System, Workload]:
-        system, workload = resolve_workload(entry, self._systems, self._evaluator, self._report)
+        system, workload = resolve_workload(entry, self._systems, self._reading)
         return self._with_exchange(entry, system, workload), workload
 
     def _steps(self, scenarios: tuple[Scenario, ...]) -> tuple[StepScenario, ...]:
@@ -119,8 +120,7 @@ class _Resolver:
 
         by_name = {each.name: each for each in scenarios}
         partitions = {name: each for name, each in self._partitions.items() if each is not None}
-        with_values = self._systems, self._derived, self._evaluator, self._report
-        reader = StepsReader(self._scope, by_name, partitions, *with_values)
+        reader = StepsReader(self._scope, by_name, partitions, self._systems, self._derived, self._reading)
         steps: list[StepScenario] = []
         for entry in entries:
             with self._report.attempt():
@@ -134,7 +134,7 @@ class _Resolver:
         """A workload that no text has: what it need not have kept is no mistake of the text."""
         report = self._report.beside()
         with report.trial():
-            system, workload = resolve_workload(entry, self._systems, self._evaluator, report)
+            system, workload = resolve_workload(entry, self._systems, replace(self._reading, report=report))
             return Scenario(entry.name, self._with_exchange(entry, system, workload), workload)
         for error in report.diagnostics:
             if error.severity is Severity.ERROR:
@@ -148,9 +148,8 @@ class _Resolver:
             return system
         from .schedules.implementation_blocks import with_exchange  # few files have experts
 
-        declaration = entry.declaration
-        assert isinstance(declaration, ast.WorkloadNode)
-        reader = ImplementationReader(system, self._evaluator, self._report)
+        declaration = entry.workload
+        reader = ImplementationReader(system, self._reading)
         known = {each.name: each for each in shipped_implementations(system)}
         known |= {each.name: reader.read(each) for each in self._scope.of_kind(Kind.IMPLEMENTATION)}
         found = with_exchange(system, workload, routings[0].by, known)
@@ -163,9 +162,8 @@ class _Resolver:
     def _check_unused(self) -> None:
         """Resolve declarations that no workload uses too, so that their errors are reported."""
         for entry in self._scope.of_kind(Kind.LET):
-            assert isinstance(entry.declaration, ast.Let)
             with self._report.attempt():
-                self._evaluator(ast.Name(entry.name, span=entry.declaration.span), Place(self._scope))
+                self._reading.value(ast.Name(entry.name, span=entry.declaration.span))
         for kind, resolve_one in (
             (Kind.GPU, self._devices.gpu),
             (Kind.LINK, self._devices.link),
@@ -184,14 +182,14 @@ class _Resolver:
             from .schedules.group_kernel import GroupKernelReader  # few files have one
 
             with self._report.attempt():
-                GroupKernelReader(self._evaluator, self._report).read(entry)
+                GroupKernelReader(self._reading).read(entry)
 
     def _check_implementations(self) -> None:
         """Read the implementations of the file for its first system, or for a usual one if it has none."""
         for entry in self._scope.of_kind(Kind.IMPLEMENTATION):
             with self._report.attempt():
                 system, *_ = (*self._scope.of_kind(Kind.SYSTEM), *usual_systems())
-                ImplementationReader(self._systems.system(system), self._evaluator, self._report).read(entry)
+                ImplementationReader(self._systems.system(system), self._reading).read(entry)
 
     def _system(self, path: ast.Path) -> tuple[Entry, System]:
         """Return the workload at ``path`` and its system, which is known even if the workload has errors."""
@@ -219,8 +217,7 @@ class _Resolver:
                 entry, system = self._system(declaration.workload)
                 resolved = self._workloads[entry]
                 workload = resolved[1] if resolved is not None else None
-                with_values = (self._place, self._evaluator, self._report)
-                reader = ScheduleReader(system, workload, *with_values, as_written=not self._settings)
+                reader = ScheduleReader(system, workload, self._reading, as_written=not self._settings)
                 found = reader.read(declaration)
                 by_workload[entry] += () if found is None else (found,)
         return by_workload
@@ -236,9 +233,8 @@ class _Resolver:
                     if entry in spaces:
                         message = f"{entry.name} is explored twice"
                         raise self._report.fail(Code.MGS206, message, question.workload.span)
-                    implementations = ImplementationReader(system, self._evaluator, self._report)
-                    choices = self._choices(system)
-                    reader = ExploreReader(choices, implementations, self._place, self._evaluator, self._report)
+                    with_system = ChoiceReader(system, self._reading), ImplementationReader(system, self._reading)
+                    reader = ExploreReader(*with_system, self._reading)
                     spaces[entry] = reader.read(question)
                     self._check_requested(spaces[entry], self._workload(entry), question)
         return spaces
@@ -269,11 +265,12 @@ class _Resolver:
             if self._is_for(schedule.declaration, entry.name)
         )
         settable = self._report.num_failures == failures
-        resolved, reading = self._workloads.get(entry), Reading(self._place, self._evaluator, self._report)
+        resolved = self._workloads.get(entry)
         work = None if resolved is None else resolved[1]
         ops = tuple(op.name for op in work.ops) if work is not None and work.only_shape is None else ()
         of_step = is_step(entry.declaration)
-        expectation = ExpectReader(names, reading, ops, _verdicts_on(work), of_step=of_step).read(question, entry.name)
+        reader = ExpectReader(names, self._reading, ops, _verdicts_on(work), of_step=of_step)
+        expectation = reader.read(question, entry.name)
         if not settable:
             raise self._report.stop()
         return expectation
@@ -295,18 +292,11 @@ class _Resolver:
             raise self._report.fail(
                 Code.MGS210, f"'{binding.name}' is a let, 'with' sets parameters", binding.span, hint
             )
-        self._evaluator(single(binding.values, self._report), self._place)
+        self._reading.value(single(binding.values, self._report))
 
     @staticmethod
     def _is_for(declaration: object, workload: str) -> bool:
         return isinstance(declaration, ast.TemplateNode | ast.PlanNode) and declaration.workload.names == (workload,)
-
-    def _choices(self, system: System) -> ChoiceReader:
-        return ChoiceReader(system, self._place, self._evaluator, self._report)
-
-    @property
-    def _place(self) -> Place:
-        return Place(self._scope)
 
 
 def _explored(system: System, workload: Workload, explore: Explore | None) -> Explore:

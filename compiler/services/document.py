@@ -1,6 +1,7 @@
 """A text that is being edited: its mistakes, its names, and their values as far as they are known."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property, lru_cache
@@ -15,6 +16,7 @@ from ..resolve.devices.device import DeviceResolver
 from ..resolve.devices.system import SystemResolver
 from ..resolve.values.device_numbers import DeviceNumbers
 from ..resolve.values.evaluate import ExpressionEvaluator, Place
+from ..resolve.values.reading import Reading
 from ..text import syntax as ast
 from ..text.diagnostics import Diagnostic, GaveUp, Report, Source, Span, Stopped
 from ..text.load import real_path
@@ -67,10 +69,9 @@ class Document:
 
     def value(self, expression: ast.Expression) -> Quantity | None:
         """Return the value of an expression of lets and params as the file sets them, None if it has none."""
-        try:
-            return ExpressionEvaluator(Report(), {})(expression, Place(self.examined.scope))
-        except (Stopped, GaveUp):
-            return None
+        with suppress(Stopped, GaveUp):
+            return self._reading.value(expression)
+        return None
 
     def value_of(self, entry: Entry) -> Quantity | None:
         """Return the value of a ``let`` or ``param``."""
@@ -80,24 +81,24 @@ class Document:
 
     def numbers_of(self, entry: Entry) -> DeviceNumbers:
         """Return the numbers of a gpu, link or switch with their origins; none where they cannot be read."""
-        report = Report()
-        try:
+        with suppress(Stopped, GaveUp):
             if entry.kind in _DEVICES:
-                return DeviceResolver(report, ExpressionEvaluator(report, {})).numbers(entry)
-        except (Stopped, GaveUp):
-            pass
+                return DeviceResolver(self._reading).numbers(entry)
         return DeviceNumbers({})
 
     def axes_of(self, entry: Entry) -> tuple[Axis, ...]:
         """Return the axes of the ranks of a system; none of what is no system, and where they cannot be read."""
-        report = Report()
-        evaluator = ExpressionEvaluator(report, {})
-        try:
+        with suppress(Stopped, GaveUp):
             if entry.kind is Kind.SYSTEM:
-                return SystemResolver(report, evaluator, DeviceResolver(report, evaluator)).system(entry).mesh
-        except (Stopped, GaveUp):
-            pass
+                reading = self._reading
+                return SystemResolver(reading, DeviceResolver(reading)).system(entry).mesh
         return ()
+
+    @property
+    def _reading(self) -> Reading:
+        """A new context for expressions of the file, whose report nobody reads."""
+        report = Report()
+        return Reading(Place(self.examined.scope), ExpressionEvaluator(report, {}), report)
 
     def _here(self, diagnostic: Diagnostic) -> Diagnostic:
         elsewhere = diagnostic.span

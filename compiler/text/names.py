@@ -59,6 +59,18 @@ class Entry:
     declaration: Named | ast.Use
     scope: "Scope"
 
+    @property
+    def workload(self) -> ast.WorkloadNode:
+        """The declaration of a workload."""
+        assert isinstance(self.declaration, ast.WorkloadNode)
+        return self.declaration
+
+    @property
+    def device(self) -> ast.DeviceNode:
+        """The declaration of a gpu, link, switch, implementation or kernel."""
+        assert isinstance(self.declaration, ast.DeviceNode)
+        return self.declaration
+
 
 class Scope:
     """One namespace: a file with everything it includes, or a library."""

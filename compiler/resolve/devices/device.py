@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 from ...codes import Code
 from ...ir import TYPES_WITH_CONSTANTS, Cache, CopyProtocol, DType, GemmModel, Gpu, LaunchCost, Link, Origin, Switch
 from ...text import syntax as ast
-from ...text.diagnostics import Report, Span
+from ...text.diagnostics import Span
 from ...text.names import Entry, Kind
 from ...text.vocabulary import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, LINK_NUMBERS, SWITCH_CHOICES, SWITCH_NUMBERS
-from ..values.device_numbers import DeviceNumbers, FigureReader, NumberWithOrigin, StatedNumber
-from ..values.evaluate import ExpressionEvaluator, Place, clock_of
+from ..values.device_numbers import DeviceNumbers, NumberWithOrigin, StatedNumber
+from ..values.evaluate import Place, clock_of
+from ..values.reading import Reading
 from .device_blocks import INPUTS, BlockReader, FittedRegion, Tiles, calibrated_of
 from .optional_blocks import (
     attention_of,
@@ -64,9 +65,8 @@ _SHIPPED_DEVICES: dict[Entry, Any] = {}
 class DeviceResolver:
     """Resolves each device once."""
 
-    def __init__(self, report: Report, evaluator: ExpressionEvaluator) -> None:
-        self._report, self._evaluator = report, evaluator
-        self._reader = FigureReader(report, evaluator)
+    def __init__(self, reading: Reading) -> None:
+        self._reading, self._report = reading, reading.report
         self._read: dict[Entry, _Blocks | None] = {}
         self._open: list[Entry] = []
         self._devices: dict[Entry, Any] = {}
@@ -141,15 +141,13 @@ class DeviceResolver:
         if missing:
             verb = "is" if len(missing) == 1 else "are"
             message = f"{entry.kind.value} {entry.name} is incomplete: {', '.join(missing)} {verb} missing"
-            declaration = entry.declaration
-            alone = isinstance(declaration, ast.DeviceNode) and declaration.parent is None
+            alone = entry.device.parent is None
             hint = f"to start from another one: {entry.kind.value} {entry.name} extends ... {{ ... }}" if alone else ""
             raise self._report.fail(Code.MGS209, message, _head_span(entry), hint)
 
     def _device(self, entry: Entry) -> _Blocks:
         """Read a device with its parents; remember a failure, so that it is reported once."""
-        device = entry.declaration
-        assert isinstance(device, ast.DeviceNode)
+        device = entry.device
         if entry in self._open or len(self._open) > _MAX_PARENTS:
             raise self._report.fail(Code.MGS205, f"'{entry.name}' extends itself", _head_span(entry))
         if entry not in self._read:
@@ -176,8 +174,8 @@ class DeviceResolver:
 
     def _blocks(self, entry: Entry, device: ast.DeviceNode, parent: _Blocks | None) -> _Blocks:
         base = None if parent is None else {path: each.value for path, each in parent.figures.items()}
-        plain = Place(entry.scope, clock=None if base is None else clock_of(base), base=base)
-        reading = BlockReader(self._report, self._reader, plain)
+        place = Place(entry.scope, clock=None if base is None else clock_of(base), base=base)
+        reading = BlockReader(replace(self._reading, place=place))
         if entry.kind is Kind.GPU:
             reading.gpu(device.block, entry.name)
         elif entry.kind is Kind.LINK:
@@ -225,9 +223,7 @@ def _block_of(path: str) -> str:
 
 
 def _head_span(entry: Entry) -> Span:
-    span = entry.declaration.span
-    device = entry.declaration
-    assert isinstance(device, ast.DeviceNode)
+    device, span = entry.device, entry.device.span
     return Span(span.source, span.start, span.start + len(device.kind) + 1 + len(device.name))
 
 

@@ -12,13 +12,14 @@ Ranges include both ends.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
 from ...codes import Code
 from ...ir import TYPES_WITH_CONSTANTS, Calibrated, CollectiveRegion, DType, GemmRegion, Range
 from ...text import syntax as ast
-from ...text.diagnostics import Report, Span
+from ...text.diagnostics import Span
 from ...text.units import BYTES, NUMBER
 from ...text.vocabulary import (
     CACHE_NUMBERS,
@@ -41,8 +42,9 @@ from ...text.vocabulary import (
     TYPE_BLOCKS,
     Property,
 )
-from ..values.device_numbers import Default, FigureReader, NumberWithOrigin
-from ..values.evaluate import Place, Words, head_of, known_head, reject_note
+from ..values.device_numbers import Default, NumberWithOrigin, default_of, figure, origin
+from ..values.evaluate import Words, behind, head_word, known_head, reject_note
+from ..values.reading import Reading
 
 EXAMPLES: Mapping[str, str] = {
     "gemm": "calibrated bf16 m 1..32768, n 32..65536, k 32..65536",
@@ -68,15 +70,14 @@ _RANKS = Property("a number of gpus", NUMBER, Fraction(2), Fraction(MAX_RANKS), 
 class CalibratedReader:
     """Reads the statement of one block of a gpu."""
 
-    def __init__(self, report: Report, reader: FigureReader, place: Place) -> None:
-        self._report, self._reader, self._place = report, reader, place
+    def __init__(self, reading: Reading) -> None:
+        self._reading, self._report = reading, reading.report
 
     def read(self, block: str, statement: ast.Say) -> FittedRegion:
         """Return the region to which ``block`` was fitted; report a statement of another form."""
         if statement.block is not None:
             raise self._wrong(block, statement)
-        words = Words(statement.phrase, self._report)
-        words.take("calibrated")
+        words = behind(statement, self._report)
         match block:
             case "gemm":
                 return self._gemm(statement)
@@ -113,13 +114,13 @@ class CalibratedReader:
         if words.take_word("gpus") is None:
             raise self._wrong("collectives", statement)
         words.end(("gpus",))
-        ranks = [int(self._reader.value(_RANKS, (count,), self._place).amount) for count in counts]
+        ranks = [int(self._reading.number(_RANKS, count).amount) for count in counts]
         return CollectiveRegion(sizes, tuple(sorted(set(ranks))))
 
     def _range(self, written: ast.Expression, wanted: Property, block: str, statement: ast.Say) -> Range:
         if not isinstance(written, ast.Range):
             raise self._wrong(block, statement)
-        low, high = (int(self._reader.value(wanted, (end,), self._place).amount) for end in (written.low, written.high))
+        low, high = (int(self._reading.number(wanted, end).amount) for end in (written.low, written.high))
         if low > high:
             message = f"the range {written.span.text} is empty"
             raise self._report.fail(Code.MGS306, message, written.span, "the smaller end stands first")
@@ -152,8 +153,8 @@ _TILE = Property("a side of a tile", NUMBER, Fraction(1), Fraction(1 << 16), who
 class BlockReader:
     """Reads the block of one device."""
 
-    def __init__(self, report: Report, reader: FigureReader, place: Place) -> None:
-        self._report, self._reader, self._place = report, reader, place
+    def __init__(self, reading: Reading) -> None:
+        self._reading, self._report = reading, reading.report
         self.figures: dict[str, NumberWithOrigin] = {}
         self.tiles: dict[str, Tiles] = {}
         self.words: dict[str, tuple[str, ...]] = {}
@@ -170,8 +171,8 @@ class BlockReader:
                     if word in pass_words and isinstance(statement, ast.Say):
                         self._gpu_statement(word, statement, default)
             if pass_words == ("clock",) and "clock" in self.figures:
-                clock = self.figures["clock"].value.amount
-                self._place = Place(self._place.scope, clock, self._place.base)
+                place = replace(self._reading.place, clock=self.figures["clock"].value.amount)
+                self._reading = replace(self._reading, place=place)
 
     def link(self, block: ast.BlockNode, owner: str) -> None:
         """Read the block of a link: its numbers, the protocols that it carries, and whether it keeps order."""
@@ -239,10 +240,9 @@ class BlockReader:
 
     def _default(self, block: ast.BlockNode, before: Default) -> Default:
         for statement in block.statements:
-            word = head_of(statement) if isinstance(statement, ast.Say) else None
-            if isinstance(statement, ast.Say) and word is not None and word.text == "source":
+            if isinstance(statement, ast.Say) and head_word(statement) == "source":
                 with self._report.attempt():
-                    return self._reader.default(statement, before)
+                    return default_of(statement, self._report)
         return before
 
     def _number(self, wanted: Property, statement: ast.Say, prefix: str, default: Default) -> None:
@@ -250,7 +250,7 @@ class BlockReader:
         self._once(path, statement.span)
         if len(statement.phrase) > 1 or statement.block is not None:
             raise self._report.fail(Code.MGS116, f"{wanted.name} is one number", statement.span)
-        self.figures[path] = self._reader.figure(wanted, statement.phrase[0], 1, self._place, default)
+        self.figures[path] = figure(self._reading, wanted, statement.phrase[0], 1, default)
 
     def _once(self, path: str, span: Span) -> None:
         if path in self._spans:
@@ -270,8 +270,7 @@ class BlockReader:
             with self._report.attempt():
                 dtype = self._dtype(group.parts[skip] if len(group.parts) > skip else None, group.span)
                 self._once(f"peak.{dtype.value}", group.span)
-                figure = self._reader.figure(PEAK, group, skip + 1, self._place, default)
-                self.figures[f"peak.{dtype.value}"] = figure
+                self.figures[f"peak.{dtype.value}"] = figure(self._reading, PEAK, group, skip + 1, default)
 
     def _dtype(self, part: ast.Expression | None, span: Span) -> DType:
         if isinstance(part, ast.Name) and part.text in [dtype.value for dtype in DType]:
@@ -296,9 +295,9 @@ class BlockReader:
         group = statement.phrase[0]
         match group.parts[1:]:
             case (count, ast.Name(text="sms")):
-                value = self._reader.value(_PER, (count,), self._place)
-                origin = self._reader.origin(group.note, default)
-                self.figures["l2.per"] = NumberWithOrigin(value, origin.origin, origin.source, count.span)
+                value = self._reading.number(_PER, count)
+                noted = origin(group.note, default, self._report)
+                self.figures["l2.per"] = NumberWithOrigin(value, noted.origin, noted.source, count.span)
             case _:
                 raise self._report.fail(
                     Code.MGS116, "per says how many sms share a cache", statement.span, "per 38 sms"
@@ -308,11 +307,10 @@ class BlockReader:
         self, owner: str, parts: Mapping[str, tuple[Property, ...]], statement: ast.Say, default: Default
     ) -> None:
         """Read a block inside ``collectives``, ``gemm`` or ``grouped``."""
-        head = head_of(statement)
-        assert head is not None
-        block, path = self._block_of(statement, head.text), f"{owner}.{head.text}"
+        word = head_word(statement)
+        block, path = self._block_of(statement, word), f"{owner}.{word}"
         extra = self._calibrated(owner, path) if owner in TYPE_BLOCKS else {}
-        self.numbers(block, parts[head.text], f"{path}.", head.text, default, extra)
+        self.numbers(block, parts[word], f"{path}.", word, default, extra)
 
     def _calibrated(self, block: str, path: str = "") -> _Extra:
         """Return the reader of ``calibrated`` in ``block``, or in the one at ``path`` in it, if it may have it."""
@@ -320,24 +318,21 @@ class BlockReader:
             return {}
 
         def read(statement: ast.Say, default: Default) -> None:
-            self.regions[path or block] = CalibratedReader(self._report, self._reader, self._place).read(
-                block, statement
-            )
+            self.regions[path or block] = CalibratedReader(self._reading).read(block, statement)
 
         return {"calibrated": read}
 
     def _words(self, statement: ast.Say, default: Default) -> None:
         """Read ``protocols simple, ll`` or ``multicast yes``."""
-        head = head_of(statement)
-        assert head is not None
-        several, known = head.text in LINK_LISTS, _CHOICES[head.text]
+        word = head_word(statement)
+        several, known = word in LINK_LISTS, _CHOICES[word]
         groups = [group.parts[1 if idx == 0 else 0 :] for idx, group in enumerate(statement.phrase)]
         chosen = [parts[0].text for parts in groups if len(parts) == 1 and isinstance(parts[0], ast.Name)]
         whole = len(chosen) == len(groups) == len(set(chosen)) and (several or len(chosen) == 1)
         if not whole or not set(chosen) <= set(known):
-            message = f"{head.text} is {'a list of' if several else 'one of'} {', '.join(known)}"
-            raise self._report.fail(Code.MGS116, message, statement.span, f"{head.text} {known[0]}")
-        self.words[head.text] = tuple(chosen)
+            message = f"{word} is {'a list of' if several else 'one of'} {', '.join(known)}"
+            raise self._report.fail(Code.MGS116, message, statement.span, f"{word} {known[0]}")
+        self.words[word] = tuple(chosen)
 
     def read_sizes(self, statement: ast.Say, default: Default) -> None:
         """Read ``one_shot_below [[2, 8 MiB], [4, 512 KiB]]``: for each number of ranks the size that ends it."""
@@ -348,24 +343,22 @@ class BlockReader:
         self._pairs(statement, (_TILE, _TILE), "[[128, 128], [256, 256]]")
 
     def _pairs(self, statement: ast.Say, wanted: tuple[Property, Property], example: str) -> None:
-        head = head_of(statement)
-        assert head is not None
+        word = head_word(statement)
         match statement.phrase[0].parts[1:]:
             case (ast.Listed(items=items),) if items and all(isinstance(item, ast.Listed) for item in items):
                 if len(items) > MAX_TILES:
                     message = f"{len(items)} pairs, the limit is {MAX_TILES}"
                     raise self._report.fail(Code.MGS305, message, statement.span)
-                self.tiles[head.text] = tuple(self._pair(item, wanted, example) for item in items)
+                self.tiles[word] = tuple(self._pair(item, wanted, example) for item in items)
             case _:
-                hint = f"{head.text} {example}"
-                raise self._report.fail(Code.MGS116, f"{head.text} is a list of pairs", statement.span, hint)
+                hint = f"{word} {example}"
+                raise self._report.fail(Code.MGS116, f"{word} is a list of pairs", statement.span, hint)
 
     def _pair(self, item: ast.Expression, wanted: tuple[Property, Property], example: str) -> tuple[int, int]:
         if not isinstance(item, ast.Listed) or len(item.items) != 2:
             names = f"{wanted[0].name} and {wanted[1].name}"
             raise self._report.fail(Code.MGS116, f"a pair is {names}", item.span, example)
         first, second = (
-            int(self._reader.value(each, (side,), self._place).amount)
-            for each, side in zip(wanted, item.items, strict=True)
+            int(self._reading.number(each, side).amount) for each, side in zip(wanted, item.items, strict=True)
         )
         return first, second

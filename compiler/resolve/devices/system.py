@@ -1,15 +1,13 @@
 """Systems: the GPU, the number of GPUs, and the fabric, a topology with its links and sizes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 from ...codes import Code
 from ...ir import (
     ArgumentKind,
     Axis,
-    BackgroundTraffic,
     Fabric,
     Gpu,
     Link,
@@ -19,39 +17,31 @@ from ...ir import (
     System,
     Topology,
     TopologyArgument,
-    Variability,
     Wire,
     adjacent,
     topologies,
 )
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
-from ...text.names import Entry, Kind, Scope
-from ...text.units import NUMBER
-from ...text.vocabulary import MAX_RANKS, SYSTEM_WORDS, Property
-from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place, Words, head_word, known_head, single, truth
+from ...text.diagnostics import did_you_mean, listing
+from ...text.names import Entry, Kind
+from ...text.vocabulary import MAX_RANKS, SYSTEM_WORDS
+from ..values.evaluate import behind, head_word, known_head, single, truth
+from ..values.reading import Reading
 from .device import DeviceResolver
 from .variability import TrafficReader, VariabilityReader, check_rates, read_replay
 
 _MAX_WIRES = 1 << 16
 # Fields of a fabric; other arguments belong to the layout of the topology.
 _OF_FABRIC = ("link", "switch", "both_ways")
+_Part = TypeVar("_Part")
 
 
 class FabricResolver:
     """Reads ``fabric topology(...)`` of one system; sizes are checked if ``num_ranks`` is known."""
 
-    def __init__(
-        self,
-        report: Report,
-        evaluator: ExpressionEvaluator,
-        devices: DeviceResolver,
-        scope: Scope,
-        num_ranks: int | None,
-    ) -> None:
-        self._report, self._devices, self._scope, self._num_ranks = report, devices, scope, num_ranks
-        self._reader = FigureReader(report, evaluator)
+    def __init__(self, reading: Reading, devices: DeviceResolver, num_ranks: int | None) -> None:
+        self._reading, self._report, self._scope = reading, reading.report, reading.place.scope
+        self._devices, self._num_ranks = devices, num_ranks
         self._readers: Mapping[ArgumentKind, Callable[[TopologyArgument, ast.Expression], Any]] = {
             ArgumentKind.LINK: lambda _, name: self._link(name),
             ArgumentKind.SWITCH: lambda _, name: self._switch(name),
@@ -77,10 +67,7 @@ class FabricResolver:
         return fabric
 
     def _call(self, statement: ast.Say) -> tuple[Topology, ast.Call]:
-        words = Words(statement.phrase, self._report)
-        words.take("fabric")
-        call = words.take("a topology")
-        words.end()
+        call = behind(statement, self._report).only("a topology")
         known = {topology.name: topology for topology in topologies.TOPOLOGIES}
         if not isinstance(call, ast.Call) or not isinstance(call.function, ast.Name):
             hint = f"for instance: fabric {topologies.TOPOLOGIES[0].example}; topologies are {listing(known)}"
@@ -155,13 +142,13 @@ class FabricResolver:
             ends = self._list(pair, "a link", "[0, 1], or 0 -> 1 for one way")
         if len(ends) != 2:
             raise self._report.fail(Code.MGS116, "a link has two ends", pair.span, "for instance [0, 1]")
-        first, second = (self._whole("a node", end, 0, last) for end in ends)
+        first, second = (self._reading.count("a node", 0, last, end) for end in ends)
         if first == second:
             raise self._report.fail(Code.MGS307, f"{first} is joined to itself", pair.span)
         return first, second
 
     def _count(self, argument: TopologyArgument, expression: ast.Expression) -> int:
-        return self._whole(argument.label or argument.name, expression, argument.minimum)
+        return self._reading.count(argument.label or argument.name, argument.minimum, MAX_RANKS, expression)
 
     def _counts(self, argument: TopologyArgument, expression: ast.Expression) -> tuple[int, ...]:
         items = self._list(expression, argument.name, argument.example)
@@ -169,10 +156,6 @@ class FabricResolver:
             message = f"{argument.too_many.format(argument.max_items)}, got {len(items)}"
             raise self._report.fail(Code.MGS307, message, expression.span)
         return tuple(self._count(argument, item) for item in items)
-
-    def _whole(self, name: str, expression: ast.Expression, low: int = 1, high: int = MAX_RANKS) -> int:
-        wanted = Property(name, NUMBER, Fraction(low), Fraction(high), whole=True)
-        return int(self._reader.value(wanted, (expression,), Place(self._scope)).amount)
 
     def _list(self, expression: ast.Expression, name: str, example: str) -> tuple[ast.Expression, ...]:
         if not isinstance(expression, ast.Listed):
@@ -186,15 +169,11 @@ class FabricResolver:
         return self._devices.link(self._scope.find(name, Kind.LINK, self._report))
 
 
-_SIZE = Property("the size of an axis", NUMBER, Fraction(1), Fraction(MAX_RANKS), whole=True)
-_COUNT = Property("the number of gpus", NUMBER, Fraction(1), Fraction(MAX_RANKS), whole=True)
-
-
 class SystemResolver:
     """Resolves each system once."""
 
-    def __init__(self, report: Report, evaluator: ExpressionEvaluator, devices: DeviceResolver) -> None:
-        self._report, self._evaluator, self._devices = report, evaluator, devices
+    def __init__(self, reading: Reading, devices: DeviceResolver) -> None:
+        self._reading, self._report, self._devices = reading, reading.report, devices
         self._systems: dict[Entry, System | None] = {}
 
     def system(self, entry: Entry) -> System:
@@ -211,31 +190,37 @@ class SystemResolver:
     def _resolve(self, entry: Entry) -> System:
         declaration = entry.declaration
         assert isinstance(declaration, ast.SystemNode)
-        failures_before = self._report.num_failures
-        statements = self._statements(declaration)
-        gpus: tuple[int, Gpu] | None = None
-        with self._report.attempt():
-            gpus = self._gpus(statements["gpus"], entry.scope) if "gpus" in statements else None
+        failures_before, reading = self._report.num_failures, self._reading.inside(entry.scope)
+        said = self._statements(declaration)
+        gpus = self._read(said, "gpus", lambda each: self._gpus(each, reading))
         num_ranks = gpus[0] if gpus is not None else None
-        fabric, variability, replay = self._rest(statements, num_ranks, entry.scope)
-        traffic = self._traffic(statements, num_ranks, entry.scope)
+        fabric = self._read(said, "fabric", FabricResolver(reading, self._devices, num_ranks).fabric)
+        if num_ranks is not None:
+            variability = self._read(said, "variability", VariabilityReader(reading, num_ranks).read)
+            replay = self._read(said, "replay", lambda each: self._replay(each, num_ranks))
+            traffic = self._read(said, "traffic", TrafficReader(reading, num_ranks).read)
         if self._report.num_failures == failures_before:
-            self._check_complete(declaration, statements)
+            self._check_complete(declaration, said)
         if gpus is None or fabric is None or self._report.num_failures > failures_before:
             raise self._report.stop()
-        mesh = self._mesh(declaration, gpus[0], entry.scope)
+        mesh = self._mesh(declaration, gpus[0], reading)
         system = System(declaration.name, *gpus, fabric, variability, replay, mesh, traffic=traffic)
         if traffic is not None and replay is not None:
             message = "a replayed profile has all that rank 0 gets, and traffic would come beside it"
-            raise self._report.fail(Code.MGS523, message, statements["traffic"].span, "leave replay or traffic out")
+            raise self._report.fail(Code.MGS523, message, said["traffic"].span, "leave replay or traffic out")
         if traffic is not None:
-            check_rates(system, statements["traffic"], self._report)
+            check_rates(system, said["traffic"], self._report)
         return system
+
+    def _read(self, said: Mapping[str, ast.Say], word: str, read: Callable[[ast.Say], _Part]) -> _Part | None:
+        """Read the statement of a word; None where there is none, or where it has errors."""
+        with self._report.attempt():
+            if word in said:
+                return read(said[word])
+        return None
 
     def of_workload(self, entry: Entry) -> System:
         """Return the system that a workload runs on: a whole one, or a group along axes of its mesh, ``pod.tp``."""
-        declaration = entry.declaration
-        assert isinstance(declaration, ast.WorkloadNode)
         whole, axes = self.whole_of(entry)
         system = self.system(whole)
         if not axes:
@@ -244,7 +229,7 @@ class SystemResolver:
         if isinstance(group, Rejection):
             known = [axis.name for axis in system.mesh]
             guess = next((did_you_mean(name, known) for name in axes if name not in known), "")
-            raise self._report.fail(group.code, group.message, declaration.system.span, guess or group.hint)
+            raise self._report.fail(group.code, group.message, entry.workload.system.span, guess or group.hint)
         return group
 
     def whole_system(self, entry: Entry) -> System:
@@ -253,36 +238,31 @@ class SystemResolver:
 
     def whole_of(self, entry: Entry) -> tuple[Entry, tuple[str, ...]]:
         """Return the system that a workload names, and the axes behind it."""
-        declaration = entry.declaration
-        assert isinstance(declaration, ast.WorkloadNode)
-        names = declaration.system.names
+        names = entry.workload.system.names
         for count in range(len(names) - 1, 0, -1):
             found = entry.scope.lookup(names[:count])
             if found is not None and found.kind is Kind.SYSTEM and entry.scope.lookup(names) is None:
                 return found, names[count:]
-        return entry.scope.find(declaration.system, Kind.SYSTEM, self._report), ()
+        return entry.scope.find(entry.workload.system, Kind.SYSTEM, self._report), ()
 
-    def _mesh(self, declaration: ast.SystemNode, num_ranks: int, scope: Scope) -> tuple[Axis, ...]:
+    def _mesh(self, declaration: ast.SystemNode, num_ranks: int, reading: Reading) -> tuple[Axis, ...]:
         """Read ``mesh tp 8, dp 4, pp 4`` and ``mesh ep 64, edp 2 over tp, dp``."""
-        said = [
-            each for each in declaration.block.statements if isinstance(each, ast.Say) and head_word(each) == "mesh"
-        ]
         mesh: list[Axis] = []
-        for statement in said:
-            mesh += self._axes(statement, tuple(mesh), num_ranks, scope)
+        for statement in declaration.block.statements:
+            if isinstance(statement, ast.Say) and head_word(statement) == "mesh":
+                mesh += self._axes(statement, tuple(mesh), num_ranks, reading)
         return tuple(mesh)
 
-    def _axes(self, statement: ast.Say, known: tuple[Axis, ...], num_ranks: int, scope: Scope) -> list[Axis]:
-        words = Words(statement.phrase, self._report)
-        words.take("mesh")
+    def _axes(self, statement: ast.Say, known: tuple[Axis, ...], num_ranks: int, reading: Reading) -> list[Axis]:
+        words = behind(statement, self._report)
         sizes: list[tuple[str, int]] = []
-        reader, over, going = FigureReader(self._report, self._evaluator), tuple[Axis, ...](), True
+        over, going = tuple[Axis, ...](), True
         while going:
             name = words.take_name("an axis")
             if name.text in {each for each, _ in sizes} | {axis.name for axis in known}:
                 raise self._report.fail(Code.MGS206, f"axis '{name.text}' is said twice", name.span)
-            size = reader.value(_SIZE, (words.take(f"the size of {name.text}"),), Place(scope))
-            sizes.append((name.text, int(size.amount)))
+            size = words.take(f"the size of {name.text}")
+            sizes.append((name.text, reading.count("the size of an axis", 1, MAX_RANKS, size)))
             if words.take_word("over"):
                 over = tuple(self._axis(each, known) for each in words.take_list("an axis"))
                 break
@@ -315,32 +295,6 @@ class SystemResolver:
         hint = did_you_mean(value.span.text[:40], names) or f"axes are: {listing(names) or 'none yet'}"
         raise self._report.fail(Code.MGS203, f"unknown axis '{value.span.text[:40]}'", value.span, hint)
 
-    def _rest(
-        self, statements: Mapping[str, ast.Say], num_ranks: int | None, scope: Scope
-    ) -> tuple[Fabric | None, Variability | None, Replay | None]:
-        """Read the other statements; without the number of GPUs only the fabric."""
-        fabric, variability, replay = None, None, None
-        with self._report.attempt():
-            if "fabric" in statements:
-                reader = FabricResolver(self._report, self._evaluator, self._devices, scope, num_ranks)
-                fabric = reader.fabric(statements["fabric"])
-        with self._report.attempt():
-            if "variability" in statements and num_ranks is not None:
-                variability_reader = VariabilityReader(self._report, self._evaluator, scope, num_ranks)
-                variability = variability_reader.read(statements["variability"])
-        with self._report.attempt():
-            if "replay" in statements and num_ranks is not None:
-                replay = self._replay(statements["replay"], num_ranks)
-        return fabric, variability, replay
-
-    def _traffic(
-        self, statements: Mapping[str, ast.Say], num_ranks: int | None, scope: Scope
-    ) -> BackgroundTraffic | None:
-        with self._report.attempt():
-            if "traffic" in statements and num_ranks is not None:
-                return TrafficReader(self._report, self._evaluator, scope, num_ranks).read(statements["traffic"])
-        return None
-
     def _statements(self, declaration: ast.SystemNode) -> dict[str, ast.Say]:
         statements: dict[str, ast.Say] = {}
         for statement in declaration.block.statements:
@@ -358,22 +312,17 @@ class SystemResolver:
                 message = f"system {declaration.name} does not say its {word}"
                 self._report.error(Code.MGS209, message, declaration.span, f"for instance: {example}")
 
-    def _gpus(self, statement: ast.Say, scope: Scope) -> tuple[int, Gpu]:
-        words = Words(statement.phrase, self._report)
-        words.take("gpus")
+    def _gpus(self, statement: ast.Say, reading: Reading) -> tuple[int, Gpu]:
+        words = behind(statement, self._report)
         count = words.take("how many")
         if not words.take_word("x"):
             raise self._report.fail(Code.MGS116, "gpus says how many of which", statement.span, "gpus 8 x MI300X")
-        which = words.take("a gpu")
-        words.end()
-        number = int(FigureReader(self._report, self._evaluator).value(_COUNT, (count,), Place(scope)).amount)
-        return number, self._devices.gpu(scope.find(which, Kind.GPU, self._report))
+        which = words.only("a gpu")
+        number = reading.count("the number of gpus", 1, MAX_RANKS, count)
+        return number, self._devices.gpu(reading.place.scope.find(which, Kind.GPU, self._report))
 
     def _replay(self, statement: ast.Say, num_ranks: int) -> Replay:
-        words = Words(statement.phrase, self._report)
-        words.take("replay")
-        text = words.take("a file")
-        words.end()
+        text = behind(statement, self._report).only("a file")
         if not isinstance(text, ast.Text):
             raise self._report.fail(Code.MGS116, "replay names a file", text.span, 'for instance: replay "profile.csv"')
         return read_replay(text, num_ranks, self._report)

@@ -25,11 +25,10 @@ from ...ir import (
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Source, Span, did_you_mean, listing
 from ...text.load import path_beside, read_source
-from ...text.names import Scope
 from ...text.units import BYTES, NUMBER, TIME, exact, rate_text, round_half_up
 from ...text.vocabulary import TRAFFIC_WORDS, VARIABILITY_WORDS, Property
-from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place, Words, known_head, single
+from ..values.evaluate import behind, known_head, single
+from ..values.reading import Reading
 
 _ARGUMENTS: Mapping[Shape, tuple[str, ...]] = {
     Shape.CONSTANT: ("value",),
@@ -54,9 +53,8 @@ _FACTOR = re.compile(r"x([0-9]+(\.[0-9]+)?)")
 class VariabilityReader:
     """Reads the block of one system with ``num_ranks`` GPUs."""
 
-    def __init__(self, report: Report, evaluator: ExpressionEvaluator, scope: Scope, num_ranks: int) -> None:
-        self._report, self._num_ranks, self._place = report, num_ranks, Place(scope)
-        self._reader = FigureReader(report, evaluator)
+    def __init__(self, reading: Reading, num_ranks: int) -> None:
+        self._reading, self._report, self._num_ranks = reading, reading.report, num_ranks
 
     def read(self, statement: ast.Say) -> Variability:
         """Read the block; errors are reported statement by statement."""
@@ -83,10 +81,7 @@ class VariabilityReader:
         return Variability(skew, jitter, straggler, tuple(late))
 
     def _distribution(self, statement: ast.Say, word: str) -> Distribution:
-        words = Words(statement.phrase, self._report)
-        words.take(word)
-        call = words.take("a distribution")
-        words.end()
+        call = behind(statement, self._report).only("a distribution")
         if not isinstance(call, ast.Call):
             hint = f"for instance: {_EXAMPLES[word]}"
             raise self._report.fail(Code.MGS116, f"{word} has a distribution", call.span, hint)
@@ -96,22 +91,19 @@ class VariabilityReader:
     def _time(self, name: str, shape: Shape, value: ast.Expression) -> Fraction:
         """Read a time from 0 up, in ticks."""
         wanted = Property(name, TIME, Fraction(0), _MAX_DELAY)
-        return self._reader.value(wanted, (value,), self._place).amount * TICKS_PER_SECOND
+        return self._reading.number(wanted, value).amount * TICKS_PER_SECOND
 
     def _share(self, name: str, shape: Shape, value: ast.Expression) -> Fraction:
         """Read a relative deviation; a constant or uniform one may be negative and shorten kernels."""
         bounded = shape in (Shape.NORMAL, Shape.EXPONENTIAL)
         low, high = (Fraction(0), _MAX_JITTER) if bounded else (Fraction(-9, 10), Fraction(10))
-        return self._reader.value(Property(name, NUMBER, low, high), (value,), self._place).amount
+        return self._reading.number(Property(name, NUMBER, low, high), value).amount
 
     def _straggler(self, statement: ast.Say) -> Straggler:
-        words = Words(statement.phrase, self._report)
-        words.take("straggler")
-        share = words.take("a share of the ranks")
-        factor = words.take("a factor")
-        words.end()
+        words = behind(statement, self._report)
+        share, factor = words.take("a share of the ranks"), words.only("a factor")
         wanted = Property("the share of stragglers", NUMBER, Fraction(0), Fraction(1))
-        amount = self._reader.value(wanted, (share,), self._place).amount
+        amount = self._reading.number(wanted, share).amount
         match = _FACTOR.fullmatch(factor.text) if isinstance(factor, ast.Name) else None
         if match is None or not 1 <= exact(match[1]) <= _MAX_FACTOR:
             hint = f"for instance: {_EXAMPLES['straggler']}"
@@ -119,22 +111,15 @@ class VariabilityReader:
         return Straggler(amount, exact(match[1]))
 
     def _late(self, statement: ast.Say, others: Sequence[Late]) -> Late:
-        words = Words(statement.phrase, self._report)
-        words.take("late")
-        if not words.take_word("rank"):
-            raise self._report.fail(Code.MGS116, "late says which rank", words.span, f"write: {_EXAMPLES['late']}")
+        words, hint = behind(statement, self._report), f"write: {_EXAMPLES['late']}"
+        words.need("rank", "late says which rank", hint)
         rank = words.take("the number of a rank")
-        if not words.take_word("by"):
-            raise self._report.fail(Code.MGS116, "late says by how much", words.span, f"write: {_EXAMPLES['late']}")
-        delay = words.take("a time")
-        words.end()
-        rank_property = Property("rank", NUMBER, Fraction(0), Fraction(self._num_ranks - 1), whole=True)
-        late_rank = int(self._reader.value(rank_property, (rank,), self._place).amount)
+        words.need("by", "late says by how much", hint)
+        delay = words.only("a time")
+        late_rank = self._reading.count("rank", 0, self._num_ranks - 1, rank)
         if any(late_rank == other.rank for other in others):
             raise self._report.fail(Code.MGS206, f"late is said twice of rank {late_rank}", statement.span)
-        delay_property = Property("the delay", TIME, Fraction(0), _MAX_DELAY)
-        ticks = self._reader.value(delay_property, (delay,), self._place).amount * TICKS_PER_SECOND
-        return Late(late_rank, round_half_up(ticks))
+        return Late(late_rank, round_half_up(self._time("the delay", Shape.CONSTANT, delay)))
 
 
 def read_distribution(
@@ -258,15 +243,14 @@ _TRAFFIC_EXAMPLE = "rank 1..7 writes 64 KiB every exponential(2 us) to 0"
 _SHAPES = (Shape.CONSTANT, Shape.UNIFORM, Shape.EXPONENTIAL)
 _LONGEST, _SHORTEST = Fraction(1, 10), Fraction(1, 10**8)
 """Seconds of an interval: at most 100 ms, at the mean at least 10 ns."""
-_MAX_AT_ONCE = Fraction(4096)
+_MAX_AT_ONCE = 4096
 
 
 class TrafficReader:
     """Reads the block of one system with ``num_ranks`` GPUs."""
 
-    def __init__(self, report: Report, evaluator: ExpressionEvaluator, scope: Scope, num_ranks: int) -> None:
-        self._report, self._num_ranks, self._place = report, num_ranks, Place(scope)
-        self._reader = FigureReader(report, evaluator)
+    def __init__(self, reading: Reading, num_ranks: int) -> None:
+        self._reading, self._report, self._num_ranks = reading, reading.report, num_ranks
 
     def read(self, statement: ast.Say) -> BackgroundTraffic:
         """Read the block; errors are reported statement by statement."""
@@ -290,30 +274,24 @@ class TrafficReader:
         return BackgroundTraffic(tuple(streams), tuple(sorted(writes, key=lambda write: write.ticks)))
 
     def _stream(self, statement: ast.Say) -> WriteStream:
-        words = Words(statement.phrase, self._report)
-        words.take("rank")
+        words, hint = behind(statement, self._report), f"write: {_TRAFFIC_EXAMPLE}"
         ranks = self._ranks(words.take("the number of a rank"))
-        self._word(words, "writes", "a stream of traffic says what it writes")
+        words.need("writes", "a stream of traffic says what it writes", hint)
         count, first = 1, words.take("a size")
         if words.take_word("x"):
-            wanted = Property("the number of writes at once", NUMBER, Fraction(1), _MAX_AT_ONCE, whole=True)
-            count, first = int(self._reader.value(wanted, (first,), self._place).amount), words.take("a size")
+            count = self._reading.count("the number of writes at once", 1, _MAX_AT_ONCE, first)
+            first = words.take("a size")
         wanted = Property("the size of a write", BYTES, Fraction(1), Fraction(MAX_BYTES), whole=True)
-        num_bytes = int(self._reader.value(wanted, (first,), self._place).amount)
-        self._word(words, "every", "a stream of traffic says how often it writes")
+        num_bytes = int(self._reading.number(wanted, first).amount)
+        words.need("every", "a stream of traffic says how often it writes", hint)
         interval = self._interval(words.take("a time or a distribution"))
-        self._word(words, "to", "a stream of traffic says which rank it writes to")
-        to = words.take("the number of a rank")
-        words.end()
+        words.need("to", "a stream of traffic says which rank it writes to", hint)
+        to = words.only("the number of a rank")
         target = self._rank(to)
         if target in ranks:
             message = f"rank {target} writes to itself, and traffic comes from other ranks"
             raise self._report.fail(Code.MGS307, message, to.span, f"for instance: {_TRAFFIC_EXAMPLE}")
         return WriteStream(ranks, target, count, num_bytes, interval)
-
-    def _word(self, words: Words, word: str, otherwise: str) -> None:
-        if not words.take_word(word):
-            raise self._report.fail(Code.MGS116, otherwise, words.span, f"write: {_TRAFFIC_EXAMPLE}")
 
     def _ranks(self, value: ast.Expression) -> tuple[int, ...]:
         if not isinstance(value, ast.Range):
@@ -324,8 +302,7 @@ class TrafficReader:
         return tuple(range(low, high + 1))
 
     def _rank(self, value: ast.Expression) -> int:
-        wanted = Property("rank", NUMBER, Fraction(0), Fraction(self._num_ranks - 1), whole=True)
-        return int(self._reader.value(wanted, (value,), self._place).amount)
+        return self._reading.count("rank", 0, self._num_ranks - 1, value)
 
     def _interval(self, value: ast.Expression) -> Distribution:
         if not isinstance(value, ast.Call):
@@ -338,13 +315,10 @@ class TrafficReader:
     def _time(self, name: str, shape: Shape, value: ast.Expression) -> Fraction:
         """Read a time in ticks; only a uniform interval may begin at 0."""
         low = Fraction(0) if shape is Shape.UNIFORM else _SHORTEST
-        return self._reader.value(Property(name, TIME, low, _LONGEST), (value,), self._place).amount * TICKS_PER_SECOND
+        return self._reading.number(Property(name, TIME, low, _LONGEST), value).amount * TICKS_PER_SECOND
 
     def _file(self, statement: ast.Say) -> Iterator[BackgroundWrite]:
-        words = Words(statement.phrase, self._report)
-        words.take("file")
-        text = words.take("the path of a table")
-        words.end()
+        text = behind(statement, self._report).only("the path of a table")
         if not isinstance(text, ast.Text):
             raise self._report.fail(Code.MGS116, "file names a table", text.span, 'for instance: file "neighbour.csv"')
         source = read_source(path_beside(text, "table", self._report), self._report, text.span)

@@ -9,9 +9,9 @@ from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Kind, dotted
 from ...text.units import NUMBER, Quantity, exact_text
 from ...text.units import Dimension as Units
-from ..values.device_numbers import check_dimension
-from ..values.evaluate import Reading, Words, single
+from ..values.evaluate import Words, single
 from ..values.params import Values, read_values
+from ..values.reading import Reading, check_dimension
 from .expectation import (
     ON_ALGORITHM,
     Comparison,
@@ -180,7 +180,7 @@ def read_domain(statement: ast.Say, reading: Reading) -> tuple[ast.Name, str, Va
         hint = f"make it one: param {name.text} = ..."
         raise report.fail(Code.MGS210, f"'{name.text}' is a let, a sweep sets a parameter", name.span, hint)
     group = ast.GroupNode((domain, *rest), first.note, span=domain.span.to(first.span))
-    values = read_values(Words((group, *statement.phrase[1:]), report), reading.place, reading.evaluator, report)
+    values = read_values(Words((group, *statement.phrase[1:]), report), reading)
     points = _points(values, report)
     now = reading.value(name)
     if now.dimension != values.low.dimension:

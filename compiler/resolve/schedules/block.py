@@ -15,7 +15,6 @@ schedule mine for layer {
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
 from ...codes import Code
 from ...ir import UNCUT, HandOff, Op, OpCase, OpMode, Schedule, System, Workload, WorkloadCut, even_groups
@@ -23,11 +22,10 @@ from ...planning.groups import axes_in, cut_up, experts_of_a_rank, names_in
 from ...planning.handoff import delivered_for
 from ...planning.parts import collective_name, is_summed_last
 from ...text import syntax as ast
-from ...text.diagnostics import Report, Span, did_you_mean, listing
-from ...text.units import NUMBER
-from ...text.vocabulary import MAX_BATCHES, MAX_EXTENT, MAX_GROUPS, MAX_PREFETCH, MAX_STREAMS, SCHEDULE_WORDS, Property
-from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place, Words, head_of, known_head
+from ...text.diagnostics import Span, did_you_mean, listing
+from ...text.vocabulary import MAX_BATCHES, MAX_EXTENT, MAX_GROUPS, MAX_PREFETCH, MAX_STREAMS, SCHEDULE_WORDS
+from ..values.evaluate import Words, behind, head_word, known_head, one_of
+from ..values.reading import Reading
 from .plan import WrittenReader
 from .schedule import ChoiceReader
 
@@ -58,23 +56,20 @@ class ScheduleBlockReader:
         system: System,
         workload: Workload,
         choices: ChoiceReader,
-        place: Place,
-        evaluator: ExpressionEvaluator,
-        report: Report,
+        reading: Reading,
         *,
         as_written: bool,
     ) -> None:
         self._system, self._graph = system, workload
-        self._choices, self._place, self._report = choices, place, report
-        self._written = WrittenReader(choices, place, evaluator, report, as_written=as_written)
-        self._numbers = FigureReader(report, evaluator)
-        self._names = OpNames(workload, UNCUT, self._numbers, place, report)
+        self._choices, self._reading, self._report = choices, reading, reading.report
+        self._written = WrittenReader(choices, reading, as_written=as_written)
+        self._names = OpNames(workload, UNCUT, reading)
 
     def read(self, declaration: ast.PlanNode) -> Schedule:
         """Read a schedule."""
         said, failures = _Said(), self._report.num_failures
         said.cut = WorkloadCut(self._batches(declaration.block), self._groups(declaration.block))
-        self._names = OpNames(self._graph, said.cut, self._numbers, self._place, self._report)
+        self._names = OpNames(self._graph, said.cut, self._reading)
         for statement in declaration.block.statements:
             with self._report.attempt():
                 self._statement(statement, said)
@@ -100,7 +95,7 @@ class ScheduleBlockReader:
         """Read ``batches 2``, wherever it stands: names of ops depend on it."""
         for words in self._said_of("batches", block):
             with self._report.attempt():
-                return self._whole("a number of batches", MAX_BATCHES, words.take("a number of batches"))
+                return self._reading.count("a number of batches", 1, MAX_BATCHES, words.take("a number of batches"))
         return 1
 
     def _groups(self, block: ast.BlockNode) -> tuple[int, ...]:
@@ -112,23 +107,16 @@ class ScheduleBlockReader:
                     if not 2 <= len(sizes) <= MAX_GROUPS:
                         message = f"experts are in 2 to {MAX_GROUPS} groups"
                         raise self._report.fail(Code.MGS307, message, words.span, "groups of 4, 12, 16")
-                    return tuple([self._whole("experts of a group", MAX_EXTENT, each) for each in sizes])
-                count = self._whole("a number of groups", MAX_GROUPS, words.take("a number of groups"))
+                    return tuple([self._reading.count("experts of a group", 1, MAX_EXTENT, each) for each in sizes])
+                count = self._reading.count("a number of groups", 1, MAX_GROUPS, words.take("a number of groups"))
                 return even_groups(experts_of_a_rank(self._graph), count) if count > 1 else ()
         return ()
 
     def _said_of(self, word: str, block: ast.BlockNode) -> Iterator[Words]:
         """What the statements of a block that begin with ``word`` say behind it."""
         for statement in block.statements:
-            head = head_of(statement) if isinstance(statement, ast.Say) else None
-            if head is not None and head.text == word and isinstance(statement, ast.Say):
-                words = Words(statement.phrase, self._report)
-                words.take(word)
-                yield words
-
-    def _whole(self, what: str, most: int, written: ast.Expression, least: int = 1) -> int:
-        wanted = Property(what, NUMBER, Fraction(least), Fraction(most), whole=True)
-        return int(self._numbers.value(wanted, (written,), self._place).amount)
+            if head_word(statement) == word:
+                yield behind(statement, self._report)
 
     def _statement(self, statement: ast.Define | ast.Say, said: _Said) -> None:
         match statement:
@@ -166,8 +154,7 @@ class ScheduleBlockReader:
         if head in said.seen and head not in ("separate", "stream", "start"):
             raise self._report.fail(Code.MGS206, f"{head} is said twice", statement.span)
         said.seen.add(head)
-        words = Words(statement.phrase, self._report)
-        words.take(head)
+        words = behind(statement, self._report)
         match head:
             case "separate":
                 self._separate(words, said, statement.span)
@@ -178,7 +165,7 @@ class ScheduleBlockReader:
             case "chained":
                 said.chained = self._chained(words, said)
             case "stream":
-                stream = self._whole("a stream", MAX_STREAMS - 1, words.take("a number"))
+                stream = self._reading.count("a stream", 1, MAX_STREAMS - 1, words.take("a number"))
                 said.streams |= dict.fromkeys(self._names.distinct(words), stream)
             case "start":
                 self._start(words, said)
@@ -186,7 +173,7 @@ class ScheduleBlockReader:
                 self._priority(words, said)
             case "prefetch":
                 written = words.take("a number of layers")
-                said.prefetch = self._whole("layers of prefetch", MAX_PREFETCH, written, 0)
+                said.prefetch = self._reading.count("layers of prefetch", 0, MAX_PREFETCH, written)
             case "batches" | "groups":  # which are known already
                 _ = words.take_list("experts") if words.take_word("of") else words.take("a number")
             case _:
@@ -215,8 +202,7 @@ class ScheduleBlockReader:
     def _start(self, words: Words, said: _Said) -> None:
         """Read ``start xg with dx``: in batches each with the kernel of its own, or all with one that is named."""
         others = self._names.distinct(words)
-        if words.take_word("with") is None:
-            raise self._report.fail(Code.MGS116, "'with' is missing", words.span, "start xg with dx")
+        words.need("with", "'with' is missing", "start xg with dx")
         value = words.take("an op with a kernel")
         kernels = self._names.of(value)
         for name in others:
@@ -227,11 +213,8 @@ class ScheduleBlockReader:
             said.starts_with[name] = (own or kernels)[0]
 
     def _handoff(self, words: Words, said: _Said) -> None:
-        name, known = words.take_name("chunks or whole"), {each.value: each for each in HandOff}
-        if name.text not in known:
-            hint = did_you_mean(name.text, known) or f"a hand-off is by {listing(known)}"
-            raise self._report.fail(Code.MGS204, f"unknown hand-off '{name.text[:40]}'", name.span, hint)
-        said.handoff = known[name.text]
+        name, known = words.take_name("chunks or whole"), [each.value for each in HandOff]
+        said.handoff = HandOff(one_of(known, name, "hand-off", self._report, f"a hand-off is by {listing(known)}"))
 
     def _separate(self, words: Words, said: _Said, span: Span) -> None:
         """Read ``separate dx, xg by dma(7)``; a lone collective is one already, and is carried out so."""
@@ -257,9 +240,7 @@ class ScheduleBlockReader:
             else:
                 value = words.take("sums, or an op")
                 names = self._names.of(value)
-                if words.take_word("low") is None:
-                    hint = f"priority sums, {value.span.text} low"
-                    raise self._report.fail(Code.MGS116, "'low' is missing", words.span, hint)
+                words.need("low", "'low' is missing", f"priority sums, {value.span.text} low")
                 said.low |= dict.fromkeys(names)
             if not words.skip_comma():
                 return
@@ -268,10 +249,8 @@ class ScheduleBlockReader:
 class OpNames:
     """The ops of ``workload``, cut up, by name."""
 
-    def __init__(
-        self, workload: Workload, cut: WorkloadCut, numbers: FigureReader, place: Place, report: Report
-    ) -> None:
-        self._graph, self._numbers, self._place, self._report = workload, numbers, place, report
+    def __init__(self, workload: Workload, cut: WorkloadCut, reading: Reading) -> None:
+        self._graph, self._reading, self._report = workload, reading, reading.report
         self._names, self._axes = names_in(workload, cut), axes_in(workload, cut)
         self._ops = {name: op for op in workload.ops for name in self._names[op.name]}
 
@@ -310,8 +289,8 @@ class OpNames:
                     message = f"{base.text} is not in batches" + (" and groups" if axes else ", nor in groups")
                     raise self._report.fail(Code.MGS203, message, value.span, f"say {base.text}, or batches 2")
                 for subscript, size in zip(subscripts, axes, strict=False):
-                    last = Property("a batch or group", NUMBER, Fraction(0), Fraction(size - 1), whole=True)
-                    number, each = int(self._numbers.value(last, (subscript,), self._place).amount), len(names) // size
+                    number = self._reading.count("a batch or group", 0, size - 1, subscript)
+                    each = len(names) // size
                     names = names[number * each : (number + 1) * each]
                 return names
             case _:

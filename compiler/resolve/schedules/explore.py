@@ -13,13 +13,13 @@ from ...planning.knobs.base import CountValues
 from ...planning.knobs.engine import ENGINE
 from ...planning.knobs.structure import TEMPLATE
 from ...text import syntax as ast
-from ...text.diagnostics import Report, Span, did_you_mean, listing
+from ...text.diagnostics import Span, listing
 from ...text.names import Kind
 from ...text.units import BYTES
 from ...text.vocabulary import MAX_BATCHES, MAX_GROUPS, OBJECTIVES, Property
-from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place, Words, known_head
+from ..values.evaluate import Words, behind, known_head, one_of
 from ..values.params import read_values, whole_numbers
+from ..values.reading import Reading
 from .implementation import ImplementationReader, reject_implementation
 from .schedule import ChoiceReader
 
@@ -44,16 +44,9 @@ def explored_knobs() -> dict[str, Knob]:
 class ExploreReader:
     """Reads the explore block of one workload."""
 
-    def __init__(
-        self,
-        choices: ChoiceReader,
-        implementations: ImplementationReader,
-        place: Place,
-        evaluator: ExpressionEvaluator,
-        report: Report,
-    ) -> None:
-        self._choices, self._place, self._evaluator, self._report = choices, place, evaluator, report
-        self._implementations = implementations
+    def __init__(self, choices: ChoiceReader, implementations: ImplementationReader, reading: Reading) -> None:
+        self._choices, self._implementations = choices, implementations
+        self._reading, self._report = reading, reading.report
 
     def read(self, question: ast.ExploreNode) -> Explore:
         """Return the space a block describes; what it does not say is left open."""
@@ -72,8 +65,7 @@ class ExploreReader:
     def _statement(self, word: str, statement: ast.Say, explore: Explore) -> Explore:
         if word == "staging":
             return replace(explore, staging_limit_bytes=self._staging(statement))
-        words = Words(statement.phrase, self._report)
-        words.take(word)
+        words = behind(statement, self._report)
         if word in explored_knobs():
             return explore.asking(word, self._values(explored_knobs()[word], words))
         match word:
@@ -83,19 +75,15 @@ class ExploreReader:
             case "dominance":
                 return replace(explore, dominance=self._switch(words))
             case "batches" | "groups":
-                counts = read_values(words, self._place, self._evaluator, self._report)
+                counts = read_values(words, self._reading)
                 numbers = whole_numbers(counts, word, MAX_BATCHES if word == BATCHES else MAX_GROUPS, self._report)
                 return explore.asking(word, tuple(dict.fromkeys(numbers)))
             case "implementations":
                 return replace(explore, implementations=self._requested(words))
             case _:
-                objective = words.take_name("what to minimize")
+                objective, hint = words.take_name("what to minimize"), f"what can be minimized: {listing(OBJECTIVES)}"
                 words.end()
-                if objective.text not in OBJECTIVES:
-                    hint = did_you_mean(objective.text, OBJECTIVES) or f"what can be minimized: {listing(OBJECTIVES)}"
-                    raise self._report.fail(
-                        Code.MGS201, f"unknown objective '{objective.text[:64]}'", objective.span, hint
-                    )
+                one_of(OBJECTIVES, objective, "objective", self._report, hint, Code.MGS201)
                 return explore
 
     def _values(self, knob: Knob, words: Words) -> tuple[Any, ...]:
@@ -103,7 +91,7 @@ class ExploreReader:
         if knob is TEMPLATE:
             return self._templates(words)
         if isinstance(knob.values, CountValues):
-            counts = read_values(words, self._place, self._evaluator, self._report)
+            counts = read_values(words, self._reading)
             return tuple(dict.fromkeys(whole_numbers(counts, knob.word, knob.values.most, self._report)))
         what = "an engine" if knob is ENGINE else f"a value of {knob.word}"
         values = [self._choices.value(knob, each) for each in words.take_list(what)]
@@ -114,7 +102,7 @@ class ExploreReader:
         """The implementations of a list of names; each number that a prediction needs must be known."""
         requested: dict[str, Implementation] = {}
         for each in words.take_list("an implementation"):
-            entry = self._place.scope.find(each, Kind.IMPLEMENTATION, self._report)
+            entry = self._reading.place.scope.find(each, Kind.IMPLEMENTATION, self._report)
             requested[entry.name] = self._implementations.read(entry)
         self._end_of_list(words)
         return tuple(requested.values())
@@ -149,8 +137,7 @@ class ExploreReader:
     def _staging(self, statement: ast.Say) -> int:
         match statement.phrase:
             case (ast.GroupNode(parts=(ast.Compare(operator="<=", right=right),)),):
-                numbers = FigureReader(self._report, self._evaluator)
-                return int(numbers.value(_STAGING, (right,), self._place).amount)
+                return int(self._reading.number(_STAGING, right).amount)
             case _:
                 raise self._report.fail(Code.MGS116, "staging says a limit", statement.span, "staging <= 2 GiB")
 

@@ -16,6 +16,7 @@ from ...text.diagnostics import CompileError, Diagnostic, Report, Source, Span, 
 from ...text.names import Scope
 from ...text.parsing.parse import parse_value
 from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.reading import Reading
 from .schedule import ChoiceReader
 
 SERIAL = Schedule("serial", handoff=HandOff.WHOLE)
@@ -68,7 +69,7 @@ def _choice(system: System, text: str, declared_ones: _Bodies) -> OpChoice:
         values = parse_value(source, report)
         bodies = [body for each in declared_ones.values() for body in each if body is not None]
         kernels = [body.engine.kernel for body in bodies if body.engine.kernel is not None]
-        reader = ChoiceReader(system, Place(Scope()), ExpressionEvaluator(report, {}), report, kernels)
+        reader = ChoiceReader(system, Reading(Place(Scope()), ExpressionEvaluator(report, {}), report), kernels)
         return reader.choice(ast.TemplateNode("schedule", ast.Path(("w",)), values))
     names = ", ".join(declared_ones)
     raise CompileError(_explained(found, names) for found in report.diagnostics)

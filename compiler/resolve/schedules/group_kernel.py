@@ -3,11 +3,11 @@
 from ...codes import Code
 from ...ir import Arbitration, GroupKernel, WaveLoop, WithLoaded
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.diagnostics import listing
 from ...text.names import Entry
 from ...text.vocabulary import KERNEL_LOOPS, KERNEL_NUMBERS, KERNEL_WORDS, LOOP_NUMBERS
-from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place, Words, known_head
+from ..values.evaluate import Words, behind, head_word, known_head, one_of
+from ..values.reading import Reading
 
 _EXAMPLE = "get { load 16; waitcnt 0; store }"
 _THEN = tuple(each.value for each in WithLoaded)
@@ -17,17 +17,16 @@ _NUMBERS = {each.name: each for each in (*KERNEL_NUMBERS, *LOOP_NUMBERS)}
 class GroupKernelReader:
     """Reads the kernels of a file."""
 
-    def __init__(self, evaluator: ExpressionEvaluator, report: Report) -> None:
-        self._report, self._figures = report, FigureReader(report, evaluator)
+    def __init__(self, reading: Reading) -> None:
+        self._reading, self._report = reading, reading.report
 
     def read(self, entry: Entry) -> GroupKernel:
         """Return the kernel that ``entry`` declares; report what is wrong with it."""
-        declaration, place = entry.declaration, Place(entry.scope)
-        assert isinstance(declaration, ast.DeviceNode)
+        declaration, reading = entry.device, self._reading.inside(entry.scope)
         owner = f"kernel {entry.name}"
         said = self._statements(declaration.block, KERNEL_WORDS, owner)
-        numbers = {word: self._number(said[word], place) for word in said if word in _NUMBERS}
-        loops = {word: self._loop(said[word], word, place) for word in said if word in KERNEL_LOOPS}
+        numbers = {word: self._number(said[word], reading) for word in said if word in _NUMBERS}
+        loops = {word: self._loop(said[word], word, reading) for word in said if word in KERNEL_LOOPS}
         arbitration = self._arbitration(said["arbitration"]) if "arbitration" in said else Arbitration.FIFO
         if "groups" not in said or not loops:
             missing = "groups" if "groups" not in said else " or ".join(KERNEL_LOOPS)
@@ -39,14 +38,13 @@ class GroupKernelReader:
 
     def program(self, entry: Entry) -> tuple[int, ast.BlockNode]:
         """Return the chunks of a block, 1 if not said, and the program of the kernel that ``entry`` declares."""
-        declaration = entry.declaration
-        assert isinstance(declaration, ast.DeviceNode)
+        declaration = entry.device
         said = self._statements(declaration.block, KERNEL_WORDS, f"kernel {entry.name}")
         program = said["program"].block if "program" in said else None
         if program is None:
             message = f"kernel {entry.name} says no program"
             raise self._report.fail(Code.MGS209, message, declaration.span, "program { copy output.shard(0) to 1 }")
-        return self._number(said["chunks"], Place(entry.scope)) if "chunks" in said else 1, program
+        return self._number(said["chunks"], self._reading.inside(entry.scope)) if "chunks" in said else 1, program
 
     def _statements(self, block: ast.BlockNode, known: tuple[str, ...], owner: str) -> dict[str, ast.Say]:
         """The statements of a block by their first word."""
@@ -61,24 +59,17 @@ class GroupKernelReader:
             said[word] = statement
         return said
 
-    def _number(self, statement: ast.Say, place: Place) -> int:
-        words = Words(statement.phrase, self._report)
-        wanted = _NUMBERS[words.take_name("a word").text]
-        value = words.take(wanted.name)
-        words.end()
-        return int(self._figures.value(wanted, (value,), place).amount)
+    def _number(self, statement: ast.Say, reading: Reading) -> int:
+        wanted = _NUMBERS[head_word(statement)]
+        return int(reading.number(wanted, behind(statement, self._report).only(wanted.name)).amount)
 
     def _arbitration(self, statement: ast.Say) -> Arbitration:
-        words, known = Words(statement.phrase, self._report), tuple(each.value for each in Arbitration)
-        words.take("arbitration")
+        words, known = behind(statement, self._report), tuple(each.value for each in Arbitration)
         word = words.take_name(f"one of {listing(known)}")
         words.end()
-        if word.text not in known:
-            hint = did_you_mean(word.text, known) or f"it is {listing(known)}"
-            raise self._report.fail(Code.MGS204, f"unknown arbitration '{word.text[:64]}'", word.span, hint)
-        return Arbitration(word.text)
+        return Arbitration(one_of(known, word, "arbitration", self._report, f"it is {listing(known)}"))
 
-    def _loop(self, statement: ast.Say, word: str, place: Place) -> WaveLoop:
+    def _loop(self, statement: ast.Say, word: str, reading: Reading) -> WaveLoop:
         """Read ``get { load 16; waitcnt 0; store }``, in this order."""
         if statement.block is None:
             raise self._report.fail(Code.MGS116, f"{word} opens a block", statement.span, _EXAMPLE)
@@ -90,8 +81,8 @@ class GroupKernelReader:
             if word == "put":
                 message = "put loads lines and stores them"
             raise self._report.fail(Code.MGS116, message, statement.span, _EXAMPLE.replace("get", word))
-        load = self._number(said["load"], place)
-        left = self._number(said["waitcnt"], place) if "waitcnt" in said else 0
+        load = self._number(said["load"], reading)
+        left = self._number(said["waitcnt"], reading) if "waitcnt" in said else 0
         if left >= load:
             message = f"waitcnt {left} waits for none of the {load} lines that were asked for, and {ends[0]} needs them"
             raise self._report.fail(Code.MGS508, message, said["waitcnt"].span, f"less than {load}")

@@ -16,11 +16,12 @@ from ...planfile.mscclpp.parse import MAX_OPS
 from ...planfile.mscclpp.read import plan_of_execution
 from ...planning.knobs.engine import reject_groups, reject_loop
 from ...text import syntax as ast
-from ...text.diagnostics import Report, Span, did_you_mean, listing
+from ...text.diagnostics import Span, listing
 from ...text.json_forms import Item, JsonPlace
 from ...text.units import NUMBER
 from ...text.vocabulary import PROGRAM_BUFFERS, PROGRAM_NUMBERS, PROGRAM_WORDS
-from ..values.evaluate import ExpressionEvaluator, Place, Words, known_head
+from ..values.evaluate import Words, known_head, one_of
+from ..values.reading import Reading
 
 _BUFFERS = dict(zip(PROGRAM_BUFFERS, (Buffer.INPUT, Buffer.OUTPUT, Buffer.SCRATCH), strict=True))
 _REGION = "output.shard(0)[0]"
@@ -79,17 +80,9 @@ def bound(node: Any, values: Mapping[str, int]) -> Any:
 class ProgramReader:
     """Reads the program of a kernel for one collective, of which each rank's block has ``chunks`` chunks."""
 
-    def __init__(
-        self,
-        case: OpCase,
-        engine: GroupEngine,
-        chunks: int,
-        place: Place,
-        evaluator: ExpressionEvaluator,
-        report: Report,
-    ) -> None:
+    def __init__(self, case: OpCase, engine: GroupEngine, chunks: int, reading: Reading) -> None:
         self._case, self._engine, self._chunks = case, engine, chunks
-        self._place, self._evaluator, self._report = place, evaluator, report
+        self._reading, self._report = reading, reading.report
         self._left = MAX_OPS
 
     def read(self, name: ast.Name, block: ast.BlockNode) -> WrittenPlan:
@@ -229,7 +222,7 @@ class ProgramReader:
     def _whole(self, expression: ast.Expression, values: Mapping[str, int]) -> int:
         numbers = self._case.num_ranks, self._engine.count, self._chunks
         known = {**dict(zip(PROGRAM_NUMBERS, numbers, strict=False)), **values}
-        value = self._evaluator(bound(expression, known), self._place)
+        value = self._reading.value(bound(expression, known))
         if value.dimension != NUMBER or value.amount.denominator != 1:
             message = f"a whole number is expected here, got {expression.span.text[:40]}"
             raise self._report.fail(Code.MGS304, message, expression.span)
@@ -270,9 +263,7 @@ class ProgramReader:
                 pass
             case _:
                 raise self._report.fail(Code.MGS116, "chunks of a buffer are expected here", written.span, _REGION)
-        if buffer not in _BUFFERS:
-            hint = did_you_mean(buffer, _BUFFERS) or f"buffers are {listing(_BUFFERS)}"
-            raise self._report.fail(Code.MGS204, f"unknown buffer '{buffer[:64]}'", name.span, hint)
+        one_of(_BUFFERS, name, "buffer", self._report, f"buffers are {listing(_BUFFERS)}")
         first, stop = self._cut(cut[0], values) if cut else (0, self._chunks)
         piece = _Piece(_BUFFERS[buffer], self._rank(block, values, "a block"), first, stop - first)
         if words.take_word(clause):

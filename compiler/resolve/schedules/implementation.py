@@ -26,8 +26,9 @@ from ...text.diagnostics import Report, Source, listing
 from ...text.load import load
 from ...text.names import Entry, Kind
 from ...text.shipped import shipped_libraries
-from ..values.device_numbers import Default, FigureReader
-from ..values.evaluate import ExpressionEvaluator, known_head
+from ..values.device_numbers import Default, default_of
+from ..values.evaluate import ExpressionEvaluator, Place, known_head
+from ..values.reading import Reading
 from .implementation_blocks import EXPERTS, STACK, Layer, read_experts, read_stack
 from .method import MethodReader, _names
 
@@ -70,9 +71,8 @@ class _Parsed:
 class ImplementationReader:
     """Reads implementations for one system."""
 
-    def __init__(self, system: System, evaluator: ExpressionEvaluator, report: Report) -> None:
-        self._system, self._evaluator, self._report = system, evaluator, report
-        self._figures = FigureReader(report, evaluator)
+    def __init__(self, system: System, reading: Reading) -> None:
+        self._system, self._reading, self._report = system, reading, reading.report
 
     def read(self, entry: Entry) -> Implementation:
         """Return the implementation that ``entry`` declares; report what is wrong with it."""
@@ -96,19 +96,17 @@ class ImplementationReader:
     def _with_parents(self, entry: Entry) -> tuple[Entry, ...]:
         """Return the implementations that ``entry`` extends, the most distant first, and ``entry``."""
         line = [entry]
-        while isinstance(device := line[0].declaration, ast.DeviceNode) and device.parent is not None:
-            parent = line[0].scope.find(device.parent, Kind.IMPLEMENTATION, self._report)
+        while (path := line[0].device.parent) is not None:
+            parent = line[0].scope.find(path, Kind.IMPLEMENTATION, self._report)
             if parent in line:
-                raise self._report.fail(Code.MGS205, f"'{parent.name}' extends itself", device.parent.span)
+                raise self._report.fail(Code.MGS205, f"'{parent.name}' extends itself", path.span)
             line.insert(0, parent)
         return tuple(line)
 
     def _parsed(self, entry: Entry) -> _Parsed:
         """Return the statements of one implementation; report those that are unknown or said twice."""
-        declaration = entry.declaration
-        assert isinstance(declaration, ast.DeviceNode)
         said: dict[str, ast.Say] = {}
-        for statement in declaration.block.statements:
+        for statement in entry.device.block.statements:
             with self._report.attempt():
                 words = ("source", "gpus", "dtypes", *PATTERN_WORDS, EXPERTS, STACK)
                 word = known_head(statement, words, f"implementation {entry.name}", self._report)
@@ -116,7 +114,7 @@ class ImplementationReader:
                 if word in said:
                     raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
                 said[word] = statement
-        default = self._figures.default(said["source"], Default()) if "source" in said else Default()
+        default = default_of(said["source"], self._report) if "source" in said else Default()
         return _Parsed(entry, said, default)
 
     def _methods(self, entry: Entry, parsed: Sequence[_Parsed]) -> tuple[tuple[Method, ...], tuple[Provenance, ...]]:
@@ -125,7 +123,7 @@ class ImplementationReader:
         for word in dict.fromkeys(word for each in parsed for word in each.said if word in PATTERN_WORDS):
             with self._report.attempt():
                 layers = _layers(word, parsed)
-                reader = MethodReader(self._system, self._evaluator, self._report, entry.name)
+                reader = MethodReader(self._system, self._reading, entry.name)
                 method, numbers = reader.read(PATTERN_WORDS[word], word, layers)
                 methods.append(method)
                 provenance += numbers.provenance(f"{entry.name}.{word}")
@@ -138,7 +136,7 @@ class ImplementationReader:
         layers = _layers(EXPERTS, parsed)
         with self._report.attempt():
             if layers:
-                kernel, numbers = read_experts(layers, self._evaluator, self._report)
+                kernel, numbers = read_experts(layers, self._reading)
                 return kernel, (*provenance, *numbers.provenance(f"{entry.name}.{EXPERTS}"))
         return None, provenance
 
@@ -149,7 +147,7 @@ class ImplementationReader:
         layers = _layers(STACK, parsed)
         with self._report.attempt():
             if layers:
-                stack, numbers = read_stack(layers, self._evaluator, self._report)
+                stack, numbers = read_stack(layers, self._reading)
                 return stack, (*provenance, *numbers.provenance(f"{entry.name}.{STACK}"))
         return None, provenance
 
@@ -173,7 +171,8 @@ def shipped_implementations(system: System, folder: str = FOLDER) -> tuple[Imple
         report = Report()
         with report.trial():
             if entry.kind is Kind.IMPLEMENTATION:
-                found.append(ImplementationReader(system, ExpressionEvaluator(report, {}), report).read(entry))
+                reading = Reading(Place(scope), ExpressionEvaluator(report, {}), report)
+                found.append(ImplementationReader(system, reading).read(entry))
         unexpected = [each for each in report.diagnostics if each.code is not Code.MGS401]
         assert not unexpected, f"the shipped implementation {entry.name}: {unexpected[0].message}"
     return tuple(found)

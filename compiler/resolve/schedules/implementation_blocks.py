@@ -19,12 +19,13 @@ from ...ir import (
 )
 from ...planning.knobs.library import exchange_on, library_rejection
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.diagnostics import did_you_mean, listing
 from ...text.names import Entry
 from ...text.vocabulary import EXPERTS_NUMBERS
 from ..devices.device_blocks import BlockReader
-from ..values.device_numbers import Default, DeviceNumbers, FigureReader, NumberWithOrigin
-from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.device_numbers import Default, DeviceNumbers, NumberWithOrigin
+from ..values.evaluate import Place
+from ..values.reading import Reading
 
 EXPERTS, STACK = "experts", "stack"
 _OF_THE_NUMBERS = ("error", "shortest", "most_rows")
@@ -40,16 +41,10 @@ class Layer:
     default: Default
 
 
-def read_experts(
-    layers: Sequence[Layer], evaluator: ExpressionEvaluator, report: Report
-) -> tuple[FusedExperts, DeviceNumbers]:
+def read_experts(layers: Sequence[Layer], reading: Reading) -> tuple[FusedExperts, DeviceNumbers]:
     """Return the kernel and its numbers; ``layers`` are those of the parents and of the child, which comes last."""
-    failures_before, figures = report.num_failures, dict[str, NumberWithOrigin]()
-    for layer in layers:
-        figures = {name: each for name, each in figures.items() if name not in _OF_THE_NUMBERS}
-        figures |= _figures(layer, EXPERTS, figures, evaluator, report)[0]
-    if report.num_failures > failures_before:
-        raise report.stop()
+    figures, _ = _figures(layers, EXPERTS, reading)
+    report = reading.report
     lacking = [each.name for each in EXPERTS_NUMBERS if each.required and each.name not in figures]
     if lacking:
         message = f"{EXPERTS} of {layers[-1].entry.name} does not say its {lacking[0]}"
@@ -62,41 +57,38 @@ def read_experts(
     return _kernel(numbers, least, most), numbers
 
 
-def read_stack(layers: Sequence[Layer], evaluator: ExpressionEvaluator, report: Report) -> tuple[Stack, DeviceNumbers]:
+def read_stack(layers: Sequence[Layer], reading: Reading) -> tuple[Stack, DeviceNumbers]:
     """Return a stack and its numbers; ``layers`` are those of the parents and of the child, which comes last."""
-    failures_before, figures = report.num_failures, dict[str, NumberWithOrigin]()
-    plain: tuple[str, ...] = ()
-    for layer in layers:
-        figures = {name: each for name, each in figures.items() if name not in _OF_THE_NUMBERS}
-        more, words = _figures(layer, STACK, figures, evaluator, report)
-        figures |= more
-        plain = words.get("plain_experts", plain)
-    if report.num_failures > failures_before:
-        raise report.stop()
+    figures, words = _figures(layers, STACK, reading)
     compared = figures["error"].source if "error" in figures else ""
     exact = {name: each.value.amount for name, each in figures.items()}
-    return Stack(**exact, plain_experts=plain == ("yes",), compared=compared), DeviceNumbers(figures)
+    plain = words.get("plain_experts") == ("yes",)
+    return Stack(**exact, plain_experts=plain, compared=compared), DeviceNumbers(figures)
 
 
 def _figures(
-    layer: Layer,
-    word: str,
-    before: dict[str, NumberWithOrigin],
-    evaluator: ExpressionEvaluator,
-    report: Report,
+    layers: Sequence[Layer], word: str, reading: Reading
 ) -> tuple[dict[str, NumberWithOrigin], dict[str, tuple[str, ...]]]:
-    """The numbers of one block, which may refer to those of its parents, and its words."""
-    if layer.statement.block is None:
-        hint = f"write: {word} {{ {_EXAMPLE if word == EXPERTS else 'forward_rows 1; backward_rows 12'} }}"
-        raise report.fail(Code.MGS116, f"{word} opens a block", layer.statement.span, hint)
-    place = Place(layer.entry.scope, base={name: each.value for name, each in before.items()} or None)
-    block = BlockReader(report, FigureReader(report, evaluator), place)
-    if word == STACK:
-        block.stack(layer.statement.block, word, layer.default)
-    else:
-        block.numbers(layer.statement.block, EXPERTS_NUMBERS, "", word, layer.default)
-    owner = f"{layer.entry.name}.{word}"
-    return {name: replace(each, owner=owner) for name, each in block.figures.items()}, block.words
+    """The numbers and words of a block over those of its parents, to which they may refer."""
+    report, failures_before = reading.report, reading.report.num_failures
+    figures, words = dict[str, NumberWithOrigin](), dict[str, tuple[str, ...]]()
+    for layer in layers:
+        figures = {name: each for name, each in figures.items() if name not in _OF_THE_NUMBERS}
+        if layer.statement.block is None:
+            hint = f"write: {word} {{ {_EXAMPLE if word == EXPERTS else 'forward_rows 1; backward_rows 12'} }}"
+            raise report.fail(Code.MGS116, f"{word} opens a block", layer.statement.span, hint)
+        place = Place(layer.entry.scope, base={name: each.value for name, each in figures.items()} or None)
+        block = BlockReader(replace(reading, place=place))
+        if word == STACK:
+            block.stack(layer.statement.block, word, layer.default)
+        else:
+            block.numbers(layer.statement.block, EXPERTS_NUMBERS, "", word, layer.default)
+        owner = f"{layer.entry.name}.{word}"
+        figures |= {name: replace(each, owner=owner) for name, each in block.figures.items()}
+        words |= block.words
+    if report.num_failures > failures_before:
+        raise report.stop()
+    return figures, words
 
 
 def _kernel(numbers: DeviceNumbers, least_ranks: int, most_ranks: int) -> FusedExperts:

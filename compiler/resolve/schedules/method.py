@@ -23,8 +23,9 @@ from ...text.diagnostics import Report, Span, did_you_mean
 from ...text.names import Entry
 from ...text.vocabulary import METHOD_NUMBERS, METHOD_REQUIRED, METHOD_SIZES
 from ..devices.device_blocks import BlockReader, Tiles
-from ..values.device_numbers import Default, DeviceNumbers, FigureReader, NumberWithOrigin
-from ..values.evaluate import ExpressionEvaluator, Place, Words, head_of
+from ..values.device_numbers import Default, DeviceNumbers, NumberWithOrigin
+from ..values.evaluate import Place, behind, head_word
+from ..values.reading import Reading
 from .implementation_blocks import Layer
 from .schedule import ChoiceReader
 
@@ -48,8 +49,7 @@ _OF_THE_NUMBERS = ("error", "shortest", "most_rows", "most_ranks", *_KNOWN_NAMES
 
 def _names(statement: ast.Say, report: Report) -> tuple[str, ...]:
     """Read ``gpus H100, H800`` or ``dtypes bf16, fp8``."""
-    words, head = Words(statement.phrase, report), _head_word(statement)
-    words.take(head)
+    words, head = behind(statement, report), head_word(statement)
     names, known = [], _KNOWN_NAMES[head]
     for each in words.take_list(f"one of {head}"):
         if not isinstance(each, ast.Name) or (known and each.text not in known):
@@ -60,16 +60,11 @@ def _names(statement: ast.Say, report: Report) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _head_word(statement: ast.Say) -> str:
-    head = head_of(statement)
-    return "" if head is None else head.text
-
-
 class MethodReader:
     """Reads what an implementation and those that it extends say of one pattern; ``name`` is its own."""
 
-    def __init__(self, system: System, evaluator: ExpressionEvaluator, report: Report, name: str) -> None:
-        self._system, self._evaluator, self._report, self._name = system, evaluator, report, name
+    def __init__(self, system: System, reading: Reading, name: str) -> None:
+        self._system, self._reading, self._report, self._name = system, reading, reading.report, name
         self._figures: dict[str, NumberWithOrigin] = {}
         self._pairs: dict[str, Tiles] = {}
         self._choice: OpChoice | None = None
@@ -101,9 +96,8 @@ class MethodReader:
             hint = f"write: {word} {{ {_EXAMPLE} }}"
             raise self._report.fail(Code.MGS116, f"{word} opens a block", statement.span, hint)
         base = {name: figure.value for name, figure in self._figures.items()} if self._figures else None
-        place = Place(entry.scope, base=base)
-        block = BlockReader(self._report, FigureReader(self._report, self._evaluator), place)
-        choices = ChoiceReader(self._system, place, self._evaluator, self._report)
+        reading = replace(self._reading, place=Place(entry.scope, base=base))
+        block, choices = BlockReader(reading), ChoiceReader(self._system, reading)
 
         def schedule(statement: ast.Say, default: Default) -> None:
             self._take_schedule(statement, entry, choices)
@@ -114,7 +108,7 @@ class MethodReader:
         self._forget(statement.block)
 
         def names(statement: ast.Say, default: Default) -> None:
-            self._known[_head_word(statement)] = _names(statement, self._report)
+            self._known[head_word(statement)] = _names(statement, self._report)
 
         def sends(statement: ast.Say, default: Default) -> None:
             self._copies = self._word(statement, "sends", SENDS, choices) == SENDS[1]
@@ -135,7 +129,7 @@ class MethodReader:
 
     def _forget(self, block: ast.BlockNode) -> None:
         """Forget what does not hold for a child with ``block``, which states a number of its own."""
-        heads = [_head_word(statement) for statement in block.statements if isinstance(statement, ast.Say)]
+        heads = [head_word(statement) for statement in block.statements if isinstance(statement, ast.Say)]
         if any(head not in ("source", *_OF_THE_NUMBERS) for head in heads):
             self._figures = {name: each for name, each in self._figures.items() if name not in _OF_THE_NUMBERS}
             self._known = {}
@@ -154,10 +148,7 @@ class MethodReader:
 
     def _word(self, statement: ast.Say, head: str, known: tuple[str, ...], choices: ChoiceReader) -> str:
         """Read ``path library``, or ``sends copies``."""
-        words = Words(statement.phrase, self._report)
-        words.take(head)
-        value = words.take("how bytes move")
-        words.end()
+        value = behind(statement, self._report).only("how bytes move")
         self._spans[head] = value.span
         return choices.word(head, value, known)
 

@@ -30,7 +30,8 @@ from ...planning.knobs.execution import TILE
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean
 from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS
-from ..values.evaluate import ExpressionEvaluator, Place, Words, head_word, known_head
+from ..values.evaluate import Words, behind, head_word, known_head
+from ..values.reading import Reading
 from .plan_steps import RegionReader
 from .schedule import ChoiceReader
 
@@ -41,11 +42,9 @@ _BY = {by.value.removeprefix("by "): by for by in By if by is not By.TOGETHER}
 class OutlineReader:
     """Reads one outline."""
 
-    def __init__(
-        self, system: System, choices: ChoiceReader, place: Place, evaluator: ExpressionEvaluator, report: Report
-    ) -> None:
-        self._choices, self._report = choices, report
-        self._numbers = RegionReader(system.num_ranks, place, evaluator, report)
+    def __init__(self, system: System, choices: ChoiceReader, reading: Reading) -> None:
+        self._choices, self._report = choices, reading.report
+        self._numbers = RegionReader(system.num_ranks, reading)
         self._said = Outline(choices.default_engine())
         self._tactics: dict[str, Any] = {}
         self._readers: dict[str, Callable[[Words], None]] = {
@@ -88,9 +87,7 @@ class OutlineReader:
         seen.add(what)
         if statement.block is not None:
             raise self._report.fail(Code.MGS116, f"{word} has no block", statement.block.span)
-        words = Words(statement.phrase, self._report)
-        words.take(word)
-        self._readers[word](words)
+        self._readers[word](behind(statement, self._report))
 
     def _read_split(self, words: Words) -> None:
         """Read ``rows into 4``, ``rows at 128, 384``, ``rows 128, 256, 640`` or ``shards``."""

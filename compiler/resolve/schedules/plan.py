@@ -17,7 +17,8 @@ from ...planning.knobs.engine import reject_groups
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.vocabulary import PLAN_ACTIONS
-from ..values.evaluate import ExpressionEvaluator, Place, Words, head_of, head_word, known_head
+from ..values.evaluate import Words, behind, head_of, head_word, known_head
+from ..values.reading import Reading
 from .outline import OutlineReader, subject_of
 from .plan_steps import RegionReader, StepReader
 from .schedule import ChoiceReader
@@ -29,18 +30,10 @@ _Statements = tuple[ast.Define | ast.Say, ...]
 class PlanReader:
     """Reads one plan."""
 
-    def __init__(
-        self,
-        system: System,
-        shape: OpShape,
-        choices: ChoiceReader,
-        place: Place,
-        evaluator: ExpressionEvaluator,
-        report: Report,
-    ) -> None:
-        self._system, self._workload, self._choices, self._report = system, shape, choices, report
-        self._regions = RegionReader(system.num_ranks, place, evaluator, report)
-        self._steps = StepReader(system, shape, choices.default_engine(), self._regions, report)
+    def __init__(self, system: System, shape: OpShape, choices: ChoiceReader, reading: Reading) -> None:
+        self._system, self._workload, self._choices, self._report = system, shape, choices, reading.report
+        self._regions = RegionReader(system.num_ranks, reading)
+        self._steps = StepReader(system, shape, choices.default_engine(), self._regions, self._report)
 
     def read(self, plan: ast.PlanNode) -> WrittenPlan:
         """Return the plan; steps are in the order of the text."""
@@ -125,8 +118,7 @@ class PlanReader:
         for other in statements[1:]:
             if isinstance(other, ast.Say) and head_of(other) == first.phrase[0].parts[0]:
                 self._report.error(Code.MGS206, "plan is said twice", other.span)
-        words = Words(first.phrase, self._report)
-        words.take("plan")
+        words = behind(first, self._report)
         if not words.take_word("by"):
             words.end(("by",))
             return self._choices.default_engine(), True, ExecutionOptions()
@@ -162,12 +154,10 @@ class PlanReader:
 
     def _rank_block(self, statement: ast.Say, word: str, example: str) -> tuple[int, ast.BlockNode]:
         """The absolute rank and the block of ``override rank 3 { }`` or ``rank 3 { }``."""
-        words = Words(statement.phrase, self._report)
-        words.take(word)
+        words = behind(statement, self._report)
         if statement.block is None or (word == "override" and not words.take_word("rank")):
             raise self._report.fail(Code.MGS116, f"{word} says a rank and its steps", statement.span, example)
-        where = words.take("a rank")
-        words.end()
+        where = words.only("a rank")
         rank = self._regions.number(where, "a rank", 0, 1 << 20)
         if rank >= self._system.num_ranks:
             message = f"rank {rank} does not exist, ranks are 0 to {self._system.num_ranks - 1}"
@@ -181,16 +171,8 @@ _EITHER = "say each step behind 'plan by ...', or how: split, move, group, order
 class WrittenReader:
     """Reads one schedule; ``as_written`` means that no parameter of the file is set from outside."""
 
-    def __init__(
-        self,
-        choices: ChoiceReader,
-        place: Place,
-        evaluator: ExpressionEvaluator,
-        report: Report,
-        *,
-        as_written: bool,
-    ) -> None:
-        self._choices, self._place, self._evaluator, self._report = choices, place, evaluator, report
+    def __init__(self, choices: ChoiceReader, reading: Reading, *, as_written: bool) -> None:
+        self._choices, self._reading, self._report = choices, reading, reading.report
         self._as_written = as_written
 
     def read(
@@ -200,11 +182,10 @@ class WrittenReader:
         if path is not None:
             return import_plan(scenario, path, self._report)
         assert isinstance(declaration, ast.PlanNode), "a template is a choice or an import"
-        with_choices = (self._choices, self._place, self._evaluator, self._report)
         if is_outline(declaration, self._report):
-            outline = OutlineReader(scenario.system, *with_choices).read(declaration)
+            outline = OutlineReader(scenario.system, self._choices, self._reading).read(declaration)
             return written_out(scenario, outline) if self._fits(scenario, outline, declaration) else None
-        return PlanReader(scenario.system, scenario.shape, *with_choices).read(declaration)
+        return PlanReader(scenario.system, scenario.shape, self._choices, self._reading).read(declaration)
 
     def _fits(self, scenario: OpCase, outline: Outline, declaration: ast.PlanNode) -> bool:
         """Return whether an outline is a plan here; report why not, as warnings if parameters are set from outside."""

@@ -6,7 +6,6 @@ Their clauses are a peer, steps and signals that they wait for, a queue; their r
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from ...codes import Code
 from ...ir import (
@@ -31,12 +30,9 @@ from ...planning.knobs.engine import reject_loop
 from ...planning.staging import reject_reach
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
-from ...text.units import NUMBER
-from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS, PLAN_ACTIONS, PLAN_CLAUSES, Property
-from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place, Words
-
-_INDEX = Property("an index", NUMBER, Fraction(0), Fraction(MAX_EXTENT), whole=True)
+from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS, PLAN_ACTIONS, PLAN_CLAUSES
+from ..values.evaluate import Words
+from ..values.reading import Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +47,16 @@ class Extent:
 class RegionReader:
     """Reads numbers, slices and regions on a system of ``num_ranks`` ranks."""
 
-    def __init__(self, num_ranks: int, place: Place, evaluator: ExpressionEvaluator, report: Report) -> None:
-        self.num_ranks, self._place, self._report = num_ranks, place, report
-        self._evaluator = evaluator
-        self._numbers = FigureReader(report, evaluator)
+    def __init__(self, num_ranks: int, reading: Reading) -> None:
+        self.num_ranks, self._reading, self._report = num_ranks, reading, reading.report
 
     def number(self, expression: ast.Expression, name: str, low: int, high: int) -> int:
         """Evaluate a whole number between two ends."""
-        wanted = Property(name, NUMBER, Fraction(low), Fraction(high), whole=True)
-        return int(self._numbers.value(wanted, (expression,), self._place).amount)
+        return self._reading.count(name, low, high, expression)
 
     def relative(self, expression: ast.Expression, what: str, itself: bool) -> int:
         """Evaluate a rank relative to this one, which ``itself`` allows to be 0; negative ones count backwards."""
-        value = self._evaluator(expression, self._place).amount
+        value = self._reading.value(expression).amount
         ranks = self.num_ranks
         if value.denominator != 1 or not -ranks < value < ranks:
             message = f"{what} is from 0 to {ranks - 1}, counted from this rank; got {expression.span.text}"
@@ -77,9 +70,8 @@ class RegionReader:
         """Read ``start:stop`` inside ``size``."""
         if not isinstance(expression, ast.Slice):
             raise self._report.fail(Code.MGS116, f"{what} are a slice", expression.span, f"for instance 0:{size}")
-        start, stop = (
-            int(self._numbers.value(_INDEX, (end,), self._place).amount) for end in (expression.start, expression.stop)
-        )
+        ends = (expression.start, expression.stop)
+        start, stop = (self._reading.count("an index", 0, MAX_EXTENT, end) for end in ends)
         if start >= stop:
             raise self._report.fail(Code.MGS306, f"the slice {start}:{stop} is empty", expression.span)
         if stop > size:

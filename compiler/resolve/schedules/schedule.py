@@ -1,7 +1,6 @@
 """Schedules of a workload: ``schedule s for w = shard_p2p()`` of one op, ``schedule s for w { ... }`` of any."""
 
 from collections.abc import Iterable
-from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
@@ -37,28 +36,19 @@ from ...planning.knobs.engine import ENGINE, MODES, default_engine, reject_engin
 from ...planning.knobs.structure import CHUNKS, STREAMS, TEMPLATE
 from ...templates import BASELINE, BY_NAME, Template
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.diagnostics import did_you_mean, listing
 from ...text.names import Kind
-from ...text.units import NUMBER
-from ...text.vocabulary import MAX_EXTENT, SCHEDULE_WORDS, SYNONYMS, Property
-from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place, head_word, single
+from ...text.vocabulary import MAX_EXTENT, SCHEDULE_WORDS, SYNONYMS
+from ..values.evaluate import head_word, one_of, single
+from ..values.reading import Reading
 
 
 class ChoiceReader:
     """Reads templates and engines for one system; ``kernels`` are known beside those of the place."""
 
-    def __init__(
-        self,
-        system: System,
-        place: Place,
-        evaluator: ExpressionEvaluator,
-        report: Report,
-        kernels: Iterable[GroupKernel] = (),
-    ) -> None:
-        self._system, self._place, self._report = system, place, report
-        self._kernels = {kernel.name: kernel for kernel in kernels}
-        self._evaluator, self._numbers = evaluator, FigureReader(report, evaluator)
+    def __init__(self, system: System, reading: Reading, kernels: Iterable[GroupKernel] = ()) -> None:
+        self._system, self._reading, self._report = system, reading, reading.report
+        self._scope, self._kernels = reading.place.scope, {kernel.name: kernel for kernel in kernels}
 
     @property
     def num_ranks(self) -> int:
@@ -113,7 +103,7 @@ class ChoiceReader:
             case EngineValues():
                 return self.engine(value)
             case CountValues(most=most):
-                return self._number(knob.word, 1, most, value)
+                return self._reading.count(knob.word, 1, most, value)
             case SizeValues() as sizes:
                 return sizes.shorten(self._lists(knob.word, sizes, value))
             case TileValues():
@@ -121,15 +111,11 @@ class ChoiceReader:
             case WordValues() | NameValues() as known:
                 return known.value_of(self.word(knob.word, value, known.words))
 
-    def _number(self, what: str, least: int, most: int, value: ast.Expression) -> int:
-        known = Property(what, NUMBER, Fraction(least), Fraction(most), whole=True)
-        return int(self._numbers.value(known, (value,), self._place).amount)
-
     def _tile(self, value: ast.Expression) -> tuple[int, ...]:
         """Read ``[128, 256]``."""
         if not isinstance(value, ast.Listed) or len(value.items) != 2:
             raise self._report.fail(Code.MGS116, "a tile has rows and columns", value.span, "tile=[128, 256]")
-        return tuple([self._number("a side of a tile", 1, MAX_EXTENT, item) for item in value.items])
+        return tuple([self._reading.count("a side of a tile", 1, MAX_EXTENT, item) for item in value.items])
 
     def _lists(self, word: str, sizes: SizeValues, value: ast.Expression) -> Lists:
         """Read ``[[512, 0], [0, 256], [0, 256]]``."""
@@ -141,15 +127,11 @@ class ChoiceReader:
         if not isinstance(value, ast.Listed) or not (value.items or sizes.empty):
             what = f"{word} of a part are a list of sizes" if sizes.empty else "a part is a list of rows"
             raise self._report.fail(Code.MGS116, what, value.span, sizes.example)
-        return tuple([self._number(sizes.one, 0, MAX_EXTENT, item) for item in value.items])
+        return tuple([self._reading.count(sizes.one, 0, MAX_EXTENT, item) for item in value.items])
 
     def word(self, argument: str, value: ast.Expression, known: tuple[str, ...]) -> str:
         """Read one of the words that ``argument`` may be."""
-        if isinstance(value, ast.Name) and value.text in known:
-            return value.text
-        text = value.span.text[:40]
-        hint = did_you_mean(text, known) or f"{argument} is {listing(known)}"
-        raise self._report.fail(Code.MGS204, f"unknown {argument} '{text}'", value.span, hint)
+        return one_of(known, value, argument, self._report)
 
     def check_template(self, name: ast.Name) -> str:
         """Return the name of a template that exists."""
@@ -182,9 +164,8 @@ class ChoiceReader:
                 function=ast.Name(text="dma" | "sm" as word),
                 arguments=(ast.Argument(name=None) as argument, *more),
             ) if len(more) <= 1:
-                count = self._number(
-                    "a count of engines", 1, MAX_COUNT, single(argument.values, self._report, in_call=True)
-                )
+                said = single(argument.values, self._report, in_call=True)
+                count = self._reading.count("a count of engines", 1, MAX_COUNT, said)
                 engine = EngineChoice(EngineKind(word), count, self._mode(word, more))
                 unfit = reject_engine(self._system.gpu, engine)
                 if unfit is not None:
@@ -194,7 +175,7 @@ class ChoiceReader:
             case ast.Name(text="sm"):
                 raise self._report.fail(Code.MGS116, "sm says how many SMs copy", expression.span, "for instance sm(8)")
             case _:
-                kernels = self._place.scope.names(Kind.KERNEL)
+                kernels = self._scope.names(Kind.KERNEL)
                 hint = "engines are dma, dma(7), sm(8), sm(tiles), and with a mode dma(7, channels) or sm(8, shared)"
                 if expression.span.text in kernels:
                     hint = f"a kernel is named as sm({expression.span.text})"
@@ -204,7 +185,7 @@ class ChoiceReader:
 
     def _is_kernel(self, name: ast.Name) -> bool:
         """Whether ``sm(NAME)`` names a kernel, or what is none: a value is a number of SMs."""
-        entry = self._place.scope.lookup((name.text,))
+        entry = self._scope.lookup((name.text,))
         return entry is None or entry.kind not in (Kind.LET, Kind.PARAM)
 
     def program(self, template: ast.TemplateNode, case: OpCase | None) -> WrittenPlan | None:
@@ -229,10 +210,9 @@ class ChoiceReader:
         from .group_program import ProgramReader
 
         engine = self._of_kernel(name)
-        entry = self._place.scope.find(name, Kind.KERNEL, self._report)
-        chunks, block = GroupKernelReader(self._evaluator, self._report).program(entry)
-        place = Place(entry.scope)
-        return ProgramReader(case, engine, chunks, place, self._evaluator, self._report).read(name, block)
+        entry = self._scope.find(name, Kind.KERNEL, self._report)
+        chunks, block = GroupKernelReader(self._reading).program(entry)
+        return ProgramReader(case, engine, chunks, self._reading.inside(entry.scope)).read(name, block)
 
     def _of_kernel(self, name: ast.Name) -> GroupEngine:
         """Read ``sm(pull)``, a kernel of the file."""
@@ -240,8 +220,7 @@ class ChoiceReader:
 
         kernel = self._kernels.get(name.text)
         if kernel is None:
-            entry = self._place.scope.find(name, Kind.KERNEL, self._report)
-            kernel = GroupKernelReader(self._evaluator, self._report).read(entry)
+            kernel = GroupKernelReader(self._reading).read(self._scope.find(name, Kind.KERNEL, self._report))
         engine = GroupEngine(EngineKind.SM, kernel.groups, program=kernel)
         self._report.require(reject_engine(self._system.gpu, engine), name.span)
         return engine
@@ -278,20 +257,10 @@ class ScheduleReader:
     ``as_written`` means that no parameter of the file is set from outside.
     """
 
-    def __init__(
-        self,
-        system: System,
-        workload: Workload | None,
-        place: Place,
-        evaluator: ExpressionEvaluator,
-        report: Report,
-        *,
-        as_written: bool,
-    ) -> None:
-        self._system, self._graph = system, workload
-        self._place, self._evaluator, self._report = place, evaluator, report
-        self._as_written = as_written
-        self._choices = ChoiceReader(system, place, evaluator, report)
+    def __init__(self, system: System, workload: Workload | None, reading: Reading, *, as_written: bool) -> None:
+        self._system, self._graph, self._as_written = system, workload, as_written
+        self._reading, self._report = reading, reading.report
+        self._choices = ChoiceReader(system, reading)
 
     def read(self, declaration: ast.TemplateNode | ast.PlanNode) -> Schedule | None:
         """Return a schedule, None for an outline that does not fit.
@@ -309,10 +278,9 @@ class ScheduleReader:
         if isinstance(declaration, ast.PlanNode) and self._is_of_ops(workload, declaration.block):
             from .block import ScheduleBlockReader  # few files have one: the others do not wait for its import
 
-            with_choices = (self._choices, self._place, self._evaluator, self._report)
-            return ScheduleBlockReader(self._system, workload, *with_choices, as_written=self._as_written).read(
-                declaration
-            )
+            with_choices = (self._choices, self._reading)
+            reader = ScheduleBlockReader(self._system, workload, *with_choices, as_written=self._as_written)
+            return reader.read(declaration)
         plan = self._plan(workload, declaration, path)
         return None if plan is None else Schedule(declaration.name, (OpMode(workload.ops[0].name, plan),))
 
@@ -336,8 +304,7 @@ class ScheduleReader:
             raise self._report.fail(Code.MGS116, message, declaration.values[0].span, _EXAMPLE)
         from .plan import WrittenReader  # as ``ScheduleBlockReader``
 
-        with_choices = (self._choices, self._place, self._evaluator, self._report)
-        reader = WrittenReader(*with_choices, as_written=self._as_written)
+        reader = WrittenReader(self._choices, self._reading, as_written=self._as_written)
         return reader.read(OpCase(graph.name, self._system, workload), declaration, path)
 
     @staticmethod

@@ -8,12 +8,12 @@ from ...codes import Code
 from ...ir import Axis, Implementation, Partition, Rejection, Scenario, Shard, System, Workload
 from ...ir.step import KEEP_ALL, KEEP_LEAST, KEEP_WRITTEN, LayerPart, StepExplore, StepScenario
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.diagnostics import did_you_mean, listing
 from ...text.names import Entry, Kind, Scope
 from ...text.shipped import STACKS_FOLDER
 from ..devices.system import SystemResolver
 from ..schedules.implementation import ImplementationReader, shipped_implementations
-from ..values.evaluate import ExpressionEvaluator, Place
+from ..values.reading import Reading
 from .schedule import StepBlockReader
 from .step import NamedPart, StepText, StepTextReader, assembled, derived_backward, is_step, results_of, summed_once
 
@@ -43,25 +43,18 @@ class StepsReader:
         partitions: Mapping[str, Partition],
         systems: SystemResolver,
         derive: Callable[[Entry], Scenario],
-        evaluator: ExpressionEvaluator,
-        report: Report,
+        reading: Reading,
     ) -> None:
-        self._scope, self._evaluator, self._report = scope, evaluator, report
+        self._scope, self._reading, self._report = scope, reading, reading.report
         self._scenarios, self._partitions = dict(scenarios), partitions
         self._systems, self._derive = systems, derive
 
     def read(self, entry: Entry) -> StepScenario:
         """Return the step of an entry."""
-        text = self._by_group(StepTextReader(entry, self._evaluator, self._report).read())
+        text = self._by_group(StepTextReader(entry, self._reading).read())
         system = self._whole(entry)
-        reader = StepBlockReader(
-            self._schedules(text),
-            self._results(text),
-            lambda name: self._stack(name, system),
-            Place(entry.scope),
-            self._evaluator,
-            self._report,
-        )
+        with_stacks = (lambda name: self._stack(name, system)), self._reading.inside(entry.scope)
+        reader = StepBlockReader(self._schedules(text), self._results(text), *with_stacks)
         declared = (each.declaration for each in self._scope.of_kind(Kind.SCHEDULE))
         own = (
             each
@@ -113,7 +106,7 @@ class StepsReader:
         """The implementation of that name that is a stack: of the file, or a shipped one."""
         own = self._scope.lookup((name.text,))
         if own is not None and own.kind is Kind.IMPLEMENTATION:
-            found = {name.text: ImplementationReader(system, self._evaluator, self._report).read(own)}
+            found = {name.text: ImplementationReader(system, self._reading).read(own)}
         else:
             found = {each.name: each for each in shipped_implementations(system, STACKS_FOLDER)}
         stack = found.get(name.text)
@@ -144,7 +137,7 @@ class StepsReader:
     def _results(self, text: StepText) -> tuple[str, ...]:
         """What may be kept of the passes forward whose backward passes are derived."""
         derived = [part.forward for part in text.parts if part.backward is None]
-        return tuple(name for each in derived for name in results_of(_declaration(self._workload(each)[0])))
+        return tuple(name for each in derived for name in results_of(self._workload(each)[0].workload))
 
     def _part(self, system: System, part: NamedPart, keeps: Sequence[str]) -> LayerPart:
         entry, forward = self._workload(part.forward)
@@ -159,7 +152,7 @@ class StepsReader:
             return LayerPart(forward, ((KEEP_WRITTEN, self._workload(part.backward)[1]),), copies, stage, context)
         backward = []
         for keep in keeps:
-            declaration = derived_backward(part, _declaration(entry), _kept(keep, _declaration(entry)))
+            declaration = derived_backward(part, entry.workload, _kept(keep, entry.workload))
             derived = self._derive(Entry(declaration.name, Kind.WORKLOAD, declaration, entry.scope))
             backward.append((keep, summed_once(derived, forward)))
         return LayerPart(forward, tuple(backward), copies, stage, context)
@@ -170,7 +163,7 @@ class StepsReader:
         if not names:
             return None
         own, axes = system.axes(self._systems.whole_of(entry)[1]), system.axes(names)
-        span, why = _declaration(entry).system.span, ""
+        span, why = entry.workload.system.span, ""
         assert not isinstance(axes, Rejection) and not isinstance(own, Rejection), "they were found in its calls"
         if PIPELINE_AXIS in names:
             why = "along which each rank has other layers"
@@ -187,7 +180,7 @@ class StepsReader:
         """The system of a step, which is no group."""
         whole, axes = self._systems.whole_of(entry)
         if axes:
-            span = _declaration(entry).system.span
+            span = entry.workload.system.span
             message = f"a step runs on all ranks of {whole.name}, not on a group"
             raise self._report.fail(Code.MGS570, message, span, f"workload {entry.name} on {whole.name}")
         system = self._systems.system(whole)
@@ -197,13 +190,13 @@ class StepsReader:
         if crossing:
             message = f"ranks along {crossing[0]} lie on several stages of {PIPELINE_AXIS}, which have other layers"
             hint = f"lay {crossing[0]} over axes of one stage, such as dp"
-            raise self._report.fail(Code.MGS570, message, _declaration(entry).system.span, hint)
+            raise self._report.fail(Code.MGS570, message, entry.workload.system.span, hint)
         return system
 
     def _copies(self, system: System, entry: Entry) -> System | None:
         """The ranks that hold the same weights as one rank of a workload: those beside its group on its stage."""
         whole, names = self._systems.whole_of(entry)
-        span = _declaration(entry).system.span
+        span = entry.workload.system.span
         if self._systems.system(whole) != system:
             raise self._report.fail(Code.MGS570, f"{entry.name} is on {whole.name}, the step on {system.name}", span)
         if PIPELINE_AXIS in names or (not names and self._stages(system) is not None):
@@ -221,7 +214,7 @@ class StepsReader:
             return None
         group = system.group(tuple(axis.name for axis in axes if axis.size > 1))
         if isinstance(group, Rejection):
-            raise self._report.refuse(group, _declaration(entry).system.span)
+            raise self._report.refuse(group, entry.workload.system.span)
         return group
 
     @staticmethod
@@ -251,11 +244,6 @@ def _meet(one: Axis, other: Axis) -> bool:
     if 1 in (one.size, other.size):
         return False
     return one.stride < other.stride * other.size and other.stride < one.stride * one.size
-
-
-def _declaration(entry: Entry) -> ast.WorkloadNode:
-    assert isinstance(entry.declaration, ast.WorkloadNode)
-    return entry.declaration
 
 
 def _kept(keep: str, forward: ast.WorkloadNode) -> tuple[str, ...]:

@@ -17,13 +17,13 @@ from ...ir.step import (
     StepSchedule,
 )
 from ...text import syntax as ast
-from ...text.diagnostics import Report, did_you_mean, listing
+from ...text.diagnostics import did_you_mean, listing
 from ...text.names import Kind
-from ...text.units import BYTES, NUMBER, exact_text
+from ...text.units import BYTES, exact_text
 from ...text.vocabulary import MAX_LAYERS, STEP_EXPLORE_WORDS, STEP_SCHEDULE_WORDS, Property
-from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place, Words, known_head, single
+from ..values.evaluate import Words, behind, known_head, one_of, single
 from ..values.params import read_values
+from ..values.reading import Reading
 
 MAX_ZERO = 3
 _MEMORY = Property("memory", BYTES, Fraction(1), Fraction(1 << 50), whole=True)
@@ -57,13 +57,10 @@ class StepBlockReader:
         schedules: dict[str, Sequence[str]],
         results: Sequence[str],
         stack: Callable[[ast.Name], Implementation],
-        place: Place,
-        evaluator: ExpressionEvaluator,
-        report: Report,
+        reading: Reading,
     ) -> None:
         self._schedules, self._results, self._stack = schedules, results, stack
-        self._place, self._evaluator, self._report = place, evaluator, report
-        self._numbers = FigureReader(report, evaluator)
+        self._reading, self._report = reading, reading.report
 
     def schedule(self, declaration: ast.TemplateNode | ast.PlanNode) -> StepSchedule:
         """Read a schedule."""
@@ -88,7 +85,7 @@ class StepBlockReader:
 
     def explore(self, question: ast.ExploreNode) -> StepExplore:
         """Read the space of layouts."""
-        words = (*STEP_EXPLORE_WORDS, *self._place.scope.names(Kind.PARAM))
+        words = (*STEP_EXPLORE_WORDS, *self._reading.place.scope.names(Kind.PARAM))
         said = self._block(question.block, words, "explore of a step", several=True)
         settings, keep, context = tuple(said.settings.items()), tuple(said.keep), tuple(said.context)
         return StepExplore(settings, tuple(said.pipelines), tuple(said.zero), keep, context, said.memory_bytes)
@@ -118,8 +115,7 @@ class StepBlockReader:
         if word == "memory":
             said.memory_bytes = self._memory(statement)
             return
-        words = Words(statement.phrase, self._report)
-        words.take(word)
+        words = behind(statement, self._report)
         readers: dict[str, Callable[[Words, _Said], None]] = {
             "pipeline": self._pipelines,
             "zero": self._zero,
@@ -135,15 +131,14 @@ class StepBlockReader:
                 message = f"a schedule has one {word}"
                 raise self._report.fail(Code.MGS116, message, statement.span, "explore compares several")
         else:
-            values = read_values(words, self._place, self._evaluator, self._report)
+            values = read_values(words, self._reading)
             listed = values.listed or (values.low, values.high)
             said.settings[word] = tuple(exact_text(each) for each in listed)
 
     def _part(self, workload: str, value: ast.Expression) -> str:
-        known = self._schedules[workload]
+        known, text = self._schedules[workload], value.span.text[:40]
         if isinstance(value, ast.Name) and value.text in known:
             return value.text
-        text = value.span.text[:40]
         hint = did_you_mean(text, known) or f"schedules of {workload}: {listing(known)}"
         if not known:
             hint = f"declare it: schedule {text} for {workload} {{ ... }}"
@@ -167,24 +162,24 @@ class StepBlockReader:
                 if argument.name != "chunks":
                     hint = "interleaved(chunks=2)"
                     raise self._report.fail(Code.MGS201, "a pipeline has chunks alone", argument.span, hint)
-                chunks = self._whole("chunks", 2, MAX_LAYERS, single(argument.values, self._report, in_call=True))
+                chunks = self._reading.count(
+                    "chunks", 2, MAX_LAYERS, single(argument.values, self._report, in_call=True)
+                )
         known = [kind.value for kind in PipelineKind]
-        if not isinstance(name, ast.Name) or name.text not in known:
-            hint = did_you_mean(name.span.text[:40], known) or f"pipelines are {listing(known)}"
-            raise self._report.fail(Code.MGS204, f"unknown pipeline '{name.span.text[:40]}'", name.span, hint)
-        kind = PipelineKind(name.text)
+        kind = PipelineKind(one_of(known, name, "pipeline", self._report, f"pipelines are {listing(known)}"))
         if (kind is PipelineKind.INTERLEAVED) is not (chunks > 1):
             message = "interleaved says its chunks" if chunks == 1 else f"{kind.value} has one chunk a stage"
             raise self._report.fail(Code.MGS116, message, value.span, "interleaved(chunks=2)")
         return Pipeline(kind, chunks)
 
     def _zero(self, words: Words, said: _Said) -> None:
-        said.zero += [self._whole("zero", 0, MAX_ZERO, each) for each in words.take_list("a stage of ZeRO, 0 to 3")]
+        written = words.take_list("a stage of ZeRO, 0 to 3")
+        said.zero += [self._reading.count("zero", 0, MAX_ZERO, each) for each in written]
         words.end()
 
     def _stages(self, words: Words, said: _Said) -> None:
         sizes = words.take_list("layers of a stage")
-        said.stages = tuple(self._whole("layers of a stage", 1, MAX_LAYERS, each) for each in sizes)
+        said.stages = tuple(self._reading.count("layers of a stage", 1, MAX_LAYERS, each) for each in sizes)
         words.end()
 
     def _overlapped(self, words: Words, said: _Said) -> None:
@@ -199,11 +194,7 @@ class StepBlockReader:
         """Read a list of words, all of which are ``known``."""
         found = words.take_list(" or ".join(known))
         words.end()
-        for each in found:
-            if not isinstance(each, ast.Name) or each.text not in known:
-                hint = did_you_mean(each.span.text[:40], known) or f"known are: {listing(known)}"
-                raise self._report.fail(Code.MGS204, f"unknown {what} '{each.span.text[:40]}'", each.span, hint)
-        return [each.span.text for each in found]
+        return [one_of(known, each, what, self._report, f"known are: {listing(known)}") for each in found]
 
     def _framework(self, words: Words, said: _Said) -> None:
         said.stack = self._stack(words.take_name("a stack"))
@@ -237,9 +228,5 @@ class StepBlockReader:
     def _memory(self, statement: ast.Say) -> int:
         match statement.phrase:
             case (ast.GroupNode(parts=(ast.Compare(operator="<=", right=right),)),):
-                return int(self._numbers.value(_MEMORY, (right,), self._place).amount)
+                return int(self._reading.number(_MEMORY, right).amount)
         raise self._report.fail(Code.MGS116, "memory says a limit", statement.span, "memory <= 74 GiB")
-
-    def _whole(self, what: str, least: int, most: int, written: ast.Expression) -> int:
-        wanted = Property(what, NUMBER, Fraction(least), Fraction(most), whole=True)
-        return int(self._numbers.value(wanted, (written,), self._place).amount)

@@ -10,10 +10,9 @@ from ...ir.step import LayerBlock, LayerPart, Optimizer, Step
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.names import Entry
-from ...text.units import NUMBER
-from ...text.vocabulary import MAX_EXTENT, STEP_WORDS, Property
-from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place, Words, head_of, known_head, single
+from ...text.vocabulary import MAX_EXTENT, STEP_WORDS
+from ..values.evaluate import Words, behind, head_word, known_head, one_of, single
+from ..values.reading import Reading
 from ..workloads.call_arguments import is_tensor
 
 STEP, THEN = "step", "then"
@@ -24,8 +23,7 @@ def is_step(declaration: ast.Declaration) -> bool:
     """Whether a workload is a step of layers."""
     if not isinstance(declaration, ast.WorkloadNode):
         return False
-    heads = (head_of(each) for each in declaration.block.statements if isinstance(each, ast.Say))
-    return any(head is not None and head.text == STEP for head in heads)
+    return any(head_word(each) == STEP for each in declaration.block.statements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +58,12 @@ class StepText:
 class StepTextReader:
     """Reads the block of a step."""
 
-    def __init__(self, entry: Entry, evaluator: ExpressionEvaluator, report: Report) -> None:
-        self._entry, self._report = entry, report
-        self._place, self._numbers = Place(entry.scope), FigureReader(report, evaluator)
+    def __init__(self, entry: Entry, reading: Reading) -> None:
+        self._entry, self._report, self._reading = entry, reading.report, reading.inside(entry.scope)
 
     def read(self) -> StepText:
         """Return what it says."""
-        declaration, failures = self._entry.declaration, self._report.num_failures
-        assert isinstance(declaration, ast.WorkloadNode)
+        declaration, failures = self._entry.workload, self._report.num_failures
         text = StepText("", (), 0, 0, 0, Optimizer(), declaration.system.span)
         seen = set[str]()
         for statement in declaration.block.statements:
@@ -86,12 +82,10 @@ class StepTextReader:
         return text
 
     def _statement(self, word: str, statement: ast.Say, text: StepText) -> StepText:
-        words = Words(statement.phrase, self._report)
-        words.take(word)
+        words = behind(statement, self._report)
         match word:
             case "about":
-                about = words.take("a text")
-                words.end()
+                about = words.only("a text")
                 if not isinstance(about, ast.Text):
                     raise self._report.fail(Code.MGS116, "about says a text", about.span, 'about "a step"')
                 return replace(text, about=about.value)
@@ -99,15 +93,11 @@ class StepTextReader:
                 return replace(text, blocks=(*text.blocks, (self._parts(words), statement.span)))
             case "sequences":
                 count = self._whole("sequences", words.take("how many sequences"))
-                if not words.take_word("x"):
-                    raise self._report.fail(Code.MGS116, "'x' and a length are missing", words.span, "128 x 8192")
-                length = self._whole("length", words.take("tokens of a sequence"))
-                words.end()
+                words.need("x", "'x' and a length are missing", "128 x 8192")
+                length = self._whole("length", words.only("tokens of a sequence"))
                 return replace(text, sequences=count, length=length)
             case "head":
-                vocabulary = self._whole("head", words.take("the size of the vocabulary"))
-                words.end()
-                return replace(text, vocabulary=vocabulary)
+                return replace(text, vocabulary=self._whole("head", words.only("the size of the vocabulary")))
             case _:
                 return replace(text, optimizer=self._optimizer(words))
 
@@ -123,30 +113,23 @@ class StepTextReader:
                 return tuple(parts)
 
     def _optimizer(self, words: Words) -> Optimizer:
-        call = words.take("an optimizer")
-        words.end()
+        call = words.only("an optimizer")
         name = call.function if isinstance(call, ast.Call) else call
         if not isinstance(name, ast.Name) or name.text != "adam":
             message = f"unknown optimizer '{name.span.text[:40]}'"
             raise self._report.fail(Code.MGS204, message, name.span, "adam(gradients=fp32, master=fp32)")
         known, given = ("gradients", "master", "moments"), dict[str, DType]()
+        types = [dtype.value for dtype in DType]
         for argument in call.arguments if isinstance(call, ast.Call) else ():
             if argument.name not in known:
                 hint = did_you_mean(argument.name or "", known) or f"it has: {listing(known)}"
                 raise self._report.fail(Code.MGS201, "adam says the types of its numbers", argument.span, hint)
-            given[argument.name] = self._type(single(argument.values, self._report, in_call=True))
+            written = single(argument.values, self._report, in_call=True)
+            given[argument.name] = DType(one_of(types, written, "type", self._report, f"types are {listing(types)}"))
         return Optimizer(**given)
 
-    def _type(self, value: ast.Expression) -> DType:
-        known = [dtype.value for dtype in DType]
-        if isinstance(value, ast.Name) and value.text in known:
-            return DType(value.text)
-        hint = did_you_mean(value.span.text[:40], known) or f"types are {listing(known)}"
-        raise self._report.fail(Code.MGS204, f"unknown type '{value.span.text[:40]}'", value.span, hint)
-
     def _whole(self, what: str, written: ast.Expression) -> int:
-        wanted = Property(what, NUMBER, Fraction(1), Fraction(MAX_EXTENT), whole=True)
-        return int(self._numbers.value(wanted, (written,), self._place).amount)
+        return self._reading.count(what, 1, MAX_EXTENT, written)
 
 
 def derived_backward(part: NamedPart, forward: ast.WorkloadNode, keep: Sequence[str]) -> ast.WorkloadNode:

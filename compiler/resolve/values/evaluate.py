@@ -1,6 +1,6 @@
 """Exact evaluation of expressions: rational numbers with dimensions, never a float."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -127,6 +127,12 @@ class Words:
         self._at += 1
         return self._parts[self._at - 1][1]
 
+    def only(self, expected: str) -> ast.Expression:
+        """Return the next value, which ends the sentence."""
+        value = self.take(expected)
+        self.end()
+        return value
+
     def take_list(self, expected: str) -> list[ast.Expression]:
         """Return values separated by commas."""
         values = [self.take(expected)]
@@ -142,6 +148,11 @@ class Words:
             self._at += 1
             return part.text
         return None
+
+    def need(self, word: str, message: str, hint: str) -> None:
+        """Take ``word``, without which ``message`` is reported."""
+        if self.take_word(word) is None:
+            raise self._report.fail(Code.MGS116, message, self.span, hint)
 
     def take_name(self, expected: str) -> ast.Name:
         """Take a name."""
@@ -175,6 +186,24 @@ class Words:
         """Return the hint for a comma that cannot stand here."""
         is_clause = isinstance(part, ast.Name) and part.text in known
         return "leave the comma out" if is_clause else "a single value is expected here"
+
+
+def behind(statement: ast.Define | ast.Say, report: Report) -> Words:
+    """Return a cursor over a statement behind its first word."""
+    words = Words(statement.phrase, report)
+    words.take("a word")
+    return words
+
+
+def one_of(
+    known: Collection[str], value: ast.Expression, what: str, report: Report, hint: str = "", code: Code = Code.MGS204
+) -> str:
+    """Return the word that ``value`` is; one that is not ``known`` is reported as an unknown ``what``."""
+    if isinstance(value, ast.Name) and value.text in known:
+        return value.text
+    text = value.span.text[:64]
+    hint = did_you_mean(text, known) or hint or f"{what} is {listing(known)}"
+    raise report.fail(code, f"unknown {what} '{text}'", value.span, hint)
 
 
 def reject_note(group: ast.GroupNode, report: Report) -> None:
@@ -347,19 +376,6 @@ class ExpressionEvaluator:
                 Code.MGS201, f"the parent has no '{path[:64]}'", member.span, did_you_mean(path, place.base)
             )
         return place.base[path]
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The shared context of readers of statements: place, evaluator and report."""
-
-    place: Place
-    evaluator: ExpressionEvaluator
-    report: Report
-
-    def value(self, expression: ast.Expression) -> Quantity:
-        """Return the value of an expression at the place."""
-        return self.evaluator(expression, self.place)
 
 
 def clock_of(figures: Mapping[str, Quantity]) -> Fraction | None:

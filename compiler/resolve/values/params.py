@@ -14,6 +14,7 @@ from ...text.parsing.parse import parse_file, parse_value
 from ...text.units import NUMBER, Quantity, exact_text
 from ...text.vocabulary import MAX_DOMAIN_VALUES
 from .evaluate import ExpressionEvaluator, Place, Words, single
+from .reading import Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +34,24 @@ class Values:
         return self.low.amount <= value.amount <= self.high.amount if self.is_range else value in self.listed
 
 
-def read_values(words: Words, place: Place, evaluator: ExpressionEvaluator, report: Report) -> Values:
+def read_values(words: Words, reading: Reading) -> Values:
     """Read the values from the next word of ``words`` to the end of the sentence."""
-    expressions = words.take_list("a value")
+    expressions, report = words.take_list("a value"), reading.report
     span = expressions[0].span.to(expressions[-1].span)
     if not any(isinstance(each, ast.Range) for each in expressions):
         words.end()
-        members = tuple([evaluator(each, place) for each in expressions])
+        members = tuple([reading.value(each) for each in expressions])
         _check_same(members, span, report)
         ordered = sorted(members, key=lambda each: each.amount)
         return Values(ordered[0], ordered[-1], members, False, span)
     if len(expressions) > 1 or not isinstance(expressions[0], ast.Range):
         raise report.fail(Code.MGS116, "values are one range, or a list", span)
-    return _range(expressions[0], words, place, evaluator, report)
+    return _range(expressions[0], words, reading)
 
 
-def _range(written: ast.Range, words: Words, place: Place, evaluator: ExpressionEvaluator, report: Report) -> Values:
-    low, high = evaluator(written.low, place), evaluator(written.high, place)
-    span = written.span
+def _range(written: ast.Range, words: Words, reading: Reading) -> Values:
+    low, high = reading.value(written.low), reading.value(written.high)
+    span, report = written.span, reading.report
     _check_same((low, high), span, report)
     if low.amount > high.amount:
         raise report.fail(Code.MGS306, f"the range {span.text} is empty", span, "the smaller end stands first")
@@ -60,9 +61,8 @@ def _range(written: ast.Range, words: Words, place: Place, evaluator: Expression
         words.end()
         return _geometric(low, high, Fraction(following.text[1:]), span, report)
     if words.take_word("step"):
-        step_at = words.take("a step")
-        step = evaluator(step_at, place)
-        words.end()
+        step_at = words.only("a step")
+        step = reading.value(step_at)
         _check_same((low, step), step_at.span, report)
         return _arithmetic(low, high, step.amount, span, report)
     words.end(("x2", "step"))
@@ -189,7 +189,8 @@ def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: Expression
     if param.domain is None:
         return Param(param.name, text, default=default.span.text, quantity=value)
     # The domain does not depend on the settings of other parameters.
-    domain = read_values(Words(param.domain, report), Place(entry.scope), ExpressionEvaluator(report, {}), report)
+    outside = Reading(Place(entry.scope), ExpressionEvaluator(report, {}), report)
+    domain = read_values(Words(param.domain, report), outside)
     written = param.domain[0].span.to(param.domain[-1].span).text
     if not domain.holds(value):
         verb = "is set to" if entry.name in settings else "is"
@@ -254,8 +255,7 @@ def _read(name: str, text: str, report: Report) -> Values:
     source = Source(f"--set {name}", f"param {_NAME} = 0 in {text}")
     match parse_file(source, report).declarations:
         case (ast.ParamNode(domain=tuple(phrase)),) if phrase:
-            words = Words(phrase, report)
-            return read_values(words, Place(Scope()), ExpressionEvaluator(report, {}), report)
+            return read_values(Words(phrase, report), Reading(Place(Scope()), ExpressionEvaluator(report, {}), report))
     if report.has_errors:
         raise report.stop()
     hint = f"for instance {name}=16..65536 x2, or {name}=16,64,256"

@@ -15,7 +15,8 @@ from ...text.names import Entry, Kind, Scope
 from ...text.vocabulary import BACKWARD_WORDS
 from ..devices.device import DeviceResolver
 from ..devices.system import SystemResolver
-from ..values.evaluate import ExpressionEvaluator, Words, head_of
+from ..values.evaluate import ExpressionEvaluator, Place, behind, head_of, head_word
+from ..values.reading import Reading
 from .backward_pass import BackwardPass, Derived, Forward, NoGradientError
 from .backward_rules import COMBINE, DISPATCH, RULES, SyntaxWriter, why_not
 from .batches import cut_tensors
@@ -29,24 +30,21 @@ _EXAMPLE = "backward layer"
 class BackwardReader:
     """Reads workloads that are derived from others."""
 
-    def __init__(self, systems: SystemResolver, evaluator: ExpressionEvaluator, report: Report) -> None:
-        self._systems, self._evaluator, self._report = systems, evaluator, report
+    def __init__(self, systems: SystemResolver, reading: Reading) -> None:
+        self._systems, self._reading, self._report = systems, reading, reading.report
 
     def written_out(self, entry: Entry) -> Entry:
         """The workload of ``entry`` with the statements that it stands for."""
-        declaration = entry.declaration
-        assert isinstance(declaration, ast.WorkloadNode)
+        declaration = entry.workload
         abouts, derived = self.derived(entry)
         block = replace(declaration.block, statements=(*abouts, *derived.statements))
         return replace(entry, declaration=replace(declaration, block=block))
 
     def derived(self, entry: Entry) -> tuple[tuple[ast.Say, ...], Derived]:
         """What ``entry`` says beside, and the statements that it stands for."""
-        declaration = entry.declaration
-        assert isinstance(declaration, ast.WorkloadNode)
         failures = self._report.num_failures
         said: dict[str, ast.Say] = {}
-        for statement in declaration.block.statements:
+        for statement in entry.workload.block.statements:
             with self._report.attempt():
                 word = self._word(statement)
                 if word in said:
@@ -78,19 +76,17 @@ class BackwardReader:
         return word.text
 
     def _forward(self, entry: Entry, statement: ast.Say) -> tuple[Forward, Span]:
-        words = Words(statement.phrase, self._report)
-        words.take(BACKWARD)
+        words = behind(statement, self._report)
         name = words.take_name("a workload")
         words.end()
         other = entry.scope.find(name, Kind.WORKLOAD, self._report)
-        declaration, span = other.declaration, statement.span
-        assert isinstance(declaration, ast.WorkloadNode)
+        declaration, span = other.workload, statement.span
         if is_backward(declaration):
             what = "itself" if other is entry else f"'{name.text}', which is one"
             raise self._report.fail(Code.MGS520, f"a backward pass of {what}", span, "name a forward pass")
         system = self._systems.of_workload(other)
         report = self._report.beside()
-        reader = WorkloadReader(other, system, self._systems.whole_system(other), self._evaluator, report)
+        reader = WorkloadReader(other, system, self._systems.whole_system(other), replace(self._reading, report=report))
         with report.trial():
             reader.read()
         if report.num_failures:  # what is wrong with it is told at its own statements
@@ -105,8 +101,7 @@ class BackwardReader:
         return _read(reader, calls, declaration), span
 
     def _kept(self, statement: ast.Say, forward: Forward) -> dict[str, SyntaxWriter]:
-        words = Words(statement.phrase, self._report)
-        words.take(KEEP)
+        words = behind(statement, self._report)
         kept: dict[str, SyntaxWriter] = {}
         results = [call.name for call in forward.calls if call.name == call.definition]
         for part in words.take_list("a result of the forward pass"):
@@ -173,25 +168,23 @@ def _read(reader: WorkloadReader, calls: tuple[WorkloadCall, ...], declaration: 
 
 def _batch_of(declaration: ast.WorkloadNode) -> ast.Say:
     """The statement of batches, which was read."""
-    heads = ((head_of(each), each) for each in declaration.block.statements if isinstance(each, ast.Say))
-    return next(each for head, each in heads if head is not None and head.text == "batch")
+    said = (each for each in declaration.block.statements if isinstance(each, ast.Say))
+    return next(each for each in said if head_word(each) == "batch")
 
 
 def with_derived(source: Source, scope: Scope, report: Report) -> str:
     """The canonical text of ``source``, whose ``scope`` has no errors, with what it derives in place of the request."""
-    evaluator = ExpressionEvaluator(report, {})
-    systems = SystemResolver(report, evaluator, DeviceResolver(report, evaluator))
-    reader = BackwardReader(systems, evaluator, report)
+    reading = Reading(Place(scope), ExpressionEvaluator(report, {}), report)
+    reader = BackwardReader(SystemResolver(reading, DeviceResolver(reading)), reading)
     changes: list[tuple[int, int, str]] = []
     for entry in scope.of_kind(Kind.WORKLOAD):
-        declaration = entry.declaration
-        assert isinstance(declaration, ast.WorkloadNode)
+        declaration = entry.workload
         if declaration.span.source is source and is_backward(declaration):
             lines = "\n".join(_lines(reader.derived(entry)[1]))
             for statement in declaration.block.statements:
-                word = head_of(statement) if isinstance(statement, ast.Say) else None
-                if word is not None and word.text != "about":
-                    written = "\n" if word.text == KEEP else f"{lines}\n"
+                word = head_word(statement)
+                if word != "about":
+                    written = "\n" if word == KEEP else f"{lines}\n"
                     changes.append((statement.span.start, statement.span.end, written))
     from ...text.fmt import format_text  # for this alone
 

@@ -7,7 +7,6 @@ cut. The calls of the workload are inferred once more on the rows of a batch, so
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
@@ -16,10 +15,9 @@ from ...ir.operations import OperationError
 from ...ir.operations.base import mismatch
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span
-from ...text.units import NUMBER
-from ...text.vocabulary import MAX_BATCHES, MAX_EXTENT, Property
-from ..values.device_numbers import FigureReader
-from ..values.evaluate import Place, Words
+from ...text.vocabulary import MAX_BATCHES, MAX_EXTENT
+from ..values.evaluate import behind
+from ..values.reading import Reading
 from .calls import ATTENTION, EXPERTS, GEMM, CallOperand, WorkloadCall, call_of
 
 _EXAMPLE = "batch x by 4096"
@@ -40,10 +38,10 @@ class BatchSaid:
         return tuple(name.text for name in self.inputs)
 
 
-def read_batch(statement: ast.Say, numbers: FigureReader, place: Place, report: Report) -> BatchSaid:
+def read_batch(statement: ast.Say, reading: Reading) -> BatchSaid:
     """Read ``batch x, h by 4096``."""
-    words = Words(statement.phrase, report)
-    words.take("batch")
+    report = reading.report
+    words = behind(statement, report)
     names: dict[str, ast.Name] = {}
     for value in words.take_list("an input"):
         if not isinstance(value, ast.Name):
@@ -51,9 +49,7 @@ def read_batch(statement: ast.Say, numbers: FigureReader, place: Place, report: 
         names[value.text] = value
     if words.take_word("by") is None:
         raise report.fail(Code.MGS116, "'by' and the rows of a sequence are missing", statement.span, _EXAMPLE)
-    wanted = Property("rows of a sequence", NUMBER, Fraction(1), Fraction(MAX_EXTENT), whole=True)
-    rows = int(numbers.value(wanted, (words.take("a number of rows"),), place).amount)
-    words.end()
+    rows = reading.count("rows of a sequence", 1, MAX_EXTENT, words.only("a number of rows"))
     return BatchSaid(tuple(names.values()), rows, statement.span)
 
 

@@ -18,8 +18,8 @@ from ...text.load import path_beside, read_source
 from ...text.names import dotted
 from ...text.units import NUMBER, TIME, round_half_up
 from ...text.vocabulary import MAX_EXTENT, MAX_RANKS, TENSOR_WORDS, Property
-from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place, Words, single, truth
+from ..values.evaluate import Words, behind, single, truth
+from ..values.reading import Reading
 
 _LAW = 'power_law(1.2, seed=0), sampled(1.9), uniform, stride, loads([512, 256]) or histogram("counts.csv")'
 
@@ -37,18 +37,12 @@ _EXPONENT = Property("an exponent", NUMBER, Fraction(1, 10), Fraction(10))
 _EXAMPLE = "x = tensor bf16[8192, 8192] shard rows"
 
 
-_EXTENT = Property("a size", NUMBER, Fraction(1), Fraction(MAX_EXTENT), whole=True)
-
-
 class ArgumentReader:
     """Reads the arguments of calls in one workload on ``num_ranks`` ranks, which are ``whole`` or a group of it."""
 
-    def __init__(
-        self, report: Report, evaluator: ExpressionEvaluator, place: Place, whole: System, num_ranks: int
-    ) -> None:
-        self._report, self._place, self._seed, self._system = report, place, evaluator.seed, whole
-        self._num_ranks = num_ranks
-        self._numbers = FigureReader(report, evaluator)
+    def __init__(self, reading: Reading, whole: System, num_ranks: int) -> None:
+        self._reading, self._report = reading, reading.report
+        self._system, self._num_ranks = whole, num_ranks
         self._readers: Mapping[CallArgumentKind, Callable[[str, ast.Expression], Any]] = {
             CallArgumentKind.COUNT: lambda name, written: self._whole(name, written, low=1),
             CallArgumentKind.TIMES: self._times,
@@ -100,12 +94,11 @@ class ArgumentReader:
         return {name: self._readers[kinds[name]](name, expression) for name, expression in written.items()}
 
     def _whole(self, name: str, written: ast.Expression, low: int = 0) -> int:
-        wanted = Property(name, NUMBER, Fraction(low), Fraction(MAX_EXTENT), whole=True)
-        return int(self._numbers.value(wanted, (written,), self._place).amount)
+        return self._reading.count(name, low, MAX_EXTENT, written)
 
     def _ticks(self, name: str, written: ast.Expression) -> int:
         wanted = Property(name, TIME, Fraction(0), MAX_TIME)
-        return round_half_up(self._numbers.value(wanted, (written,), self._place).amount * TICKS_PER_SECOND)
+        return round_half_up(self._reading.number(wanted, written).amount * TICKS_PER_SECOND)
 
     def _times(self, name: str, written: ast.Expression) -> tuple[int, ...]:
         if not isinstance(written, ast.Listed):
@@ -157,9 +150,9 @@ class ArgumentReader:
             case _:
                 message = f"{law} takes an exponent and a seed"
                 raise self._report.fail(Code.MGS116, message, call.span, f"routing={law}(1.2, seed=0)")
-        exponent = self._numbers.value(_EXPONENT, (single(first.values, self._report),), self._place).amount
-        if self._seed is not None:
-            seed = self._seed
+        exponent = self._reading.number(_EXPONENT, single(first.values, self._report)).amount
+        if self._reading.evaluator.seed is not None:
+            seed = self._reading.evaluator.seed
         return RoutingLaw(law, exponent, seed, draws=draws)
 
     def _seeds(self, written: ast.Expression) -> tuple[int, int]:
@@ -208,18 +201,15 @@ class TensorReader:
     With ``one_rank`` its group has one, which has all of each tensor.
     """
 
-    def __init__(
-        self, report: Report, evaluator: ExpressionEvaluator, num_ranks: int, routes: bool, one_rank: bool = False
-    ) -> None:
-        self._report, self._num_ranks, self._routes, self._one_rank = report, num_ranks, routes, one_rank
+    def __init__(self, reading: Reading, num_ranks: int, *, routes: bool, one_rank: bool) -> None:
+        self._reading, self._report = reading, reading.report
+        self._num_ranks, self._routes, self._one_rank = num_ranks, routes, one_rank
         self.said: dict[int, int] = {}
         """The rows that the text says, by those that fill up the ranks."""
-        self._numbers = FigureReader(report, evaluator)
 
-    def tensor(self, statement: ast.Define, place: Place) -> Tensor:
+    def tensor(self, statement: ast.Define) -> Tensor:
         """Read ``name = tensor dtype[rows, cols] shard rows``."""
-        words = Words(statement.phrase, self._report)
-        words.take("tensor")
+        words = behind(statement, self._report)
         written = words.take("a type with a shape")
         match written:
             case ast.Index(base=ast.Name() as base, subscripts=(rows, cols)):
@@ -230,8 +220,7 @@ class TensorReader:
             case _:
                 raise self._report.fail(Code.MGS116, "a type with a shape is expected here", written.span, _EXAMPLE)
         dtype = dtype_named(base, self._report)
-        num_rows = int(self._numbers.value(_EXTENT, (rows,), place).amount)
-        num_cols = int(self._numbers.value(_EXTENT, (cols,), place).amount)
+        num_rows, num_cols = (self._reading.count("a size", 1, MAX_EXTENT, each) for each in (rows, cols))
         shard = self._shard(words)
         words.end(TENSOR_WORDS)
         if shard is Shard.ROWS and self._routes:

@@ -13,11 +13,11 @@ from ...codes import Code
 from ...ir import Partition, Rejection, Shard, System, Tensor, Workload
 from ...ir.operations.attention import OVER
 from ...text import syntax as ast
-from ...text.diagnostics import Report, Span, Stopped
+from ...text.diagnostics import Span, Stopped
 from ...text.names import Entry, Scope, dotted
 from ..devices.system import SystemResolver
-from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place, Words, head_word, single
+from ..values.evaluate import Words, behind, head_word, single
+from ..values.reading import Reading
 from .backward_rules import SyntaxWriter
 from .call_arguments import is_tensor
 from .calls import ATTENTION
@@ -93,12 +93,10 @@ class PartsReader:
         entry: Entry,
         systems: SystemResolver,
         resolve: Resolve,
-        evaluator: ExpressionEvaluator,
-        report: Report,
+        reading: Reading,
     ) -> None:
-        self._entry, self._systems, self._resolve, self._report = entry, systems, resolve, report
-        assert isinstance(entry.declaration, ast.WorkloadNode)
-        self._declaration, self._numbers = entry.declaration, FigureReader(report, evaluator)
+        self._entry, self._systems, self._resolve, self._report = entry, systems, resolve, reading.report
+        self._declaration, self._reading = entry.workload, reading.inside(entry.scope)
         self._declared: dict[str, ast.Define] = {}
         self._homes: dict[str, Axes] = {}
         self._inputs: dict[str, Tensor] = {}
@@ -128,8 +126,7 @@ class PartsReader:
         ends, layers = self._ends(handed)
         known_as: dict[Entry, tuple[System, Workload]] = {}
         for entry, (first, last) in zip(found, ends or [("", "")] * len(found), strict=True):
-            whole = entry.declaration
-            assert isinstance(whole, ast.WorkloadNode)
+            whole = entry.workload
             if first:
                 repeat = SyntaxWriter(self._said["repeat"].span).repeat(layers, last, first)
                 whole = replace(whole, block=replace(whole.block, statements=(*whole.block.statements, repeat)))
@@ -175,8 +172,7 @@ class PartsReader:
             return statement
         words = Words((replace(last, parts=last.parts[place:]),), self._report)
         words.take(OVER)
-        self._homes[statement.name] = self._axes(words.take("an axis"))
-        words.end()
+        self._homes[statement.name] = self._axes(words.only("an axis"))
         return replace(statement, phrase=(*before, replace(last, parts=last.parts[:place])))
 
     def _definition(self, statement: ast.Define) -> tuple[ast.Define, Axes | None, dict[str, Span]]:
@@ -250,8 +246,6 @@ class PartsReader:
 
     def _part(self, name: str, part: _Part, handed: Sequence[str], *others: ast.Say) -> ast.WorkloadNode:
         """The declaration of a part, of one layer."""
-        entry = self._on(part.axes)
-        assert isinstance(entry.declaration, ast.WorkloadNode)
         tensors = []
         for each, span in part.reads.items():
             if each in handed:
@@ -261,7 +255,7 @@ class PartsReader:
         abouts = (self._said["about"],) if "about" in self._said else ()
         statements = (*abouts, *others, *tensors, *part.definitions, *self._batched(part, handed))
         block = replace(self._declaration.block, statements=statements)
-        return replace(entry.declaration, name=name, block=block)
+        return replace(self._on(part.axes).workload, name=name, block=block)
 
     def _on(self, axes: Axes) -> Entry:
         """The workload, on the group along some axes."""
@@ -310,8 +304,7 @@ class PartsReader:
         said = self._said.get("batch")
         if said is None:
             return ()
-        words = Words(said.phrase, self._report)
-        words.take("batch")
+        words = behind(said, self._report)
         named = {each.span.text for each in words.take_list("an input")}
         own = [each for each in part.reads if each in named or each in handed]
         if not own or not words.take_word("by"):
@@ -326,9 +319,8 @@ class PartsReader:
         said = self._said.get("repeat")
         if said is None:
             return [], 1
-        words = Words(said.phrase, self._report)
-        words.take("repeat")
-        layers = layers_said(words, self._numbers, Place(self._entry.scope))
+        words = behind(said, self._report)
+        layers = layers_said(words, self._reading)
         result = words.take_name("a result")
         if words.take_word("as") is None:
             raise self._report.fail(Code.MGS116, "'as' and an input are missing", said.span, "repeat 80 y as x")

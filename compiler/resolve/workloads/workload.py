@@ -6,7 +6,6 @@ the result of the one before.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
@@ -14,13 +13,12 @@ from ...ir import Batch, Pattern, Repeat, System, Tensor, Workload, operations
 from ...ir.operations import CollectiveOperation, KernelOperation, Operation, OperationError
 from ...ir.operations.routing import DISPATCH, TOKENS
 from ...text import syntax as ast
-from ...text.diagnostics import Report, Span, did_you_mean, listing
+from ...text.diagnostics import Span, did_you_mean, listing
 from ...text.names import Entry, Kind
-from ...text.units import NUMBER
-from ...text.vocabulary import BACKWARD_WORDS, MAX_LAYERS, WORKLOAD_WORDS, Property
+from ...text.vocabulary import BACKWARD_WORDS, MAX_LAYERS, WORKLOAD_WORDS
 from ..devices.system import SystemResolver
-from ..values.device_numbers import FigureReader
-from ..values.evaluate import ExpressionEvaluator, Place, Words, head_of, single
+from ..values.evaluate import Words, behind, head_of, head_word, single
+from ..values.reading import Reading
 from .batches import BatchSaid, batches_of, read_batch
 from .call_arguments import ArgumentReader, TensorReader, is_tensor
 from .calls import CallOperand, WorkloadCall, call_of, chain_of
@@ -32,29 +30,23 @@ _UNEVEN_PATTERNS = (Pattern.ALL_TO_ALL, Pattern.A2A_GEMM, Pattern.GEMM_BESIDE_A2
 """Patterns in which the rows that ranks send each other may differ from rank to rank."""
 
 
-def resolve_workload(
-    entry: Entry, systems: SystemResolver, evaluator: ExpressionEvaluator, report: Report
-) -> tuple[System, Workload]:
+def resolve_workload(entry: Entry, systems: SystemResolver, reading: Reading) -> tuple[System, Workload]:
     """Return the workload of an entry with its system."""
-    declaration = entry.declaration
-    assert isinstance(declaration, ast.WorkloadNode)
     system = systems.of_workload(entry)
-    if is_backward(declaration):
+    if is_backward(entry.workload):
         from .backward import BackwardReader  # few files have one: the others do not wait for its import
 
-        entry = BackwardReader(systems, evaluator, report).written_out(entry)
-    return system, WorkloadReader(entry, system, systems.whole_system(entry), evaluator, report).read()
+        entry = BackwardReader(systems, reading).written_out(entry)
+    return system, WorkloadReader(entry, system, systems.whole_system(entry), reading).read()
 
 
 def is_backward(declaration: ast.WorkloadNode) -> bool:
     """Whether a workload says that it is derived."""
-    heads = (head_of(each) for each in declaration.block.statements if isinstance(each, ast.Say))
-    return any(head is not None and head.text in BACKWARD_WORDS for head in heads)
+    return any(head_word(each) in BACKWARD_WORDS for each in declaration.block.statements)
 
 
-def _routes(declaration: ast.Declaration) -> bool:
+def _routes(declaration: ast.WorkloadNode) -> bool:
     """Whether a workload sends rows to experts."""
-    assert isinstance(declaration, ast.WorkloadNode)
     todo: list[Any] = [each.phrase[0].parts for each in declaration.block.statements if isinstance(each, ast.Define)]
     while todo:
         match todo.pop():
@@ -74,16 +66,14 @@ def _routes(declaration: ast.Declaration) -> bool:
 class WorkloadReader:
     """Reads one workload on ``system``, which is ``whole`` or a group of it."""
 
-    def __init__(
-        self, entry: Entry, system: System, whole: System, evaluator: ExpressionEvaluator, report: Report
-    ) -> None:
-        self._entry, self._report, self._system = entry, report, system
-        self._place = Place(entry.scope)
+    def __init__(self, entry: Entry, system: System, whole: System, reading: Reading) -> None:
+        self._entry, self._system, self._report = entry, system, reading.report
+        self._reading = reading.inside(entry.scope)
         # Sizes of groups are parameters: a group of one rank has no collectives, and is no mistake.
         self._one_rank = system.of > 0 and system.num_ranks == 1
-        self._tensors = TensorReader(report, evaluator, system.num_ranks, _routes(entry.declaration), self._one_rank)
-        self._arguments = ArgumentReader(report, evaluator, self._place, whole, system.num_ranks)
-        self._numbers = FigureReader(report, evaluator)
+        routes, ranks = _routes(entry.workload), system.num_ranks
+        self._tensors = TensorReader(self._reading, ranks, routes=routes, one_rank=self._one_rank)
+        self._arguments = ArgumentReader(self._reading, whole, ranks)
         self._known: dict[str, Tensor] = {}
         self._spans: dict[str, Span] = {}
         self._used: set[str] = set()
@@ -119,8 +109,7 @@ class WorkloadReader:
 
     def read(self) -> Workload:
         """Return the workload."""
-        declaration = self._entry.declaration
-        assert isinstance(declaration, ast.WorkloadNode)
+        declaration = self._entry.workload
         failures_before = self._report.num_failures
         self._taken = {each.name for each in declaration.block.statements if isinstance(each, ast.Define)}
         for statement in declaration.block.statements:
@@ -201,9 +190,8 @@ class WorkloadReader:
 
     def _read_repeat(self, statement: ast.Say) -> None:
         """Read ``repeat 80 y as x``."""
-        words = Words(statement.phrase, self._report)
-        words.take("repeat")
-        layers = layers_said(words, self._numbers, self._place)
+        words = behind(statement, self._report)
+        layers = layers_said(words, self._reading)
         result = words.take_name("a result")
         if words.take_word("as") is None:
             raise self._report.fail(Code.MGS116, "'as' and an input are missing", statement.span, "repeat 80 y as x")
@@ -222,7 +210,7 @@ class WorkloadReader:
         self._repeat = Repeat(layers, result.text, first.text)
 
     def _read_batch(self, statement: ast.Say) -> None:
-        said = read_batch(statement, self._numbers, self._place, self._report)
+        said = read_batch(statement, self._reading)
         if self._batch is not None:
             raise self._report.fail(Code.MGS206, "batch is said twice", statement.span)
         for name in said.inputs:
@@ -241,7 +229,7 @@ class WorkloadReader:
                 message = f"'{name}' is a value of the file already"
                 raise self._report.fail(Code.MGS206, message, statement.span, "choose another name")
             if is_tensor(statement):
-                self._known[name] = self._tensors.tensor(statement, self._place)
+                self._known[name] = self._tensors.tensor(statement)
                 return
             words = Words(statement.phrase, self._report)
             value = words.take("a value")
@@ -380,10 +368,9 @@ class WorkloadReader:
         return name
 
 
-def layers_said(words: Words, numbers: FigureReader, place: Place) -> int:
+def layers_said(words: Words, reading: Reading) -> int:
     """Take the number of layers of ``repeat 80 y as x``."""
-    count = Property("a number of layers", NUMBER, Fraction(1), Fraction(MAX_LAYERS), whole=True)
-    return int(numbers.value(count, (words.take("a number of layers"),), place).amount)
+    return reading.count("a number of layers", 1, MAX_LAYERS, words.take("a number of layers"))
 
 
 def _text(tensor: Tensor) -> str:

@@ -23,6 +23,7 @@ from magus.compiler.outline.outline import By, Grouping, KernelGroup, Ordering, 
 from magus.compiler.resolve.schedules.outline import OutlineReader
 from magus.compiler.resolve.schedules.schedule import ChoiceReader
 from magus.compiler.resolve.values.evaluate import ExpressionEvaluator, Place
+from magus.compiler.resolve.values.reading import Reading
 from magus.compiler.text import syntax as ast
 from magus.compiler.text.diagnostics import Report, Source
 from magus.compiler.text.names import Scope
@@ -38,9 +39,8 @@ def read(scenario: OpCase, text: str) -> Outline:
     report = Report()
     (plan,) = parse_file(Source("<text>", text), report).declarations
     assert isinstance(plan, ast.PlanNode)
-    place, evaluator = Place(Scope()), ExpressionEvaluator(report, {})
-    choices = ChoiceReader(scenario.system, place, evaluator, report)
-    outline = OutlineReader(scenario.system, choices, place, evaluator, report).read(plan)
+    reading = Reading(Place(Scope()), ExpressionEvaluator(report, {}), report)
+    outline = OutlineReader(scenario.system, ChoiceReader(scenario.system, reading), reading).read(plan)
     assert not report.diagnostics
     return outline
 
