@@ -5,7 +5,7 @@ Implementations with an order of their own for whole layers are simulated as sch
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...compiler.codes import Code
 from ...compiler.ir import (
@@ -120,12 +120,16 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """The time of the library in us, None if it is not known, and the implementations, the fastest first."""
+    """The time of the library in us, None if it is not known, and the implementations, the fastest first.
+
+    ``unasked`` are the kernels that ship for the only op that moves data, where the file names what to compare with.
+    """
 
     library: str
     library_us: float | None
     offers: tuple[Offer, ...]
     unknown: tuple[Unknown, ...] = ()
+    unasked: tuple[Offer, ...] = ()
 
     @property
     def paying(self) -> tuple[Offer, ...]:
@@ -136,7 +140,8 @@ class Offers:
     @property
     def none_gains(self) -> bool:
         """Whether kernels ship for this, and none of them is predicted to gain, by whatever call."""
-        known = [each.promise.verdict for each in self.offers if each.is_kernel and not each.requested]
+        shipped = (each for each in (*self.offers, *self.unasked) if each.is_kernel and not each.requested)
+        known = [each.promise.verdict for each in shipped]
         return bool(known) and all(verdict is Verdict.SERIAL for verdict in known)
 
     def fastest_us(self, family: str) -> float:
@@ -182,7 +187,16 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = (), only: Sequence[s
         return None
     name = library.name if len(unfit) < len(moving) else DIRECT
     name += f" with {scenario.exchange}" if scenario.exchange else ""
-    return Offers(name, base_us, tuple(sorted(offers, key=lambda each: each.us)), tuple(unknown))
+    offers.sort(key=lambda each: each.us)
+    return Offers(name, base_us, tuple(offers), tuple(unknown), _unasked(scenario))
+
+
+def _unasked(scenario: Scenario) -> tuple[Offer, ...]:
+    """The kernels that ship for the only op that moves data: a file that names others makes no promise of it surer."""
+    if not scenario.explore.implementations or len(scenario.moving) != 1:
+        return ()
+    found = offers_of(replace(scenario, explore=replace(scenario.explore, implementations=())))
+    return () if found is None else tuple(each for each in found.offers if each.is_kernel)
 
 
 @dataclass(frozen=True, slots=True)

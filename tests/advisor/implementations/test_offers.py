@@ -85,8 +85,12 @@ def test_where_no_known_kernel_gains_a_kernel_for_a_plan_is_no_promise() -> None
     text = TEXT.replace("8 x {gpu}", "8 x H800").replace("y = gemm(all_gather(x), w)", "y = reduce_scatter(gemm(x, w))")
     text = text.replace("[{m}, 4096] shard rows", "[16384, 16384] shard cols")
     text = text.replace("[4096, 16384] shard cols", "[16384, 2048] shard rows")
-    case = compile_text(text.format(library="h800", gpu="H800", dtype="bf16", explore="")).scenario("w").case
-    known = found_for(case)
+
+    def found(explore: str) -> tuple[OpCase, Offers]:
+        case = compile_text(text.format(library="h800", gpu="H800", dtype="bf16", explore=explore)).scenario("w").case
+        return case, found_for(case)
+
+    case, known = found("")
     pair = [
         Candidate(one.template, one, build_op_plan(case, one), ScheduleOrigin.TEMPLATE, predicted_us=us)
         for one, us in (
@@ -104,6 +108,10 @@ def test_where_no_known_kernel_gains_a_kernel_for_a_plan_is_no_promise() -> None
     assert promised(None).verdict is promised(replace(known, offers=())).verdict is Verdict.OVERLAP
     assert promised(known) == replace(promised(None), outside=KERNELS_LOSE)
     assert promised(known).verdict is Verdict.WORTH_TRYING
+    _, asked = found("explore w { implementations flux }")
+    assert asked.offers[0].requested and promised(asked) == promised(known)  # to ask makes it no surer
+    _, of_another = found("explore w { implementations mkernel }")
+    assert of_another.named("flux") is None and promised(of_another) == promised(known)
 
 
 def test_a_norm_behind_an_op_changes_no_promise_of_kernels() -> None:
