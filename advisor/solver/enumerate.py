@@ -4,21 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from queue import Empty, SimpleQueue
-from threading import Thread
-from time import monotonic
 
 import numpy as np
 import numpy.typing as npt
 
-from ...compiler.ir import Cancelled, OpCase, ShouldStop
+from ...compiler.ir import Cancelled, OpCase, ShouldStop, heeding
 from ...compiler.ir.stopping import never
 from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.structure import TEMPLATE
 from ...compiler.templates import BASELINE, BY_NAME, Template
 from .domains import RULES, At, Choices, Codes, Domains, Knobs, Varied, domains_of, dominated, knobs_of, left_out
 from .memory import Absence, Assumed, NoFeasibleSchedule, Space, diverse
-from .model import SpaceModel, make_solver, solve, stop
+from .model import Solutions, SpaceModel, make_solver, solve
 from .ortools import cp_model
 from .tables import RuleTables, Table
 
@@ -74,65 +71,6 @@ class _Join:
                 joined = joined[mask[tuple(self._axes.digits(joined, each) for each in table.knobs)]]
             if len(joined):
                 yield from self.blocks(joined, position + 1)
-
-
-# Handing over in batches keeps the threads out of each other's way; who waits longer may want to look up.
-BATCH_S, PATIENCE_S = 0.02, 0.2
-
-
-class Stream:
-    """The values of one variable in every solution. ``status`` is the solver's, once it is done."""
-
-    def __init__(self, solver: cp_model.CpSolver, model: cp_model.CpModel, variable: cp_model.IntVar) -> None:
-        self._solver, self._model, self._variable = solver, model, variable
-        self._found: SimpleQueue[list[int] | BaseException | None] = SimpleQueue()
-        self.status = cp_model.UNKNOWN
-
-    def batches(self) -> Iterator[list[int]]:
-        """Values as they are found, some at a time, or none for a while; leaving early stops the solver."""
-        thread = Thread(target=self._solve, daemon=True)
-        thread.start()
-        try:
-            while (batch := self._next()) is not None:
-                yield batch
-        finally:
-            stop(self._solver, thread)
-
-    def _next(self) -> list[int] | None:
-        """The next batch, None after the last."""
-        try:
-            batch = self._found.get(timeout=PATIENCE_S)
-        except Empty:
-            return []
-        if isinstance(batch, BaseException):
-            raise batch
-        return batch
-
-    def _solve(self) -> None:
-        try:
-            collector = _Collector(self._variable, self._found)
-            self.status = self._solver.solve(self._model, collector)
-            self._found.put(collector.batch)
-        except BaseException as error:
-            self._found.put(error)
-        self._found.put(None)
-
-
-class _Collector(cp_model.CpSolverSolutionCallback):
-    """Takes down one value of each solution."""
-
-    def __init__(self, variable: cp_model.IntVar, found: "SimpleQueue[list[int] | BaseException | None]") -> None:
-        super().__init__()
-        self._variable, self._found = variable, found
-        self._since, self.batch = monotonic(), list[int]()
-
-    def on_solution_callback(self) -> None:
-        """Called by the solver."""
-        self.batch.append(self.value(self._variable))
-        if (now := monotonic()) - self._since < BATCH_S:
-            return
-        self._found.put(self.batch)
-        self._since, self.batch = now, []
 
 
 # With more combinations of values than this, feasible or not, the space is written down by the generator.
@@ -192,19 +130,6 @@ class Enumeration:
 
     def _solutions(self) -> tuple[Codes, bool]:
         """The codes that the solver finds, and whether they are all."""
-        found: list[int] = []
-        stream = self._stream()
-        for batch in stream.batches():
-            for code in batch:
-                # One more than the limit shows that there are more.
-                if len(found) == self.limit or self.should_stop():
-                    return np.array(found, np.int64), False
-                found.append(code)
-            if not batch and self.should_stop():
-                break
-        return np.array(found, np.int64), stream.status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
-
-    def _stream(self) -> Stream:
         space_model = SpaceModel(self.scenario, self.domains, switchable=False)
         for places in self._dominated.values():
             space_model.leave_out(places)
@@ -213,7 +138,10 @@ class Enumeration:
         parameters.enumerate_all_solutions = True
         # The model is clauses and one sum, and all of its solutions are asked for: there is nothing to prepare.
         parameters.cp_model_presolve, parameters.symmetry_level, parameters.linearization_level = False, 0, 0
-        return Stream(solver, space_model.model, space_model.code)
+        solutions, status = Solutions(lambda value: value(space_model.code), self.limit), cp_model.UNKNOWN
+        with suppress(Cancelled), heeding(self.should_stop):
+            status = solve(solver, space_model.model, solutions)
+        return np.array(solutions.found, np.int64), status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
 
     @cached_property
     def _dominated(self) -> dict[str, list[At]]:

@@ -6,13 +6,14 @@ Layers that repeat do so with a period: kernels of one layer are within a period
 the next, and what is carried over arrives in time. Times are in units of 0.1 us.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...compiler.ir import Cancelled, ShouldStop, heeding
 from ...compiler.ir.stopping import never
-from .model import make_solver, solve
+from .model import Solutions, make_solver, solve
 from .ortools import cp_model
 
 TICKS = 10_000_000
@@ -100,15 +101,14 @@ def place_layer(
     version of OR-tools. There is a placement at least where the limit suffices for the hint, which is the ops in order.
     """
     model = _Model(problem)
-    solver, found = make_solver(seed), _Collector(model, should_stop)
+    solver, solutions = make_solver(seed), Solutions(model.placement)
     solver.parameters.max_deterministic_time = limit
     # Kernels exclude each other: so the same placements are found in a half to a seventh of the time.
     solver.parameters.use_strong_propagation_in_disjunctive = True
     with suppress(Cancelled), heeding(should_stop):
-        solve(solver, model.model, found)
-        bound = int(solver.best_objective_bound)
-        return tuple(reversed(found.placements)), bound
-    return tuple(reversed(found.placements)), 0
+        solve(solver, model.model, solutions)
+        return tuple(reversed(solutions.found)), int(solver.best_objective_bound)
+    return tuple(reversed(solutions.found)), 0
 
 
 class _Times(NamedTuple):
@@ -139,6 +139,17 @@ class _Model:
         self._links()
         self._minimise()
         self._hint()
+
+    def placement(self, value: Callable[[cp_model.IntVar], int]) -> Placement:
+        """The placement of a solution, in which variables have a ``value``."""
+        ops = tuple(
+            Placed(
+                next(i for i, chosen in enumerate(op.op_options) if value(chosen)), value(op.kernel), value(op.copies)
+            )
+            for op in self.ops
+        )
+        begin = value(self.first)
+        return Placement(ops, value(self.total), begin, begin + value(self.period))
 
     def _time(self, name: str) -> cp_model.IntVar:
         return self.model.new_int_var(0, self._most, name)
@@ -290,28 +301,3 @@ class _Model:
                 self.model.add_hint(times.deferred, False)
             now += option.kernel + length if option.is_separate else option.total
         self.model.add_hint(self.period, now)
-
-
-class _Collector(cp_model.CpSolverSolutionCallback):
-    """Takes down every better placement, and stops the search on request."""
-
-    def __init__(self, model: _Model, should_stop: ShouldStop) -> None:
-        super().__init__()
-        self._model, self._should_stop = model, should_stop
-        self.placements: list[Placement] = []
-
-    def on_solution_callback(self) -> None:
-        """Called by the solver."""
-        ops = tuple(
-            Placed(
-                next(index for index, chosen in enumerate(times.op_options) if self.value(chosen)),
-                self.value(times.kernel),
-                self.value(times.copies),
-            )
-            for times in self._model.ops
-        )
-        begin = self.value(self._model.first)
-        period = begin + self.value(self._model.period)
-        self.placements.append(Placement(ops, self.value(self._model.total), begin, period))
-        if self._should_stop():
-            self.stop_search()

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from threading import Thread
+from typing import Any
 
 from ...compiler.ir import Cancelled, OpCase, ShouldStop, checkpoint, heeding
 from ...compiler.ir.stopping import never
@@ -143,17 +144,31 @@ def solve(
             checkpoint()
             thread.join(POLL_S)
     finally:
-        stop(solver, thread)
+        while thread.is_alive():  # it may not have begun yet, and could not be told then
+            solver.stop_search()
+            thread.join(POLL_S)
     if isinstance(ended[0], BaseException):
         raise ended[0]
     return ended[0]
 
 
-def stop(solver: cp_model.CpSolver, thread: Thread) -> None:
-    """End the search of ``solver`` in ``thread``, which may not have begun yet and could not be told then."""
-    while thread.is_alive():
-        solver.stop_search()
-        thread.join(POLL_S)
+class Solutions(cp_model.CpSolverSolutionCallback):
+    """Takes down ``read`` of each solution, in order; one more than ``most`` ends the search.
+
+    ``read`` is given the function from a variable to its value.
+    """
+
+    def __init__(self, read: Callable[[Callable[[cp_model.IntVar], int]], Any], most: int | None = None) -> None:
+        super().__init__()
+        self._read, self._most = read, most
+        self.found: list[Any] = []
+
+    def on_solution_callback(self) -> None:
+        """Called by the solver."""
+        if len(self.found) == self._most:
+            self.stop_search()
+        else:
+            self.found.append(self._read(self.value))
 
 
 TICKS = 1_000_000
@@ -199,11 +214,12 @@ def solve_batches(
     model = _Model(problem)
     with heeding(should_stop):
         model.hint_all(seed)
-    solver, found = make_solver(seed), _Collector(model.grains, should_stop)
+    solver = make_solver(seed)
+    solutions = Solutions(lambda value: tuple(tuple(map(value, row)) for row in model.grains))
     solver.parameters.max_deterministic_time = limit
     with suppress(Cancelled), heeding(should_stop):
-        solve(solver, model.model, found, meanwhile)
-    return tuple(dict.fromkeys(reversed(found.values)))
+        solve(solver, model.model, solutions, meanwhile)
+    return tuple(dict.fromkeys(reversed(solutions.found)))
 
 
 class _Model:
@@ -284,18 +300,3 @@ class _Model:
             self.model.clear_hints()  # type: ignore[no-untyped-call]
             for variable, value in zip(variables, values, strict=True):
                 self.model.add_hint(variable, value)
-
-
-class _Collector(cp_model.CpSolverSolutionCallback):
-    """Takes down every better batching, and stops the search on request."""
-
-    def __init__(self, grains: Sequence[Sequence[cp_model.IntVar]], should_stop: ShouldStop) -> None:
-        super().__init__()
-        self._grains, self._should_stop = grains, should_stop
-        self.values: list[Grains] = []
-
-    def on_solution_callback(self) -> None:
-        """Called by the solver."""
-        self.values.append(tuple(tuple(self.value(variable) for variable in row) for row in self._grains))
-        if self._should_stop():
-            self.stop_search()

@@ -40,7 +40,7 @@ def test_the_counts_of_what_dominance_leaves_out(generated: bool) -> None:
 
     def stopped() -> bool:
         requested.append(1)
-        return len(requested) > 3
+        return len(requested) > 1
 
     space = enumerate_space(SCENARIO, generated=generated, should_stop=stopped)
 
