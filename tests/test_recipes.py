@@ -184,7 +184,7 @@ from .base import Algorithm, CollectiveProblem, Fragment, RankGroup
 from .ring import gather
 
 
-def _build(problem: CollectiveProblem, rank: int) -> Fragment:
+def _build(problem: CollectiveProblem) -> Fragment:
     n = problem.num_ranks
     return gather(problem, RankGroup((0, *range(n - 1, 0, -1))))
 

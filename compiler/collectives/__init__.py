@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from . import direct, double_ring, double_tree, halving_doubling, hierarchical, nvls, one_shot, ring
-from .base import Algorithm, CollectiveProblem, Fragment, Setting, signal_of
+from .base import Algorithm, CollectiveProblem, Fragment, signal_of
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     direct.ALGORITHM,
@@ -19,4 +19,4 @@ ALGORITHMS: tuple[Algorithm, ...] = (
 
 ALGORITHM_BY_NAME: Mapping[str, Algorithm] = MappingProxyType({algorithm.name: algorithm for algorithm in ALGORITHMS})
 
-__all__ = ["ALGORITHMS", "ALGORITHM_BY_NAME", "Algorithm", "CollectiveProblem", "Fragment", "Setting", "signal_of"]
+__all__ = ["ALGORITHMS", "ALGORITHM_BY_NAME", "Algorithm", "CollectiveProblem", "Fragment", "signal_of"]

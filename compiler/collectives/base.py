@@ -7,7 +7,7 @@ A rank's data and the result are two tensors. A transfer reads the result where 
 and the data otherwise. A reduction sums this rank's own with the parts whose signals it names, into the result.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ..codes import Code
@@ -35,10 +35,12 @@ class CollectiveProblem:
     ``kind`` is the pattern of the lone collective. ``adds`` says that transfers can add at their destination, ``node``
     is the number of ranks in a node, 0 where ranks are not grouped. ``split`` holds the rows that an all_to_all sends
     from r to r + k, for k = 0, 1, ..., empty where all are equal; ``loads`` holds those [from][to] of absolute ranks
-    where these differ, also in uneven parts of what ranks hold in full; ``rank`` is then the absolute rank. Names begin
+    where these differ, also in uneven parts of what ranks hold in full. ``rank`` is the absolute rank r. Names begin
     with ``prefix``. ``ready`` gives the names that a block waits for at the rank that has it. Where blocks are
     ``computed`` a kernel of each rank makes them, and no rank knows when another's are there. Reductions run in
-    ``stream``. ``beside``: of a kernel, which makes or takes what moves or runs with it.
+    ``stream``. ``beside``: of a kernel, which makes or takes what moves or runs with it. ``engine`` says who copies;
+    ``by_tiles``: tiles set a flag where what they have computed is wanted. A switch may copy to all (``multicast``) and
+    sum (``reduces``).
     """
 
     kind: Pattern
@@ -57,6 +59,10 @@ class CollectiveProblem:
     loads: tuple[tuple[int, ...], ...] = ()
     rank: int = 0
     beside: bool = False
+    engine: EngineKind = EngineKind.DMA
+    by_tiles: bool = False
+    multicast: bool = False
+    reduces: bool = False
 
     @property
     def has_nodes(self) -> bool:
@@ -83,13 +89,16 @@ class CollectiveProblem:
 
     def put(self, name: str, region: Region, peer: int, after: Names, *, reduce: bool = False) -> Transfer:
         """A put to rank r + ``peer``."""
-        to = peer % self.num_ranks
-        return Transfer(name, Direction.PUT, region, to, signal_of(name), _once(after), reduce=reduce)
+        return self._transfer(Direction.PUT, name, region, peer, after, reduce)
 
-    def get(self, name: str, region: Region, peer: int, after: Names, *, reduce: bool = False) -> Transfer:
-        """A get from rank r + ``peer``."""
-        source = peer % self.num_ranks
-        return Transfer(name, Direction.GET, region, source, signal_of(name), _once(after), reduce=reduce)
+    def move(self, name: str, region: Region, peer: int, after: Names, *, reduce: bool = False) -> Transfer:
+        """A put to rank r + ``peer`` or a get from it, as ``direction`` says."""
+        return self._transfer(self.direction, name, region, peer, after, reduce)
+
+    def _transfer(
+        self, direction: Direction, name: str, region: Region, peer: int, after: Names, reduce: bool
+    ) -> Transfer:
+        return Transfer(name, direction, region, peer % self.num_ranks, signal_of(name), once(after), reduce=reduce)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +118,7 @@ class Fragment:
     @property
     def all_done(self) -> Names:
         """Names to wait for before this rank may use everything."""
-        return _once(tuple(name for names in self.done.values() for name in names))
+        return once(name for names in self.done.values() for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,32 +156,19 @@ def all_ranks(problem: CollectiveProblem) -> RankGroup:
     return RankGroup(tuple(range(problem.num_ranks)))
 
 
-Phase = Callable[[CollectiveProblem, int], Fragment]
-"""A reduce_scatter or an all_gather, by rank."""
+Phase = Callable[[CollectiveProblem], Fragment]
+"""A reduce_scatter or an all_gather."""
 
 
-def in_two_phases(problem: CollectiveProblem, rank: int, scatter: Phase, gather: Phase) -> Fragment:
+def in_two_phases(problem: CollectiveProblem, scatter: Phase, gather: Phase) -> Fragment:
     """The phase that the kind asks for; an all_reduce is the first and then, of what that leaves, the second."""
     if problem.kind is Pattern.ALL_GATHER:
-        return gather(problem, rank)
-    first = scatter(problem, rank)
+        return gather(problem)
+    first = scatter(problem)
     if problem.kind is Pattern.REDUCE_SCATTER:
         return first
-    second = gather(replace(problem, ready=first.ready), rank)
+    second = gather(replace(problem, ready=first.ready))
     return Fragment((*first.steps, *second.steps), second.done)
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """System facts that an algorithm may need: who copies, and whether a switch copies and sums.
-
-    ``by_tiles``: tiles set a flag where what they have computed is wanted.
-    """
-
-    engine: EngineKind
-    multicast: bool = False
-    reduces: bool = False
-    by_tiles: bool = False
 
 
 def rejection(message: str) -> Rejection:
@@ -180,7 +176,7 @@ def rejection(message: str) -> Rejection:
     return Rejection(Code.MGS511, message)
 
 
-def _no_more_rules(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
+def _no_more_rules(problem: CollectiveProblem) -> Rejection | None:
     return None
 
 
@@ -193,21 +189,21 @@ _OF_ONE_RANK = (Pattern.BROADCAST, Pattern.SEND_RECV)
 class Algorithm:
     """A collective algorithm for ``kinds``, the patterns of lone collectives.
 
-    ``build`` emits the steps of one absolute rank. They are the same for every rank, except for the kinds ``per_rank``
-    and, where ranks are grouped in nodes, the kinds ``per_node``: those are the same at the same place in each node.
+    ``build`` emits the steps of the rank of a problem. They are the same for every rank, except for the kinds
+    ``per_rank`` and, in nodes, the kinds ``per_node``: those are the same at the same place in each node.
     ``gets`` are the kinds whose sources have the data from the start, so that destinations can get it. ``by_sms`` are
-    the kinds that only SMs can do. ``own_rule`` rejects problems and settings for reasons of its own. An algorithm that
+    the kinds that only SMs can do. ``own_rule`` rejects problems for reasons of its own. An algorithm that
     ``passes_on`` has ranks hand on what came from others, so that long ways are not taken once for each pair: a
     search tries it beside kernels, unasked.
     """
 
     name: str
     kinds: tuple[Pattern, ...]
-    build: Callable[[CollectiveProblem, int], Fragment]
+    build: Callable[[CollectiveProblem], Fragment]
     per_rank: tuple[Pattern, ...] = ()
     gets: tuple[Pattern, ...] = ()
     by_sms: tuple[Pattern, ...] = ()
-    own_rule: Callable[[CollectiveProblem, Setting], Rejection | None] = _no_more_rules
+    own_rule: Callable[[CollectiveProblem], Rejection | None] = _no_more_rules
     least_ranks: int = 2
     per_node: tuple[Pattern, ...] = ()
     passes_on: bool = False
@@ -218,7 +214,7 @@ class Algorithm:
             return problem.num_ranks
         return problem.node if problem.has_nodes and problem.kind in self.per_node else 1
 
-    def reject(self, problem: CollectiveProblem, setting: Setting) -> Rejection | None:
+    def reject(self, problem: CollectiveProblem) -> Rejection | None:
         """Why this algorithm cannot do ``problem``, None if it can."""
         kind, gets = problem.kind, problem.direction is Direction.GET
         if kind not in self.kinds:
@@ -232,10 +228,11 @@ class Algorithm:
             return rejection("a get cannot know when its peer has computed what it asks for")
         if gets and kind not in self.gets:
             return rejection(f"{self.name} passes on what came from others, and a get cannot know when its peer has it")
-        if kind in self.by_sms and setting.engine is not EngineKind.SM:
+        if kind in self.by_sms and problem.engine is not EngineKind.SM:
             return rejection(f"{self.name} needs SMs for {kind.value}: a copy engine cannot add")
-        return self.own_rule(problem, setting)
+        return self.own_rule(problem)
 
 
-def _once(names: Names) -> Names:
+def once(names: Iterable[str]) -> Names:
+    """Each of the names once, in their order."""
     return tuple(dict.fromkeys(names))

@@ -20,31 +20,27 @@ def gather(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fra
         for distance in group.others:
             name = problem.label(stem, problem.index_of(piece), group.index_of(position), distance)
             peer = group.offsets[distance]
-            if puts:
-                steps.append(problem.put(name, problem.region(shift, piece), peer, problem.ready(shift, piece)))
-            else:
-                steps.append(problem.get(name, problem.region(peer + shift, piece), peer, problem.ready(shift, piece)))
+            region = problem.region(shift if puts else peer + shift, piece)
+            steps.append(problem.move(name, region, peer, problem.ready(shift, piece)))
             origin = group.before(distance) if puts else peer
             done[(origin + shift) % problem.num_ranks, piece] = (signal_of(name),)
         done[shift, piece] = problem.ready(shift, piece)
     return Fragment(tuple(steps), done)
 
 
-def scatter(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fragment:
+def scatter(problem: CollectiveProblem, group: RankGroup) -> Fragment:
     """Parts of each member's blocks to that member, which sums them; parts that are got may add as they land."""
     puts, steps = problem.direction is Direction.PUT, list[Step]()
     adds = problem.adds and not puts
     done: dict[tuple[int, int], Names] = {}
     for piece, (position, shift) in _chunks(problem, group):
         indices = problem.index_of(piece), group.index_of(position)
-        names = [problem.label(stem, *indices, distance) for distance in group.others]
+        names = [problem.label("x", *indices, distance) for distance in group.others]
         for name, distance in zip(names, group.others, strict=True):
             peer = group.offsets[distance]
             block = (peer + shift if puts else shift) % problem.num_ranks
             ready, region = problem.ready(block, piece), problem.region(block, piece)
-            steps.append(
-                problem.put(name, region, peer, ready) if puts else problem.get(name, region, peer, ready, reduce=adds)
-            )
+            steps.append(problem.move(name, region, peer, ready, reduce=adds))
         parts = (*problem.ready(shift, piece), *(signal_of(name) for name in names))
         done[shift, piece] = parts
         if not adds:
@@ -60,8 +56,8 @@ def _chunks(problem: CollectiveProblem, group: RankGroup) -> Iterator[tuple[int,
     return ((piece, shifted) for piece in range(problem.pieces) for shifted in enumerate(group.shifts))
 
 
-def _all_to_all(problem: CollectiveProblem, rank: int) -> Fragment:
-    n, puts, steps = problem.num_ranks, problem.direction is Direction.PUT, list[Step]()
+def _all_to_all(problem: CollectiveProblem) -> Fragment:
+    n, rank, puts, steps = problem.num_ranks, problem.rank, problem.direction is Direction.PUT, list[Step]()
     done: dict[tuple[int, int], Names] = {(0, piece): problem.ready(0, piece) for piece in range(problem.pieces)}
     for piece in range(problem.pieces):
         for peer in range(1, n):
@@ -74,9 +70,7 @@ def _all_to_all(problem: CollectiveProblem, rank: int) -> Fragment:
             arrives = problem.region(block, piece, _sent(problem, rank + source, distance))
             done[source, piece] = (signal_of(name),) if arrives.rows.size else ()
             if region.rows.size:
-                ready = problem.ready(block, piece)
-                move = problem.put if puts else problem.get
-                steps.append(move(name, region, peer, ready))
+                steps.append(problem.move(name, region, peer, problem.ready(block, piece)))
     return Fragment(tuple(steps), done)
 
 
@@ -88,9 +82,9 @@ def _sent(problem: CollectiveProblem, rank: int, distance: int) -> int:
     return problem.split[distance] if problem.split else problem.rows
 
 
-def _from_root(problem: CollectiveProblem, rank: int, targets: range) -> Fragment:
+def _from_root(problem: CollectiveProblem, targets: range) -> Fragment:
     """Everything that rank 0 has to each of ``targets``."""
-    n, puts, steps = problem.num_ranks, problem.direction is Direction.PUT, list[Step]()
+    n, rank, puts, steps = problem.num_ranks, problem.rank, problem.direction is Direction.PUT, list[Step]()
     done: dict[tuple[int, int], Names] = {}
     for block in range(n):
         owner = (block - rank) % n
@@ -104,22 +98,22 @@ def _from_root(problem: CollectiveProblem, rank: int, targets: range) -> Fragmen
             elif rank in targets:
                 done[owner, piece] = (signal_of(names[rank]),)
                 if not puts:
-                    steps.append(problem.get(names[rank], region, -rank, ready))
+                    steps.append(problem.move(names[rank], region, -rank, ready))
     return Fragment(tuple(steps), done)
 
 
-def _build(problem: CollectiveProblem, rank: int) -> Fragment:
+def _build(problem: CollectiveProblem) -> Fragment:
     match problem.kind:
         case Pattern.ALL_GATHER:
             return gather(problem, all_ranks(problem))
         case Pattern.REDUCE_SCATTER:
             return scatter(problem, all_ranks(problem))
         case Pattern.ALL_TO_ALL:
-            return _all_to_all(problem, rank)
+            return _all_to_all(problem)
         case Pattern.BROADCAST:
-            return _from_root(problem, rank, range(1, problem.num_ranks))
+            return _from_root(problem, range(1, problem.num_ranks))
         case Pattern.SEND_RECV:
-            return _from_root(problem, rank, range(1, min(2, problem.num_ranks)))
+            return _from_root(problem, range(1, min(2, problem.num_ranks)))
     first = scatter(problem, all_ranks(problem))
     # New sums are put: only the rank that makes them knows when they are there.
     then = replace(problem, ready=first.ready, direction=Direction.PUT)

@@ -22,7 +22,7 @@ from itertools import product
 
 from ..ir import Pattern, Reduction, Rejection, Step
 from . import ring
-from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, in_two_phases, rejection, signal_of
+from .base import Algorithm, CollectiveProblem, Fragment, Names, in_two_phases, rejection, signal_of
 from .hierarchical import across, named, within
 
 _WAYS = (1, -1)
@@ -106,29 +106,29 @@ def _name(problem: CollectiveProblem, stem: str, way: int, piece: int, step: int
     return problem.label(stem, _WAYS.index(way), problem.index_of(piece), step, far)
 
 
-def _gather(problem: CollectiveProblem, rank: int) -> Fragment:
+def _gather(problem: CollectiveProblem) -> Fragment:
     if not problem.has_nodes:
         return _gather_both_ways(problem)
     outer = ring.gather(named(problem, "across"), across(problem), "y")
-    inner = ring.gather(replace(named(problem, "within"), ready=outer.ready), within(problem, rank), "y")
+    inner = ring.gather(replace(named(problem, "within"), ready=outer.ready), within(problem), "y")
     return Fragment((*outer.steps, *inner.steps), inner.done)
 
 
-def _scatter(problem: CollectiveProblem, rank: int) -> Fragment:
+def _scatter(problem: CollectiveProblem) -> Fragment:
     if not problem.has_nodes:
         return _scatter_both_ways(problem)
-    inner = ring.scatter(named(problem, "within"), within(problem, rank))
+    inner = ring.scatter(named(problem, "within"), within(problem))
     outer = ring.scatter(replace(named(problem, "across"), ready=inner.ready), across(problem))
     return Fragment((*inner.steps, *outer.steps), outer.done)
 
 
-def _build(problem: CollectiveProblem, rank: int) -> Fragment:
+def _build(problem: CollectiveProblem) -> Fragment:
     if problem.kind is Pattern.ALL_TO_ALL:
         return _exchange_both_ways(problem)
-    return in_two_phases(problem, rank, _scatter, _gather)
+    return in_two_phases(problem, _scatter, _gather)
 
 
-def _own_rule(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
+def _own_rule(problem: CollectiveProblem) -> Rejection | None:
     if problem.kind is not Pattern.ALL_TO_ALL or not (problem.beside or problem.split or problem.loads):
         return None
     return rejection("double_ring passes on equal blocks of an all_to_all alone")

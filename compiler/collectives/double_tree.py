@@ -50,8 +50,8 @@ def _name(problem: CollectiveProblem, stem: str, block: int, piece: int, rank: i
     return problem.label(stem, block, problem.index_of(piece), rank)
 
 
-def _all_reduce(problem: CollectiveProblem, rank: int) -> Fragment:
-    n, steps = problem.num_ranks, list[Step]()
+def _all_reduce(problem: CollectiveProblem) -> Fragment:
+    n, rank, steps = problem.num_ranks, problem.rank, list[Step]()
     done: dict[tuple[int, int], Names] = {}
     for block, piece, tree in _chunks(problem, double_tree(n)):
         owner, parent = (block - rank) % n, tree[rank]
@@ -72,8 +72,8 @@ def _all_reduce(problem: CollectiveProblem, rank: int) -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def _broadcast(problem: CollectiveProblem, rank: int) -> Fragment:
-    n, steps = problem.num_ranks, list[Step]()
+def _broadcast(problem: CollectiveProblem) -> Fragment:
+    n, rank, steps = problem.num_ranks, problem.rank, list[Step]()
     done: dict[tuple[int, int], Names] = {}
     for block, piece, tree in _chunks(problem, double_tree(n - 1)):
         owner = (block - rank) % n
@@ -88,8 +88,8 @@ def _broadcast(problem: CollectiveProblem, rank: int) -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def _build(problem: CollectiveProblem, rank: int) -> Fragment:
-    return _broadcast(problem, rank) if problem.kind is Pattern.BROADCAST else _all_reduce(problem, rank)
+def _build(problem: CollectiveProblem) -> Fragment:
+    return _broadcast(problem) if problem.kind is Pattern.BROADCAST else _all_reduce(problem)
 
 
 _KINDS = (Pattern.ALL_REDUCE, Pattern.BROADCAST)

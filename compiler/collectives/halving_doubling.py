@@ -7,12 +7,12 @@ other; all_reduce twice that.
 """
 
 from ..ir import Pattern, Reduction, Region, Rejection, Step
-from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, in_two_phases, rejection, signal_of
+from .base import Algorithm, CollectiveProblem, Fragment, Names, in_two_phases, rejection, signal_of
 
 
-def _scatter(problem: CollectiveProblem, rank: int) -> Fragment:
+def _scatter(problem: CollectiveProblem) -> Fragment:
     """Blocks are counted by exclusive or with the rank, which makes all ranks alike: partners differ in one bit."""
-    n, steps, pieces = problem.num_ranks, list[Step](), range(problem.pieces)
+    n, rank, steps, pieces = problem.num_ranks, problem.rank, list[Step](), range(problem.pieces)
     held = list(range(n))
     summed = {(key, piece): problem.ready(((key ^ rank) - rank) % n, piece) for key in held for piece in pieces}
     distance = n // 2
@@ -21,47 +21,47 @@ def _scatter(problem: CollectiveProblem, rank: int) -> Fragment:
         peer = (rank ^ distance) - rank
         for piece in pieces:
             for key in theirs:
-                name, region = _name(problem, "x", distance, key, piece), _region(problem, rank, key, piece)
+                name, region = _name(problem, "x", distance, key, piece), _region(problem, key, piece)
                 steps.append(problem.put(name, region, peer, summed[key, piece], reduce=problem.adds))
             for key in held:
                 parts = (*summed[key, piece], signal_of(_name(problem, "x", distance, key ^ distance, piece)))
                 summed[key, piece] = parts
                 if not problem.adds:
-                    name, region = _name(problem, "r", distance, key, piece), _region(problem, rank, key, piece)
+                    name, region = _name(problem, "r", distance, key, piece), _region(problem, key, piece)
                     steps.append(Reduction(name, region, 2, parts, problem.stream))
                     summed[key, piece] = (name,)
         distance //= 2
     return Fragment(tuple(steps), {(0, piece): summed[0, piece] for piece in pieces})
 
 
-def _gather(problem: CollectiveProblem, rank: int) -> Fragment:
-    n, steps, pieces = problem.num_ranks, list[Step](), range(problem.pieces)
+def _gather(problem: CollectiveProblem) -> Fragment:
+    n, rank, steps, pieces = problem.num_ranks, problem.rank, list[Step](), range(problem.pieces)
     held = {(0, piece): problem.ready(0, piece) for piece in pieces}
     distance = 1
     while distance < n:
         peer, arrived = (rank ^ distance) - rank, dict[tuple[int, int], Names]()
         for (key, piece), after in held.items():
             name = _name(problem, "y", distance, key, piece)
-            steps.append(problem.put(name, _region(problem, rank, key, piece), peer, after))
+            steps.append(problem.put(name, _region(problem, key, piece), peer, after))
             arrived[key ^ distance, piece] = (signal_of(name),)
         held |= arrived
         distance *= 2
     return Fragment(tuple(steps), {(((key ^ rank) - rank) % n, piece): after for (key, piece), after in held.items()})
 
 
-def _region(problem: CollectiveProblem, rank: int, key: int, piece: int) -> Region:
-    return problem.region((key ^ rank) - rank, piece)
+def _region(problem: CollectiveProblem, key: int, piece: int) -> Region:
+    return problem.region((key ^ problem.rank) - problem.rank, piece)
 
 
 def _name(problem: CollectiveProblem, stem: str, distance: int, key: int, piece: int) -> str:
     return problem.label(stem, distance, key, problem.index_of(piece))
 
 
-def _build(problem: CollectiveProblem, rank: int) -> Fragment:
-    return in_two_phases(problem, rank, _scatter, _gather)
+def _build(problem: CollectiveProblem) -> Fragment:
+    return in_two_phases(problem, _scatter, _gather)
 
 
-def _own_rule(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
+def _own_rule(problem: CollectiveProblem) -> Rejection | None:
     n = problem.num_ranks
     if n & (n - 1):
         return rejection(f"halving_doubling pairs ranks, which needs a power of two of them, not {n}")

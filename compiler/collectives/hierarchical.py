@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from ..ir import Pattern, Rejection
 from . import direct, ring
-from .base import Algorithm, CollectiveProblem, Fragment, RankGroup, Setting, in_two_phases, rejection
+from .base import Algorithm, CollectiveProblem, Fragment, RankGroup, in_two_phases, rejection
 
 
-def within(problem: CollectiveProblem, rank: int) -> RankGroup:
+def within(problem: CollectiveProblem) -> RankGroup:
     """The ranks of a node; each stands for all that have its place in theirs."""
-    place, size = rank % problem.node, problem.node
+    place, size = problem.rank % problem.node, problem.node
     offsets = tuple(((place + step) % size - place) % problem.num_ranks for step in range(size))
     return RankGroup(offsets, tuple(range(0, problem.num_ranks, size)))
 
@@ -29,24 +29,24 @@ def named(problem: CollectiveProblem, stem: str) -> CollectiveProblem:
     return replace(problem, prefix=f"{problem.prefix}{stem}_")
 
 
-def _gather(problem: CollectiveProblem, rank: int) -> Fragment:
+def _gather(problem: CollectiveProblem) -> Fragment:
     first = ring.gather(named(problem, "across"), across(problem), "y")
-    second = direct.gather(replace(named(problem, "within"), ready=first.ready), within(problem, rank), "y")
+    second = direct.gather(replace(named(problem, "within"), ready=first.ready), within(problem), "y")
     return Fragment((*first.steps, *second.steps), second.done)
 
 
-def _scatter(problem: CollectiveProblem, rank: int) -> Fragment:
-    first = direct.scatter(named(problem, "within"), within(problem, rank))
+def _scatter(problem: CollectiveProblem) -> Fragment:
+    first = direct.scatter(named(problem, "within"), within(problem))
     # Transfers cannot add to data that a kernel of the destination still sums.
     second = ring.scatter(replace(named(problem, "across"), ready=first.ready, adds=False), across(problem))
     return Fragment((*first.steps, *second.steps), second.done)
 
 
-def _build(problem: CollectiveProblem, rank: int) -> Fragment:
-    return in_two_phases(problem, rank, _scatter, _gather)
+def _build(problem: CollectiveProblem) -> Fragment:
+    return in_two_phases(problem, _scatter, _gather)
 
 
-def _own_rule(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
+def _own_rule(problem: CollectiveProblem) -> Rejection | None:
     if problem.node < 2:
         return rejection("hierarchical needs ranks that are grouped into nodes of two or more")
     if problem.num_ranks % problem.node or problem.num_ranks <= problem.node:

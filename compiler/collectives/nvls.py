@@ -5,12 +5,12 @@ copies; all_reduce is both. So each makes p transfers per rank, all_reduce 2 p, 
 """
 
 from ..ir import Direction, Pattern, Reach, Rejection, Step, Transfer
-from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, rejection, signal_of
+from .base import Algorithm, CollectiveProblem, Fragment, Names, rejection, signal_of
 
 
-def _build(problem: CollectiveProblem, rank: int) -> Fragment:
+def _build(problem: CollectiveProblem) -> Fragment:
     if problem.kind is Pattern.BROADCAST:
-        return _broadcast(problem, rank)
+        return _broadcast(problem)
     steps, done = list[Step](), dict[tuple[int, int], Names]()
     for piece in range(problem.pieces):
         after = problem.ready(0, piece)
@@ -29,8 +29,8 @@ def _build(problem: CollectiveProblem, rank: int) -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def _broadcast(problem: CollectiveProblem, rank: int) -> Fragment:
-    n, steps, done = problem.num_ranks, list[Step](), dict[tuple[int, int], Names]()
+def _broadcast(problem: CollectiveProblem) -> Fragment:
+    n, rank, steps, done = problem.num_ranks, problem.rank, list[Step](), dict[tuple[int, int], Names]()
     for block in range(n):
         owner = (block - rank) % n
         for piece in range(problem.pieces):
@@ -46,15 +46,15 @@ def _to_all(problem: CollectiveProblem, name: str, owner: int, piece: int, after
     return Transfer(name, Direction.PUT, region, 0, signal_of(name), after, reach=Reach.ALL)
 
 
-def _own_rule(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
+def _own_rule(problem: CollectiveProblem) -> Rejection | None:
     sums = problem.kind in (Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
-    if sums and problem.computed and not setting.by_tiles:
+    if sums and problem.computed and not problem.by_tiles:
         return rejection(
             "the sum in the switch reads all copies, and no rank knows when the others have computed theirs"
         )
-    if sums and not setting.reduces:
+    if sums and not problem.reduces:
         return rejection("nvls needs a switch that sums (reduces yes)")
-    if problem.kind is not Pattern.REDUCE_SCATTER and not setting.multicast:
+    if problem.kind is not Pattern.REDUCE_SCATTER and not problem.multicast:
         return rejection("nvls needs a switch that copies to all (multicast yes)")
     return None
 

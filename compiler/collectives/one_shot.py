@@ -7,13 +7,13 @@ each in a stream of its own. SMs carry out all blocks of a piece at once (``simc
 
 from ..ir import Direction, Pattern, Reduction, Rejection, Step
 from ..text.vocabulary import MAX_STREAMS
-from .base import Algorithm, CollectiveProblem, Fragment, Names, Setting, rejection, signal_of
+from .base import Algorithm, CollectiveProblem, Fragment, Names, rejection, signal_of
 
 MOST_RANKS = 256
 """Each rank has n (n - 1) transfers: 65,280 of these. With more it is no algorithm for small tensors any more."""
 
 
-def _build(problem: CollectiveProblem, rank: int) -> Fragment:
+def _build(problem: CollectiveProblem) -> Fragment:
     n, steps = problem.num_ranks, list[Step]()
     done: dict[tuple[int, int], Names] = {}
     for piece in range(problem.pieces):
@@ -33,9 +33,8 @@ def _name(problem: CollectiveProblem, block: int, piece: int, peer: int) -> str:
 
 
 def _moves(problem: CollectiveProblem, block: int, piece: int) -> list[Step]:
-    move = problem.put if problem.direction is Direction.PUT else problem.get
     region, ready, peers = problem.region(block, piece), problem.ready(block, piece), range(1, problem.num_ranks)
-    return [move(_name(problem, block, piece, peer), region, peer, ready) for peer in peers]
+    return [problem.move(_name(problem, block, piece, peer), region, peer, ready) for peer in peers]
 
 
 def _parts(problem: CollectiveProblem, block: int, piece: int) -> Names:
@@ -44,7 +43,7 @@ def _parts(problem: CollectiveProblem, block: int, piece: int) -> Names:
     return tuple(signal_of(_name(problem, block + (peer if puts else 0), piece, peer)) for peer in peers)
 
 
-def _own_rule(problem: CollectiveProblem, setting: Setting) -> Rejection | None:
+def _own_rule(problem: CollectiveProblem) -> Rejection | None:
     if problem.num_ranks > MOST_RANKS:
         return rejection(f"one_shot sends all to all: at most {MOST_RANKS} ranks, not {problem.num_ranks}")
     return None

@@ -28,7 +28,7 @@ def gather(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fra
     return Fragment(tuple(steps), done)
 
 
-def scatter(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fragment:
+def scatter(problem: CollectiveProblem, group: RankGroup) -> Fragment:
     """Step s sends on the sum so far of the blocks of the member s + 1 places before.
 
     Where transfers cannot add, what arrives is summed by a kernel at every step.
@@ -40,7 +40,7 @@ def scatter(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fr
         for piece in range(problem.pieces):
             for position, shift in enumerate(group.shifts):
                 indices = problem.index_of(piece), group.index_of(position), step
-                name = problem.label(stem, *indices)
+                name = problem.label("x", *indices)
                 sent = (group.before(step + 1) + shift) % problem.num_ranks
                 arrived = (group.before(step + 2) + shift) % problem.num_ranks
                 after = summed.get((sent, piece), problem.ready(sent, piece))
@@ -56,8 +56,8 @@ def scatter(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fr
     return Fragment(tuple(steps), own)
 
 
-def _broadcast(problem: CollectiveProblem, rank: int) -> Fragment:
-    n, steps = problem.num_ranks, list[Step]()
+def _broadcast(problem: CollectiveProblem) -> Fragment:
+    n, rank, steps = problem.num_ranks, problem.rank, list[Step]()
     done: dict[tuple[int, int], Names] = {}
     for block in range(n):
         owner = (block - rank) % n
@@ -69,14 +69,14 @@ def _broadcast(problem: CollectiveProblem, rank: int) -> Fragment:
     return Fragment(tuple(steps), done)
 
 
-def _build(problem: CollectiveProblem, rank: int) -> Fragment:
+def _build(problem: CollectiveProblem) -> Fragment:
     match problem.kind:
         case Pattern.ALL_GATHER:
             return gather(problem, all_ranks(problem))
         case Pattern.REDUCE_SCATTER:
             return scatter(problem, all_ranks(problem))
         case Pattern.BROADCAST:
-            return _broadcast(problem, rank)
+            return _broadcast(problem)
     first = scatter(problem, all_ranks(problem))
     second = gather(replace(problem, ready=first.ready), all_ranks(problem), "y")
     return Fragment((*first.steps, *second.steps), second.done)

@@ -260,7 +260,7 @@ def _emitted(outline: Outline, problem: TemplateInput, rank: int) -> Fragment:
     def ready(block: int, piece: int) -> Names:
         return (token((block % problem.num_ranks, order[piece])),) if produces else ()
 
-    return emit(row_per_piece(outline, problem), rank, ready)
+    return emit(replace(row_per_piece(outline, problem), rank=rank), ready)
 
 
 def _hops_of_cells(

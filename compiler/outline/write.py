@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import chain
 
 from ..codes import Code
-from ..collectives.base import Names
+from ..collectives.base import Names, once
 from ..ir import Adds, IndexRange, Kernels, OpCase, OpChoice, Step, TileGroup, Transfer, WrittenPlan
 from ..planning.build import reject_execution
 from ..planning.staging import template_input
@@ -91,7 +91,7 @@ def _groups(outline: Outline, problem: TemplateInput, names: Mapping[str, Kernel
             after = tuple(signal for cell in cells for signal in moving.arrived[cell])
         after = (*after, *(group.name for group in earlier if group.stream != stream))
         tiles = regions(outline, problem, kernel, moving.moved)
-        groups.append(TileGroup(name, tiles, k, _once(after), stream, bool(earlier)))
+        groups.append(TileGroup(name, tiles, k, once(after), stream, bool(earlier)))
     return groups
 
 
@@ -112,13 +112,9 @@ def _waiting(moving: Moves, made: Mapping[Cell, Names]) -> list[Move]:
     """Return the steps with names of kernels in place of their tokens."""
     known = {token(cell): names for cell, names in made.items()}
     return [
-        replace(step, after=_once(chain.from_iterable(known.get(name, (name,)) for name in step.after)))
+        replace(step, after=once(chain.from_iterable(known.get(name, (name,)) for name in step.after)))
         for step in moving.steps
     ]
-
-
-def _once(names: Iterable[str]) -> Names:
-    return tuple(dict.fromkeys(names))
 
 
 def _apart(groups: list[TileGroup], moving: list[Move]) -> list[Move]:

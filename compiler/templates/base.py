@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 
 from ..codes import Code
 from ..collectives import signal_of
@@ -49,21 +48,14 @@ def _alike(problem: TemplateInput) -> int:
     return 1
 
 
-def _at_rank(
-    build: Callable[[TemplateInput, int], Iterator[Step]], rank: int, problem: TemplateInput
-) -> Iterator[Step]:
-    return build(problem, rank)
-
-
 @dataclass(frozen=True, slots=True)
 class Template:
     """A named family of schedules.
 
     ``overlaps``: kernels run beside transfers, so that SMs used for copying are taken from them. ``min_pieces`` is the
-    least number of chunks per shard that makes sense. ``build`` writes the steps for rank r; where ranks repeat them
-    after a ``period`` of more than 1, ``build_rank`` writes those of one absolute rank. A template that is not
-    ``explored`` is built where a file names it, and left out of a search. ``default_algorithm`` is the usual collective
-    algorithm.
+    least number of chunks per shard that makes sense. ``build`` writes the steps of the rank of its input, which ranks
+    repeat after a ``period``. A template that is not ``explored`` is built where a file names it, and left out of a
+    search. ``default_algorithm`` is the usual collective algorithm.
     ``twins`` are pairs (algorithm, template): with that algorithm the plan is that of the other template.
 
     ``knobs`` are the words of the knobs that not every template has (``planning/knobs``). Where
@@ -79,7 +71,6 @@ class Template:
     patterns: tuple[Pattern, ...]
     build: Callable[[TemplateInput], Iterator[Step]]
     default_streams: int = 1
-    build_rank: Callable[[TemplateInput, int], Iterator[Step]] | None = None
     period: Callable[[TemplateInput], int] = _alike
     default_algorithm: str = ""
     default_pieces: int = CHUNKS_PER_RANK
@@ -101,26 +92,17 @@ class Template:
 
     def write(self, problem: TemplateInput) -> tuple[tuple[Step, ...], tuple[tuple[Step, ...], ...]]:
         """``steps`` and ``by_rank`` of an OpPlan."""
-        if problem.order is PeerOrder.ABSOLUTE or problem.loads:
-            by_rank = tuple(self._at(problem.of_rank(rank)) for rank in range(problem.num_ranks))
-            return by_rank[0], by_rank if len(set(by_rank)) > 1 else ()
-        period = self.period(problem)
-        if self.build_rank is None or period == 1:
-            return self._chained(problem, self.build), ()
-        build = self.build_rank
-        by_rank = tuple(self._chained(problem, partial(_at_rank, build, rank)) for rank in range(period))
-        return by_rank[0], by_rank
+        by_input = problem.order is PeerOrder.ABSOLUTE or bool(problem.loads)  # what ranks are told differs
+        period = problem.num_ranks if by_input else self.period(problem)
+        by_rank = tuple(self._steps(problem.of_rank(rank)) for rank in range(period))
+        differ = len(set(by_rank)) > 1 if by_input else period > 1
+        return by_rank[0], by_rank if differ else ()
 
-    def _at(self, problem: TemplateInput) -> tuple[Step, ...]:
-        """Steps of ``problem.rank``."""
-        build = self.build if self.build_rank is None else partial(_at_rank, self.build_rank, problem.rank)
-        return self._chained(problem, build)
-
-    def _chained(self, problem: TemplateInput, build: Callable[[TemplateInput], Iterator[Step]]) -> tuple[Step, ...]:
-        """Steps for the kernel, or for both, in streams that there are."""
+    def _steps(self, problem: TemplateInput) -> tuple[Step, ...]:
+        """Steps of one rank for the kernel, or for both, in streams that there are."""
         checkpoint()
-        first = tuple(build(problem))
-        return in_streams(first if problem.then is None else chained(first, tuple(build(problem.then))))
+        first = tuple(self.build(problem))
+        return in_streams(first if problem.then is None else chained(first, tuple(self.build(problem.then))))
 
 
 def in_streams(steps: Iterable[Step]) -> tuple[Step, ...]:

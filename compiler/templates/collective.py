@@ -4,12 +4,11 @@ A template of an algorithm is for the lone collectives that the algorithm does, 
 ranks, no nodes, no switch, or a get of what came from others. Its transfers are in the table in docs/schedules.md.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from ..collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, CollectiveProblem, Fragment, Setting
+from ..collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, CollectiveProblem, Fragment
 from ..collectives.base import Ready, at_once
-from ..ir import EngineKind, Pattern, Rejection, Step
+from ..ir import EngineKind, Pattern, Rejection
 from .base import Cut, Template, TemplateInput
 
 DEFAULT_ALGORITHM = "direct"
@@ -41,16 +40,14 @@ def algorithm_of(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> Al
     return ALGORITHM_BY_NAME[problem.algorithm or usual_algorithm(problem.pattern, default)]
 
 
-def emit(
-    problem: TemplateInput, rank: int, ready: Ready = at_once, default: str = DEFAULT_ALGORITHM, stream: int = 0
-) -> Fragment:
-    """The collective of ``problem`` at one rank; ``ready`` says what its blocks wait for, sums run in ``stream``."""
-    return algorithm_of(problem, default).build(replace(_collective(problem, ready), stream=stream, rank=rank), rank)
+def emit(problem: TemplateInput, ready: Ready = at_once, default: str = DEFAULT_ALGORITHM, stream: int = 0) -> Fragment:
+    """The collective of ``problem`` at its rank; ``ready`` says what its blocks wait for, sums run in ``stream``."""
+    return algorithm_of(problem, default).build(_collective(problem, ready, stream))
 
 
 def period(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> int:
     """Ranks after which the parts of ranks in the collective repeat: 1 where all have the same."""
-    return algorithm_of(problem, default).period(_collective(problem, at_once))
+    return algorithm_of(problem, default).period(_collective(problem))
 
 
 def reject_algorithm(problem: TemplateInput, default: str = DEFAULT_ALGORITHM) -> Rejection | None:
@@ -70,11 +67,10 @@ def fitting_algorithms(problem: TemplateInput) -> list[str]:
 def _reject(problem: TemplateInput, default: str) -> Rejection | None:
     if collective_in(problem.pattern) is None:
         return None
-    setting = Setting(problem.engine, problem.multicast, problem.reduces, problem.by_tiles)
-    return algorithm_of(problem, default).reject(_collective(problem, at_once), setting)
+    return algorithm_of(problem, default).reject(_collective(problem))
 
 
-def _collective(problem: TemplateInput, ready: Ready) -> CollectiveProblem:
+def _collective(problem: TemplateInput, ready: Ready = at_once, stream: int = 0) -> CollectiveProblem:
     kind, computed = collective_in(problem.pattern), problem.pattern.produces
     assert kind is not None, "templates ask only where something moves"
     return CollectiveProblem(
@@ -91,24 +87,25 @@ def _collective(problem: TemplateInput, ready: Ready) -> CollectiveProblem:
         loads=problem.loads,
         ready=ready,
         computed=computed,
+        stream=stream,
+        rank=problem.rank,
         beside=kind is not problem.pattern,
+        engine=problem.engine,
+        by_tiles=problem.by_tiles,
+        multicast=problem.multicast,
+        reduces=problem.reduces,
     )
 
 
 def _template(algorithm: Algorithm) -> Template:
     name = algorithm.name
-
-    def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
-        yield from emit(problem, rank, default=name).steps
-
     return Template(
         name,
         Cut.ROWS,
         overlaps=False,
         min_pieces=1,
         patterns=algorithm.kinds,
-        build=lambda problem: build_rank(problem, 0),
-        build_rank=build_rank,
+        build=lambda problem: iter(emit(problem, default=name).steps),
         period=lambda problem: period(problem, name),
         default_algorithm=name,
         default_pieces=1,

@@ -103,9 +103,10 @@ def _direct(num_ranks: int, kind: Pattern) -> tuple[Tree, ...]:
     return tuple((root, 1, *(root,) * num_ranks) for root in roots)
 
 
-def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
+def build(problem: TemplateInput) -> Iterator[Step]:
     """The steps of one rank."""
-    n, kind, produces = problem.num_ranks, collective_in(problem.pattern), problem.pattern.produces
+    n, rank, kind = problem.num_ranks, problem.rank, collective_in(problem.pattern)
+    produces = problem.pattern.produces
     assert kind is not None, "the patterns of this template move something"
     shards = tuple(problem.loads[each][each] if problem.loads else problem.shard_rows for each in range(n))
     step = _step(shards, problem.pieces) if problem.pattern.overlaps else 1
@@ -265,8 +266,7 @@ TEMPLATE = Template(
     overlaps=True,
     min_pieces=1,
     patterns=PATTERNS,
-    build=lambda problem: build_rank(problem, 0),
-    build_rank=build_rank,
+    build=build,
     period=lambda problem: problem.num_ranks,
     explored=False,
     knobs=("waves", "sums", "lanes", "trees"),

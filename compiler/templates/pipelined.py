@@ -23,6 +23,7 @@ only, and partial sums are put. ``one_shot`` and ``double_tree`` do GEMM+AR alon
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from graphlib import TopologicalSorter
 from itertools import chain, product
@@ -106,40 +107,35 @@ Wave = tuple[Chunk, ...]
 
 
 def build(problem: TemplateInput) -> Iterator[Step]:
-    """Kernels and transfers of a rank that stands for all."""
-    yield from build_rank(problem, 0)
+    """Kernels and transfers of a rank."""
+    yield from _produce(problem) if problem.pattern.produces else _consume(problem)
 
 
-def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
-    """Yield the steps of one absolute rank."""
-    yield from _produce(problem, rank) if problem.pattern.produces else _consume(problem, rank)
-
-
-def _consume(problem: TemplateInput, rank: int) -> Iterator[Step]:
-    own, moved = problem.gathered(0), emit(problem, rank, default=DEFAULT_ALGORITHM)
+def _consume(problem: TemplateInput) -> Iterator[Step]:
+    own, moved = problem.gathered(0), emit(problem, default=DEFAULT_ALGORITHM)
     if own.rows.size:
         yield TileGroup("own", (own,), problem.all_inner)
     yield from moved.steps
-    arriving = _arriving(problem, moved.done, rank)
+    arriving = _arriving(problem, moved.done)
     for index, chunks in enumerate(_joined(arriving, range(0, len(arriving), problem.waves))):
         tiles, arrived = _tiles(problem, chunks), dict.fromkeys(name for chunk in chunks for name in moved.done[chunk])
         stream, adds = (index + 1) % problem.streams, problem.adds_ranks
         yield TileGroup(f"g{index}", tiles, problem.all_inner, (*arrived,), stream, adds)
 
 
-def _arriving(problem: TemplateInput, done: Mapping[Chunk, tuple[str, ...]], rank: int) -> list[Wave]:
+def _arriving(problem: TemplateInput, done: Mapping[Chunk, tuple[str, ...]]) -> list[Wave]:
     """Chunks of others that arrive together, in the order in which they do."""
-    hops, waves = _hops(problem), dict[tuple[int, int], list[Chunk]]()
+    hops, waves = _hops(replace(problem, rank=0)), dict[tuple[int, int], list[Chunk]]()
     for (block, piece), names in done.items():
         if block and problem.gathered(block, piece).rows.size:
-            before = max(hops.before(rank, name) for name in names)
+            before = max(hops.before(problem.rank, name) for name in names)
             waves.setdefault((before, piece), []).append((block, piece))
     return [tuple(waves[key]) for key in sorted(waves)]
 
 
-def _produce(problem: TemplateInput, rank: int) -> Iterator[Step]:
+def _produce(problem: TemplateInput) -> Iterator[Step]:
     kernels: dict[Chunk, str] = {}
-    for index, (name, chunks) in enumerate(_leaving(problem, rank)):
+    for index, (name, chunks) in enumerate(_leaving(problem)):
         # Cut, the own block would only cost more starts.
         tiles = (problem.gathered(0),) if name == "own" else _tiles(problem, chunks)
         if any(region.rows.size for region in tiles):
@@ -149,16 +145,16 @@ def _produce(problem: TemplateInput, rank: int) -> Iterator[Step]:
     def ready(block: int, piece: int) -> tuple[str, ...]:
         return (kernels[block, piece],) if (block, piece) in kernels else ()
 
-    hops, moved = _hops(problem), emit(problem, rank, ready, DEFAULT_ALGORITHM, problem.streams)
-    yield from dealt(sorted(moved.steps, key=lambda step: -hops.behind(rank, step.name)), problem.sums)
+    hops, moved = _hops(replace(problem, rank=0)), emit(problem, ready, DEFAULT_ALGORITHM, problem.streams)
+    yield from dealt(sorted(moved.steps, key=lambda step: -hops.behind(problem.rank, step.name)), problem.sums)
 
 
-def _leaving(problem: TemplateInput, rank: int) -> list[tuple[str, Wave]]:
+def _leaving(problem: TemplateInput) -> list[tuple[str, Wave]]:
     """Chunks that are needed together and the name of their kernel, in the order in which they are needed."""
-    hops, waves = _hops(problem), dict[tuple[int, int], list[Chunk]]()
+    hops, waves = _hops(replace(problem, rank=0)), dict[tuple[int, int], list[Chunk]]()
     pieces = range(problem.pieces)
     for piece, block in product(pieces, range(problem.num_ranks)):
-        waves.setdefault((-hops.behind(rank, _made(block, piece)), piece), []).append((block, piece))
+        waves.setdefault((-hops.behind(problem.rank, _made(block, piece)), piece), []).append((block, piece))
     own, ordered = tuple((0, piece) for piece in pieces), [tuple(waves[key]) for key in sorted(waves)]
     apart = ordered[-len(own) :] == [(chunk,) for chunk in own]
     others = ordered[: -len(own)] if apart else ordered
@@ -186,7 +182,8 @@ def _made(block: int, piece: int) -> str:
 @lru_cache(maxsize=4)
 def _hops(problem: TemplateInput) -> Hops:
     ranks = range(period(problem, DEFAULT_ALGORITHM))
-    made = [emit(problem, rank, lambda block, piece: (_made(block, piece),), DEFAULT_ALGORITHM) for rank in ranks]
+    inputs = (replace(problem, rank=rank) for rank in ranks)
+    made = [emit(each, lambda block, piece: (_made(block, piece),), DEFAULT_ALGORITHM) for each in inputs]
     return Hops([fragment.steps for fragment in made], problem.num_ranks, problem.node)
 
 
@@ -197,7 +194,6 @@ TEMPLATE = Template(
     min_pieces=1,
     patterns=OVERLAPPED_PATTERNS,
     build=build,
-    build_rank=build_rank,
     period=lambda problem: period(problem, DEFAULT_ALGORITHM),
     knobs=("streams", "algorithm", "waves", "sums"),
     default_algorithm=DEFAULT_ALGORITHM,

@@ -19,22 +19,17 @@ from .collective import DEFAULT_ALGORITHM, collective_in, emit, period
 
 def build(problem: TemplateInput) -> Iterator[Step]:
     """The collective by its algorithm, with one kernel before or after it where there is a kernel."""
-    yield from build_rank(problem, 0)
-
-
-def build_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
-    """Yield the steps of one absolute rank."""
     pattern = problem.pattern
     if collective_in(pattern) is pattern:
-        yield from emit(problem, rank).steps
+        yield from emit(problem).steps
     elif pattern.consumes:
-        moved = emit(problem, rank)
+        moved = emit(problem)
         yield from moved.steps
         yield kernel(problem, moved.all_done)
     else:
         yield kernel(problem)
         if collective_in(pattern) is not None:
-            steps = emit(problem, rank, lambda block, piece: ("g0",)).steps
+            steps = emit(problem, lambda block, piece: ("g0",)).steps
             # A block to pass on may arrive before the own kernel is done, and does not depend on it.
             yield from map(_after_kernel, steps) if pattern.beside else steps
 
@@ -66,7 +61,6 @@ SERIAL = Template(
     min_pieces=1,
     patterns=tuple(Pattern),
     build=build,
-    build_rank=build_rank,
     period=_period,
     knobs=("algorithm",),
     default_algorithm=DEFAULT_ALGORITHM,
@@ -76,13 +70,8 @@ SERIAL = Template(
 
 def bulk(problem: TemplateInput) -> Iterator[Step]:
     """One kernel, and the transfers of the collective beside it."""
-    yield from bulk_rank(problem, 0)
-
-
-def bulk_rank(problem: TemplateInput, rank: int) -> Iterator[Step]:
-    """Yield the steps of one absolute rank."""
     yield kernel(problem)
-    yield from emit(problem, rank).steps
+    yield from emit(problem).steps
 
 
 BULK = Template(
@@ -92,7 +81,6 @@ BULK = Template(
     min_pieces=1,
     patterns=tuple(pattern for pattern in Pattern if pattern.beside),
     build=bulk,
-    build_rank=bulk_rank,
     period=period,
     knobs=("algorithm",),
     default_algorithm=DEFAULT_ALGORITHM,

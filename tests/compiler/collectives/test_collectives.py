@@ -3,18 +3,19 @@
 from dataclasses import replace
 from itertools import product
 from random import Random
+from typing import Any
 
 import pytest
 
-from magus.compiler.collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, CollectiveProblem, Setting
+from magus.compiler.collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, CollectiveProblem
 from magus.compiler.ir import Direction, EngineKind, IndexRange, Pattern, Region, Step, TileGroup, Transfer
 from magus.compiler.templates.pipelined import Hops
 from tests.helpers.marks import first
 from tests.helpers.plans.symbolic_executor import Deadlock, Ranks, Wrong
 from tests.helpers.some import some
 
-SM = Setting(EngineKind.SM, multicast=True, reduces=True)
-DMA = Setting(EngineKind.DMA)
+SM: dict[str, Any] = {"engine": EngineKind.SM, "multicast": True, "reduces": True}
+DMA: dict[str, Any] = {"engine": EngineKind.DMA}
 # Powers of two, primes, and several nodes of two; nodes of three and of more are slow.
 QUICK_RANKS = (2, 3, 4, 5, 6, 8)
 RANKS = (*QUICK_RANKS, 7, 9, 16)
@@ -38,11 +39,11 @@ def problems(kind: Pattern, num_ranks: int, pieces: int, node: int | None = None
 
 
 def fits(algorithm: Algorithm, problem: CollectiveProblem) -> bool:
-    return algorithm.reject(problem, SM if problem.adds else DMA) is None
+    return algorithm.reject(replace(problem, **SM if problem.adds else DMA)) is None
 
 
 def emitted(algorithm: Algorithm, problem: CollectiveProblem) -> list[tuple[Step, ...]]:
-    return [algorithm.build(problem, rank).steps for rank in range(problem.num_ranks)]
+    return [algorithm.build(replace(problem, rank=rank)).steps for rank in range(problem.num_ranks)]
 
 
 def carried_out(problem: CollectiveProblem, steps: list[tuple[Step, ...]], seed: int) -> None:
@@ -107,7 +108,7 @@ def test_says_when_each_block_is_done(algorithm: Algorithm, kind: Pattern) -> No
             continue
         steps = []
         for rank in range(4):
-            fragment = algorithm.build(problem, rank)
+            fragment = algorithm.build(replace(problem, rank=rank))
             kernels = [
                 TileGroup(f"k{block}_{piece}", (region,), IndexRange(0, 1), names, stream=1 + block * 2 + piece)
                 for (block, piece), names in fragment.done.items()
@@ -130,7 +131,7 @@ def test_data_is_used_when_it_is_ready(algorithm: Algorithm, kind: Pattern) -> N
     problem = replace(problems(kind, 4, 2)[0], adds=True, ready=lambda block, piece: (f"ready{block}_{piece}",))
     firsts = 0
     for rank in range(4):
-        for step in algorithm.build(problem, rank).steps:
+        for step in algorithm.build(replace(problem, rank=rank)).steps:
             named = {name for name in step.after if name.startswith("ready")}
             piece = next(p for p in range(2) if problem.region(0, p).rows == step_region(step).rows)
             assert named <= {f"ready{step_region(step).owner}_{piece}"}
@@ -148,7 +149,7 @@ def step_region(step: Step) -> Region:
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_all_names_begin_with_the_prefix(algorithm: Algorithm, kind: Pattern, prefix: str) -> None:
     problem = replace(problems(kind, 4, 2)[0], prefix=prefix)
-    for step in some(step for rank in range(4) for step in algorithm.build(problem, rank).steps):
+    for step in some(step for rank in range(4) for step in algorithm.build(replace(problem, rank=rank)).steps):
         assert step.name.startswith(prefix)
         assert not isinstance(step, Transfer) or step.signal == f"s_{step.name}"
 
@@ -186,13 +187,13 @@ GET = Direction.GET
         ("double_ring", CollectiveProblem(Pattern.ALL_TO_ALL, 2, 4, 1, split=(4, 3)), DMA, "all_to_all alone"),
         ("hierarchical", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1, node=8), DMA, "several whole nodes of 8"),
         ("nvls", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1), DMA, "needs SMs"),
-        ("nvls", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1), Setting(EngineKind.SM, multicast=True), "reduces yes"),
-        ("nvls", CollectiveProblem(Pattern.ALL_GATHER, 8, 4, 1), Setting(EngineKind.SM, reduces=True), "multicast yes"),
+        ("nvls", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1), {**SM, "reduces": False}, "reduces yes"),
+        ("nvls", CollectiveProblem(Pattern.ALL_GATHER, 8, 4, 1), {**SM, "multicast": False}, "multicast yes"),
         ("nvls", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1, computed=True), SM, "when the others have computed"),
     ],
 )
-def test_says_why_it_cannot(name: str, problem: CollectiveProblem, setting: Setting, words: str) -> None:
-    rejection = ALGORITHM_BY_NAME[name].reject(problem, setting)
+def test_says_why_it_cannot(name: str, problem: CollectiveProblem, setting: dict[str, Any], words: str) -> None:
+    rejection = ALGORITHM_BY_NAME[name].reject(replace(problem, **setting))
 
     assert rejection is not None and words in rejection.message
 
@@ -238,7 +239,7 @@ def caught(problem: CollectiveProblem, steps: list[tuple[Step, ...]]) -> bool:
 def test_steps_that_wait_for_each_other_are_found() -> None:
     """The first transfer of a ring waits for its last: nobody begins."""
     problem = CollectiveProblem(Pattern.ALL_GATHER, 4, 2, 1)
-    first, *others = ALGORITHM_BY_NAME["ring"].build(problem, 0).steps
+    first, *others = ALGORITHM_BY_NAME["ring"].build(problem).steps
     stuck = (replace(first, after=("s_x2",)), *others)
 
     with pytest.raises(Deadlock):

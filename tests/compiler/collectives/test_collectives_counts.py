@@ -13,7 +13,7 @@ from tests.helpers.some import some
 
 
 def emitted(name: str, problem: CollectiveProblem) -> list[tuple[Step, ...]]:
-    return [ALGORITHM_BY_NAME[name].build(problem, rank).steps for rank in range(problem.num_ranks)]
+    return [ALGORITHM_BY_NAME[name].build(replace(problem, rank=rank)).steps for rank in range(problem.num_ranks)]
 
 
 def transfers(steps: tuple[Step, ...]) -> list[Transfer]:
@@ -92,7 +92,7 @@ def test_in_nodes_a_double_ring_talks_to_one_neighbour_within_and_one_across(num
 def test_halving_doubling_takes_as_many_turns_as_there_are_bits(num_ranks: int) -> None:
     """Peers of rank 0 are n / 2, n / 4, ..., 1, each sent half as much as the one before."""
     problem = CollectiveProblem(Pattern.REDUCE_SCATTER, num_ranks, 1, 1)
-    peers = [step.peer for step in transfers(ALGORITHM_BY_NAME["halving_doubling"].build(problem, 0).steps)]
+    peers = [step.peer for step in transfers(ALGORITHM_BY_NAME["halving_doubling"].build(problem).steps)]
     distances = [num_ranks >> (bit + 1) for bit in range(int(log2(num_ranks)))]
     assert [peers.count(distance) for distance in distances] == distances
     assert set(peers) == set(distances)
@@ -122,8 +122,8 @@ def test_sums_are_added_by_sms_and_by_a_kernel_after_copy_engines() -> None:
     for name in ("ring", "halving_doubling", "double_tree"):
         adding = CollectiveProblem(Pattern.ALL_REDUCE, 4, 4, 1, adds=True)
         for rank in range(4):
-            by_sms = ALGORITHM_BY_NAME[name].build(adding, rank).steps
-            by_dma = ALGORITHM_BY_NAME[name].build(replace(adding, adds=False), rank).steps
+            by_sms = ALGORITHM_BY_NAME[name].build(replace(adding, rank=rank)).steps
+            by_dma = ALGORITHM_BY_NAME[name].build(replace(adding, adds=False, rank=rank)).steps
             assert any(step.reduce for step in transfers(by_sms))
             assert not any(isinstance(step, Reduction) for step in by_sms)
             assert not any(step.reduce for step in transfers(by_dma))
@@ -132,13 +132,13 @@ def test_sums_are_added_by_sms_and_by_a_kernel_after_copy_engines() -> None:
 
 def test_a_get_of_parts_adds_as_it_lands() -> None:
     problem = CollectiveProblem(Pattern.REDUCE_SCATTER, 4, 4, 1, direction=Direction.GET, adds=True)
-    steps = ALGORITHM_BY_NAME["direct"].build(problem, 0).steps
+    steps = ALGORITHM_BY_NAME["direct"].build(problem).steps
     assert [(step.direction, step.reduce) for step in transfers(steps)] == [(Direction.GET, True)] * 3
     assert len(steps) == 3
 
 
 def test_the_switch_is_read_with_a_sum_and_written_to_all() -> None:
-    steps = transfers(ALGORITHM_BY_NAME["nvls"].build(CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1), 0).steps)
+    steps = transfers(ALGORITHM_BY_NAME["nvls"].build(CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1)).steps)
     assert [(step.direction, step.reach, step.reduce, step.peer) for step in steps] == [
         (Direction.GET, Reach.ALL, True, 0),
         (Direction.PUT, Reach.ALL, False, 0),
