@@ -31,13 +31,7 @@ def _reject_turns(request: ScheduleRequest) -> Rejection | None:
 
 
 # The field is one that these templates do not look at, so that its schedules with and without are one.
-TURNS = Knob(
-    "turns",
-    "lanes",
-    CountValues(8),
-    0,
-    rules=(Rule(("engine", "turns"), _reject_turns),),
-)
+TURNS = Knob("turns", CountValues(8), rules=(Rule(("engine", "turns"), _reject_turns),), named="lanes")
 
 
 @pytest.fixture

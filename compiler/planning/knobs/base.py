@@ -5,18 +5,25 @@ knobs it reads, which gives the clauses of CP-SAT, the generator's mask and the 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from ...ir import OpCase, OpChoice, Rejection
-from ...templates import BY_NAME, Template
+from ...ir import ExecutionOptions, OpCase, OpChoice, Rejection
+from ...templates import BASELINE, BY_NAME, Template
 from ...templates.base import TemplateInput
 from ..staging import template_input
 
 MAX_COUNT = 1 << 20
 Lists = tuple[tuple[int, ...], ...]
+# Every choice says its template, chunks and engine; other fields have defaults.
+_USUAL: Mapping[str, Any] = {"template": BASELINE.name, "chunks": 0, "engine": None} | {
+    each.name: each.default
+    for kind in (OpChoice, ExecutionOptions)
+    for each in fields(kind)
+    if each.default is not MISSING
+}
 
 
 @dataclass(frozen=True)
@@ -121,21 +128,33 @@ Values = WordValues | NameValues | CountValues | SizeValues | TileValues | Engin
 class Knob:
     """One thing that a choice decides.
 
-    ``word`` is what the language, ``explore`` and JSON call it, ``field`` the field of ``OpChoice``, or of
-    ``ExecutionOptions`` if it is an ``option``. ``usual`` is the value of a choice that does not say it. Only templates
-    that name an ``optional`` knob have it. ``explored`` knobs are words of ``explore``. A knob ``of_transfers`` is idle
-    where nothing moves.
+    ``word`` is what the language, ``explore`` and JSON call it, and the field of ``OpChoice`` or ``ExecutionOptions``,
+    unless that is ``named`` otherwise. Only templates that name an ``optional`` knob have it. ``explored`` knobs are
+    words of ``explore``. A knob ``of_transfers`` is idle where nothing moves.
     """
 
     word: str
-    field: str
     values: Values
-    usual: Any
     rules: tuple[Rule, ...] = ()
     optional: bool = False
-    option: bool = False
     explored: bool = True
     of_transfers: bool = False
+    named: str = ""
+
+    @cached_property
+    def field(self) -> str:
+        """The field of a choice, or of its options."""
+        return self.named or self.word
+
+    @cached_property
+    def option(self) -> bool:
+        """Whether it says how a schedule is carried out, as a field of ``ExecutionOptions``."""
+        return any(each.name == self.field for each in fields(ExecutionOptions))
+
+    @cached_property
+    def usual(self) -> Any:
+        """The value of a choice that does not say it."""
+        return _USUAL[self.field]
 
     def has(self, template: Template) -> bool:
         """Whether it is a choice in ``template``."""

@@ -252,9 +252,7 @@ def _share(scenario: OpCase) -> str:
 
 ENGINE = Knob(
     "engine",
-    "engine",
     EngineValues(),
-    None,
     rules=(
         Rule(("engine",), lambda request: _reject_dma(request.scenario.gpu, request.choice.engine), _engines),
         Rule(("engine",), lambda request: _reject_sms(request.scenario.gpu, request.choice.engine), _share),

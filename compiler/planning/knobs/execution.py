@@ -33,12 +33,10 @@ def _reject_get(request: ScheduleRequest) -> Rejection | None:
 
 TRANSFER = Knob(
     "transfer",
-    "direction",
     WordValues(Direction),
-    Direction.PUT,
     rules=(Rule(("schedules", "transfer"), _reject_get),),
-    option=True,
     of_transfers=True,
+    named="direction",
 )
 
 
@@ -58,13 +56,7 @@ def _reject_protocol(request: ScheduleRequest) -> Rejection | None:
 
 
 PROTOCOL = Knob(
-    "protocol",
-    "protocol",
-    WordValues(CopyProtocol),
-    CopyProtocol.SIMPLE,
-    rules=(Rule(("engine", "protocol"), _reject_protocol),),
-    option=True,
-    of_transfers=True,
+    "protocol", WordValues(CopyProtocol), rules=(Rule(("engine", "protocol"), _reject_protocol),), of_transfers=True
 )
 
 
@@ -101,11 +93,8 @@ def persistent_rejection(shape: OpShape) -> Rejection | None:
 
 KERNEL = Knob(
     "kernel",
-    "kernel",
     WordValues(Kernels),
-    Kernels.LAUNCHED,
     rules=(Rule(("kernel",), _reject_persistent), Rule(("kernel", "streams"), _reject_sharing)),
-    option=True,
 )
 
 
@@ -126,14 +115,7 @@ def _reject_monitor(request: ScheduleRequest) -> Rejection | None:
     return Rejection(Code.MGS410, f"{gpu.name} has no monitors that kernels could wait with", "say wait=poll")
 
 
-WAIT = Knob(
-    "wait",
-    "wait",
-    WordValues(Wait),
-    Wait.EVENT,
-    rules=(Rule(("kernel", "wait"), _reject_wait), Rule(("wait",), _reject_monitor)),
-    option=True,
-)
+WAIT = Knob("wait", WordValues(Wait), rules=(Rule(("kernel", "wait"), _reject_wait), Rule(("wait",), _reject_monitor)))
 
 
 def _reject_per(request: ScheduleRequest) -> Rejection | None:
@@ -143,8 +125,8 @@ def _reject_per(request: ScheduleRequest) -> Rejection | None:
     return Rejection(Code.MGS513, "only a persistent kernel looks again for each tile", "say kernel=persistent")
 
 
-PER = Knob("per", "per", WordValues(WaitPer), WaitPer.CHUNK, rules=(Rule(("kernel", "per"), _reject_per),), option=True)
-LAUNCH = Knob("launch", "launch", WordValues(LaunchMode), LaunchMode.STREAM, option=True)
+PER = Knob("per", WordValues(WaitPer), rules=(Rule(("kernel", "per"), _reject_per),))
+LAUNCH = Knob("launch", WordValues(LaunchMode))
 
 
 def _reject_tile(request: ScheduleRequest) -> Rejection | None:
@@ -164,7 +146,7 @@ def _reject_tile(request: ScheduleRequest) -> Rejection | None:
     return Rejection(Code.MGS513, message, f"its tiles are {listing(known)}")
 
 
-TILE = Knob("tile", "tile", TileValues(), (), rules=(Rule(("kernel", "tile"), _reject_tile),), option=True)
+TILE = Knob("tile", TileValues(), rules=(Rule(("kernel", "tile"), _reject_tile),))
 
 
 # How three templates cut work: parts of ``bespoke``, waves of a kernel of ``pipelined`` or ``forest``, its trees.
@@ -206,9 +188,7 @@ def _reject_lanes(request: ScheduleRequest) -> Rejection | None:
 
 PARTS = Knob(
     "parts",
-    "parts",
     SizeValues("rows of a part", "parts=[[512, 0], [0, 256], [0, 256]]", shortened, empty=False),
-    (),
     rules=(
         Rule(("schedules",), _reject_loads),
         Rule(("schedules", *_LISTS, "lanes"), _reject_untold),
@@ -219,30 +199,18 @@ PARTS = Knob(
 )
 SLICES = Knob(
     "slices",
-    "slices",
     SizeValues("a slice", "slices=[[], [1024, 3072], []]", shortened_cuts),
-    (),
     rules=(Rule(("schedules", *_LISTS), _reject_cuts),),
     optional=True,
     explored=False,
 )
 COLUMNS = Knob(
     "columns",
-    "columns",
     SizeValues("a band of columns", "columns=[[], [1024, 3072], []]", shortened_cuts),
-    (),
     optional=True,
     explored=False,
 )
-LANES = Knob(
-    "lanes",
-    "lanes",
-    CountValues(),
-    0,
-    rules=(Rule(("engine", "lanes"), _reject_lanes),),
-    optional=True,
-    explored=False,
-)
+LANES = Knob("lanes", CountValues(), rules=(Rule(("engine", "lanes"), _reject_lanes),), optional=True, explored=False)
 
 
 def _reject_without_waves(request: ScheduleRequest) -> Rejection | None:
@@ -274,20 +242,11 @@ def _reject_sums(request: ScheduleRequest) -> Rejection | None:
 
 WAVES = Knob(
     "waves",
-    "waves",
     CountValues(),
-    1,
     rules=(Rule(("schedules", "waves", "sums"), _reject_without_waves), Rule(("schedules", "waves"), _reject_waves)),
     optional=True,
 )
-SUMS = Knob(
-    "sums",
-    "sums",
-    CountValues(MAX_STREAMS),
-    1,
-    rules=(Rule(("kernel", "sums"), _reject_sums),),
-    optional=True,
-)
+SUMS = Knob("sums", CountValues(MAX_STREAMS), rules=(Rule(("kernel", "sums"), _reject_sums),), optional=True)
 
 
 def _reject_trees(request: ScheduleRequest) -> Rejection | None:
@@ -311,9 +270,7 @@ def _reject_gets(request: ScheduleRequest) -> Rejection | None:
 
 TREES = Knob(
     "trees",
-    "trees",
     SizeValues("a number of a tree", "trees=[[0, 1, 0, 0, 1], [1, 1, 1, 1, 1], [2, 1, 2, 2, 2]]", tuple, empty=False),
-    (),
     rules=(
         Rule(("schedules", "transfer"), _reject_gets),
         Rule(("schedules", "trees"), _reject_trees),

@@ -52,10 +52,9 @@ def _uncut(template: Template, problem: TemplateInput) -> Rejection | None:
 
 TEMPLATE = Knob(
     "schedules",
-    "template",
     NameValues(lambda: tuple(template.name for template in ALL_TEMPLATES)),
-    ALL_TEMPLATES[0].name,
     rules=(Rule(("schedules",), _reject_pattern, _fitting), Rule(("schedules", "streams"), _reject_cut)),
+    named="template",
 )
 
 
@@ -152,9 +151,7 @@ def _columns_divide(scenario: OpCase) -> str:
 _CUT = ("schedules", "chunks")
 CHUNKS = Knob(
     "chunks",
-    "chunks",
     CountValues(),
-    0,
     rules=(
         Rule(_CUT, _reject_shards),
         Rule(_CUT, _reject_remainder, lambda scenario: f"chunks are a multiple of the {scenario.num_ranks} ranks"),
@@ -165,7 +162,7 @@ CHUNKS = Knob(
     optional=True,
 )
 
-STREAMS = Knob("streams", "streams", CountValues(MAX_STREAMS, opened=(1, 2, 4)), 1, optional=True)
+STREAMS = Knob("streams", CountValues(MAX_STREAMS, opened=(1, 2, 4)), optional=True)
 
 
 def _reject_unknown(request: ScheduleRequest) -> Rejection | None:
@@ -194,9 +191,7 @@ def _reject_algorithm(request: ScheduleRequest) -> Rejection | None:
 
 ALGORITHM = Knob(
     "algorithm",
-    "algorithm",
     NameValues(lambda: tuple(ALGORITHM_BY_NAME)),
-    "",
     rules=(
         Rule(("algorithm",), _reject_unknown),
         Rule(("schedules", "algorithm"), _reject_own),
@@ -231,9 +226,7 @@ def _reject_sizes(request: ScheduleRequest) -> Rejection | None:
 
 ORDER = Knob(
     "order",
-    "order",
     WordValues(PeerOrder),
-    PeerOrder.ROTATED,
     rules=(Rule(("schedules", "order"), _reject_order), Rule(("order",), _reject_sizes)),
     optional=True,
     of_transfers=True,
@@ -265,9 +258,7 @@ def _reject_depth(request: ScheduleRequest) -> Rejection | None:
 
 DEPTH = Knob(
     "depth",
-    "depth",
     CountValues(opened=(1, 2, 4)),
-    0,
     rules=(Rule(("schedules", "streams", "transfer", "kernel", "depth"), _reject_depth),),
     optional=True,
     of_transfers=True,

@@ -77,13 +77,6 @@ def test_every_field_of_a_choice_is_one_knob() -> None:
     assert options == [field.name for field in fields(ExecutionOptions)]
 
 
-def test_usual_values_are_the_defaults_of_the_fields() -> None:
-    usual = {field.name: field.default for kind in (OpChoice, ExecutionOptions) for field in fields(kind)}
-    required = {"template", "chunks", "engine"}
-
-    assert all(knob.usual == usual[knob.field] for knob in some(k for k in KNOBS if k.field not in required))
-
-
 @given(data=st.data(), scenario=st.sampled_from(SCENARIOS[:2]))
 @examples(60)
 def test_what_a_template_takes_is_printed_and_read_again(data: st.DataObject, scenario: OpCase) -> None:
