@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..text.json_forms import Item
 from .known_gpus import LibraryGpu
-from .machine import UNSAID_RATE, CpuWay, Pair, PcieSlot, PcieWire, SaidRate, SwitchedGpus, joined_parts
+from .machine import UNSAID_RATE, CpuWay, Pair, PcieSlot, PcieWire, SaidRate, SwitchedGpus, joined_parts, neighbours_of
 from .wiring import UNSAID_CPUS
 
 XPU, SWITCH, CPU, NIC = "xpu", "switch", "cpu", "nic"
@@ -182,10 +182,7 @@ class DeviceEdges:
 
     def pcie(self) -> tuple[PcieWire, ...]:
         """Return PCIe between the GPUs: without what leads to no GPU, and one of bridges with the same neighbours."""
-        neighbours: dict[int, set[int]] = defaultdict(set)
-        for wire in self._pcie.values():
-            neighbours[wire.ends[0]].add(wire.ends[1])
-            neighbours[wire.ends[1]].add(wire.ends[0])
+        neighbours = neighbours_of(wire.ends for wire in self._pcie.values())
         cut_ends(neighbours, self._num_gpus)
         first_of: dict[frozenset[int], int] = {}
         for node in sorted(each for each in neighbours if each >= self._num_gpus):

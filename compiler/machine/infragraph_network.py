@@ -5,13 +5,13 @@ host; a NIC of several GPUs is a node of the network.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
 from ..text.json_forms import Item
 from .infragraph_edges import NIC, XPU, DescribedDevice, NamedLink, Node, cut_ends, sliced, together
-from .machine import HostNetwork, NetworkWire, Pair, SaidRate
+from .machine import HostNetwork, NetworkWire, Pair, SaidRate, neighbours_of
 
 NESTED = "device"
 """Kind of a component that is a device of its own: of a host, a NIC."""
@@ -44,10 +44,7 @@ class NetworkReader:
             self._first[each.name] = counts[is_host]
             counts[is_host] += each.count
         self._hosts, self._num_switches = counts[True], counts[False]
-        self._beside: dict[Node, set[Node]] = defaultdict(set)
-        for first, second in inside:
-            self._beside[first].add(second)
-            self._beside[second].add(first)
+        self._beside = neighbours_of(inside)
         self._wires: dict[tuple[_End, _End], list[NamedLink]] = defaultdict(list)
         self._seen: set[tuple[object, object]] = set()
         self.doubts: list[str] = []
@@ -172,13 +169,10 @@ class NetworkReader:
 
 def _numbered(wires: Sequence[NetworkWire], num_gpus: int) -> tuple[NetworkWire, ...]:
     """The wires without those that lead to no other GPU, the nodes behind the GPUs numbered one after another."""
-    neighbours: dict[int, set[int]] = defaultdict(set)
-    for wire in wires:
-        neighbours[wire.ends[0]].add(wire.ends[1])
-        neighbours[wire.ends[1]].add(wire.ends[0])
+    neighbours = neighbours_of(wire.ends for wire in wires)
     cut_ends(neighbours, num_gpus)
     kept = [wire for wire in wires if wire.ends[1] in neighbours.get(wire.ends[0], ())]
     nodes = sorted({end for wire in kept for end in wire.ends if end >= num_gpus})
-    numbers: Mapping[int, int] = {node: num_gpus + at for at, node in enumerate(nodes)}
-    ends = ((numbers.get(wire.ends[0], wire.ends[0]), numbers.get(wire.ends[1], wire.ends[1])) for wire in kept)
+    numbers = {node: num_gpus + at for at, node in enumerate(nodes)}
+    ends = ((numbers.get(one, one), numbers.get(other, other)) for one, other in (wire.ends for wire in kept))
     return tuple(replace(wire, ends=pair) for wire, pair in zip(kept, ends, strict=True))

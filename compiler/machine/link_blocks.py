@@ -1,7 +1,7 @@
 """The links and switches of a machine that the library does not have as they are, as blocks of the language."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -53,6 +53,12 @@ def lines_of(source: Source, report: Report) -> list[Line]:
         lines.append(Line(plain, words, Span(source, start, start + len(text))))
         start += len(text) + 1
     return lines
+
+
+def matches(lines: Iterable[Line], sign: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    """Yield what begins lines that are short enough to say something of a GPU."""
+    found = (sign.match(line.text) for line in lines if len(line.text) <= MAX_NAMED)
+    return (match for match in found if match is not None)
 
 
 def _parts(word: str) -> list[str]:
@@ -110,6 +116,7 @@ _LANES = 16
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 _NIC_GB_PER_S = 50.0  # 400 Gb/s
 _COUNTED = "what NCCL counts for it; not measured"
+_UNSAID_LATENCY = "1 us @assumed"
 
 
 class LinkBlocks:
@@ -184,15 +191,24 @@ class LinkBlocks:
             return self._way(wire.rate)
         if isinstance(wire.rate, SaidRate) and wire.rate.gb_per_s is not None:
             name = self._name(PCIE, wire.rate)
-            self.blocks[name] = _block(name, f'{_gb_per_s(wire.rate.gb_per_s)} @nominal "the file"', wire.rate)
+            self._pcie_block(name, f'{_gb_per_s(wire.rate.gb_per_s)} @nominal "the file"', wire.rate)
             return name
         said = wire.rate if isinstance(wire.rate, SaidRate) else UNSAID_RATE
         slot = wire.rate if isinstance(wire.rate, PcieSlot) else self._slot
         width = f"{PCIE}_gen{_GENERATIONS.get(slot.gt_per_s, 0)}_x{slot.lanes}"
         name = self._name(PCIE, (slot, said), width)
         rate = f'{slot.gb_per_s:.3g} GB/s @nominal "PCIe, {slot.lanes} lanes of {slot.gt_per_s:g} GT/s"'
-        self.blocks[name] = _block(name, rate, said, slot.counted_gb_per_s)
+        self._pcie_block(name, rate, said, slot.counted_gb_per_s)
         return name
+
+    def _pcie_block(self, name: str, bandwidth: str, said: SaidRate, counted: float | None = None) -> None:
+        """Declare a link of PCIe; without a rate that NCCL counts, its share is that of PCIe with 16 GT/s."""
+        slot = PcieSlot(16, _LANES)
+        share = slot.counted_gb_per_s / slot.gb_per_s
+        achieved = f'{counted or (said.gb_per_s or 0) * share:.4g} GB/s @assumed "{_COUNTED}"'
+        if said.reached_gb_per_s is not None:
+            achieved = f'{_gb_per_s(said.reached_gb_per_s)} @nominal "the file"'
+        self._declare(name, bandwidth, achieved, said)
 
     def network(self, wire: NetworkWire) -> str:
         """Return the name of a link of the network: of a NIC to a switch, or between two switches."""
@@ -208,14 +224,10 @@ class LinkBlocks:
             )
         reached = said.reached_gb_per_s
         name = self._name(TRUNK if wire.is_trunk else NETWORK, said)
-        latency = "300 ns @assumed" if wire.is_trunk else "1 us @assumed"
-        self.blocks[name] = (
-            f"link {name} {{\n"
-            f"  bandwidth {_gb_per_s(rate)} {source}\n"
-            f"  achieved {_nine_tenths(rate) if reached is None else f'{_gb_per_s(reached)} {source}'}\n"
-            f"  latency {latency if said.latency_ns is None else _latency(said.latency_ns)}\n"
-            f"{_order(said)}}}"
-        )
+        nine_tenths = f'{_gb_per_s(0.9 * rate)} @assumed "nine tenths"'
+        achieved = nine_tenths if reached is None else f"{_gb_per_s(reached)} {source}"
+        latency = "300 ns @assumed" if wire.is_trunk else _UNSAID_LATENCY
+        self._declare(name, f"{_gb_per_s(rate)} {source}", achieved, said, latency)
         return name
 
     def _way(self, way: CpuWay) -> str:
@@ -225,14 +237,17 @@ class LinkBlocks:
                 " counts for Intel, Skylake"
             )
         source = f'@reported "{way.source}"' if way.source else f'@assumed "{_COUNTED}"'
-        self.blocks[CPUS] = (
-            f"link {CPUS} {{\n"
-            f"  bandwidth {way.gb_per_s:g} GB/s {source}\n"
-            f"  achieved {way.gb_per_s:g} GB/s {source}\n"
-            f"  latency {_latency(way.latency_ns)}\n"
-            f"{_order(way)}}}"
-        )
+        rate = f"{way.gb_per_s:g} GB/s {source}"
+        self._declare(CPUS, rate, rate, way)
         return CPUS
+
+    def _declare(
+        self, name: str, bandwidth: str, achieved: str, said: SaidRate | CpuWay, usual_latency: str = _UNSAID_LATENCY
+    ) -> None:
+        """Declare a link of its own; its latency is the usual one where the file does not say it."""
+        latency = usual_latency if said.latency_ns is None else f'{_digits(said.latency_ns)} ns @nominal "the file"'
+        lines = f"  bandwidth {bandwidth}\n  achieved {achieved}\n  latency {latency}\n{_order(said)}"
+        self.blocks[name] = f"link {name} {{\n{lines}}}"
 
     @cached_property
     def _slot(self) -> PcieSlot:
@@ -254,27 +269,8 @@ class LinkBlocks:
         return self._names[base, key]
 
 
-def _block(name: str, bandwidth: str, said: SaidRate, counted: float | None = None) -> str:
-    """A link of PCIe; without a rate that NCCL counts, its share is that of PCIe with 16 GT/s."""
-    slot = PcieSlot(16, _LANES)
-    share = slot.counted_gb_per_s / slot.gb_per_s
-    achieved = f'{counted or (said.gb_per_s or 0) * share:.4g} GB/s @assumed "{_COUNTED}"'
-    if said.reached_gb_per_s is not None:
-        achieved = f'{_gb_per_s(said.reached_gb_per_s)} @nominal "the file"'
-    lines = f"  bandwidth {bandwidth}\n  achieved {achieved}\n  latency {_latency(said.latency_ns)}\n{_order(said)}"
-    return f"link {name} {{\n{lines}}}"
-
-
 def _order(said: SaidRate | CpuWay) -> str:
     return "  ordered yes\n" if said.ordered else ""
-
-
-def _nine_tenths(gb_per_s: float) -> str:
-    return f'{_gb_per_s(0.9 * gb_per_s)} @assumed "nine tenths"'
-
-
-def _latency(nanoseconds: float | None) -> str:
-    return "1 us @assumed" if nanoseconds is None else f'{_digits(nanoseconds)} ns @nominal "the file"'
 
 
 def _gb_per_s(rate: float) -> str:

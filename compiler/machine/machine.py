@@ -1,9 +1,10 @@
 """A machine as a dump describes it: GPUs, the links between them, NICs, and what the dump leaves open."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from ..codes import Code
 from ..text.diagnostics import Report, Span, Stopped, did_you_mean, listing
@@ -16,6 +17,7 @@ UNSAID = "of a kind that is not said"
 """The kind of a GPU that the file does not name."""
 
 Pair = tuple[int, int]  # numbers of two GPUs, the lower first
+_Node = TypeVar("_Node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,22 +187,27 @@ def joined_parts(
     num_nodes: int, pairs: Iterable[Pair], switched: Iterable[SwitchedGpus] = ()
 ) -> Iterator[tuple[int, ...]]:
     """Yield the groups of nodes that links join, the lowest numbers first."""
-    neighbours: dict[int, set[int]] = {number: set() for number in range(num_nodes)}
     through_switches = ((gpu, group.gpus[0]) for group in switched for gpu in group.gpus[1:])
-    for first, second in (*pairs, *through_switches):
-        neighbours[first].add(second)
-        neighbours[second].add(first)
-    seen = set[int]()
+    neighbours, seen = neighbours_of((*pairs, *through_switches)), set[int]()
     for first in range(num_nodes):
-        part, todo = set[int](), [first] if first not in seen else []
+        if first in seen:
+            continue
+        part, todo = {first}, [first]
         while todo:
-            node = todo.pop()
-            if node not in part:
-                part.add(node)
-                todo += neighbours[node]
+            new = neighbours[todo.pop()] - part
+            part |= new
+            todo += new
         seen |= part
-        if part:
-            yield tuple(sorted(part))
+        yield tuple(sorted(part))
+
+
+def neighbours_of(pairs: Iterable[tuple[_Node, _Node]]) -> defaultdict[_Node, set[_Node]]:
+    """Return the nodes that pairs join to each."""
+    found = defaultdict[_Node, set[_Node]](set)
+    for first, second in pairs:
+        found[first].add(second)
+        found[second].add(first)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from xml.parsers import expat
 
 from ..codes import Code
@@ -75,13 +76,11 @@ class XmlText:
         try:
             self._parser.Parse(self._data, True)
         except expat.ExpatError as error:
-            if (
-                expat.errors.codes[expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT] == error.code
-                and self._root is not None
-            ):
+            why = expat.ErrorString(error.code)
+            if why == expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT and self._root is not None:
                 message = f"the file goes on after <{self._root.tag[:32]}>: two files in one, as of two hosts"
                 raise self._fail_here(Code.MGS612, message, "import one at a time") from None
-            raise self._fail_here(Code.MGS602, f"no XML: {expat.ErrorString(error.code)}") from None
+            raise self._fail_here(Code.MGS602, f"no XML: {why}") from None
         assert self._root is not None, "XML that parses has a root"
         return self._root
 
@@ -131,8 +130,6 @@ class XmlText:
         return self._report.fail(code, message, Span(self._source, at, at + 1), hint)
 
     def _characters(self, num_bytes: int) -> int:
-        if len(self._data) == len(self._source.text):
-            return num_bytes
         return len(self._data[:num_bytes].decode("utf-8", "replace"))
 
 
@@ -185,14 +182,17 @@ class _Reader:
         self._num_listed = 0  # PCI devices of the class of a GPU
 
     def machine(self, requested: LibraryGpu | None) -> DumpedMachine:
-        self._check_root()
-        cpus = self._root.of_tag("cpu")
+        root = self._root
+        if root.tag != "system":
+            what = _OTHER_ROOTS.get(root.tag, f"XML with the root '{root.tag[:32]}', no topology of NCCL")
+            raise self._xml.fail(Code.MGS601, f"this is {what}", root, _DUMP)
+        cpus = root.of_tag("cpu")
         for cpu in cpus:
             self._walk(cpu, cpu.get("host_hash"), ())
         self._check_gpus()
         self._found.sort(key=lambda found: (self._rank(found), *found.address))
         gpus = tuple(self._gpu(number, found) for number, found in enumerate(self._found))
-        model, doubts = identify(gpus, requested, self._xml.span(self._root), self._report)
+        model, doubts = identify(gpus, requested, self._xml.span(root), self._report)
         self._doubts += doubts
         self._check_units(gpus, model)
         direct, switched = self._links(model)
@@ -209,12 +209,6 @@ class _Reader:
             _Pcie(self._xml, self._found).wires(cpus),
             tuple(dict.fromkeys(self._doubts)),
         )
-
-    def _check_root(self) -> None:
-        root = self._root
-        if root.tag != "system":
-            what = _OTHER_ROOTS.get(root.tag, f"XML with the root '{root.tag[:32]}', no topology of NCCL")
-            raise self._xml.fail(Code.MGS601, f"this is {what}", root, _DUMP)
 
     def _walk(self, element: Element, host: str, path: tuple[Element, ...]) -> None:
         for child in element.children:
@@ -362,7 +356,8 @@ class _Pcie:
                 below += under
             elif len(under) == 1:
                 node, rate = under[0]
-                below.append((node, min((each for each in (rate, slot) if each), key=_rate, default=None)))
+                slots = (each for each in (rate, slot) if each)
+                below.append((node, min(slots, key=attrgetter("counted_gb_per_s"), default=None)))
             elif under:
                 below.append((self._tree.join(under), slot))
         return below
@@ -376,10 +371,6 @@ class _Pcie:
     def _way(self, cpu: Element) -> CpuWay:
         family, model = (self._xml.number(cpu, name, -1, 10**6) for name in ("familyid", "modelid"))
         return way_between(cpu.get("arch"), cpu.get("vendor"), family, model)
-
-
-def _rate(slot: PcieSlot) -> float:
-    return slot.gt_per_s * slot.lanes
 
 
 def _is_part(device: Element, above: Element) -> bool:

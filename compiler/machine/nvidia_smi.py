@@ -6,12 +6,24 @@ all its links count for each other GPU. What the GPUs are stands in ``-L``, or i
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 from ..codes import Code
 from ..text.diagnostics import Report, Source, Span
 from .known_gpus import LibraryGpu, device_named
 from .link_blocks import MAX_NAMED, Line, LinkTable, is_head, lines_of, read_table
-from .machine import UNSAID, DumpedMachine, MachineGpu, Nic, Pair, SwitchedGpus, check_links, identify, refuse_hosts
+from .machine import (
+    UNSAID,
+    DumpedMachine,
+    MachineGpu,
+    Nic,
+    Pair,
+    SwitchedGpus,
+    check_links,
+    identify,
+    joined_parts,
+    refuse_hosts,
+)
 from .wiring import tree_of_words
 
 _ORIGIN = "the table of nvidia-smi topo -m"
@@ -105,50 +117,32 @@ def _joined(
     direct: dict[Pair, int] = {}
     switched: list[SwitchedGpus] = []
     doubts: list[str] = []
-    for group in _groups(counts):
-        if cards:
-            direct |= _direct(counts, group, doubts)
-            continue
-        if len(group) == 2 and max(counts[group[0]]) == model.links:
+    pairs = ((gpu, other) for gpu, row in enumerate(counts) for other, count in enumerate(row) if count)
+    for group in joined_parts(len(counts), pairs):
+        all_to_one = not cards and len(group) == 2 and max(counts[group[0]]) == model.links
+        if all_to_one:
             doubts.append(
                 f"all {model.links} NVLinks of GPUs {group[0]} and {group[1]} lead to each other: to a switch, it was"
                 " taken, and not direct"
             )
-        elif max(sum(counts[gpu]) for gpu in group) <= model.links:
+        if all_to_one or (not cards and max(sum(counts[gpu]) for gpu in group) > model.links):
+            switched.append(SwitchedGpus(group, tuple(max(counts[gpu]) for gpu in group)))
+        else:
             direct |= _direct(counts, group, doubts)
-            continue
-        switched.append(SwitchedGpus(tuple(group), tuple(max(counts[gpu]) for gpu in group)))
     return direct, tuple(switched), tuple(doubts)
 
 
-def _direct(counts: list[list[int]], group: list[int], doubts: list[str]) -> dict[Pair, int]:
+def _direct(counts: list[list[int]], group: Sequence[int], doubts: list[str]) -> dict[Pair, int]:
     links: dict[Pair, int] = {}
-    for first in group:
-        for second in (each for each in group if each > first):
-            there, back = counts[first][second], counts[second][first]
-            if there != back:
-                doubts.append(
-                    f"GPU {first} has {there} NVLinks to GPU {second}, and back there are {back}: the lower counts"
-                )
-            if min(there, back):
-                links[first, second] = min(there, back)
+    for first, second in combinations(group, 2):
+        there, back = counts[first][second], counts[second][first]
+        if there != back:
+            doubts.append(
+                f"GPU {first} has {there} NVLinks to GPU {second}, and back there are {back}: the lower counts"
+            )
+        if min(there, back):
+            links[first, second] = min(there, back)
     return links
-
-
-def _groups(counts: list[list[int]]) -> list[list[int]]:
-    """Groups of two or more GPUs that NVLinks join."""
-    left, groups = set(range(len(counts))), []
-    while left:
-        group, todo = set[int](), [min(left)]
-        while todo:
-            gpu = todo.pop()
-            if gpu not in group:
-                group.add(gpu)
-                todo += [other for other in left if counts[gpu][other] or counts[other][gpu]]
-        left -= group
-        if len(group) > 1:
-            groups.append(sorted(group))
-    return groups
 
 
 def _nics(table: LinkTable, lines: Sequence[Line]) -> tuple[Nic, ...]:

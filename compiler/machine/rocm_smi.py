@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..codes import Code
 from ..text.diagnostics import Report, Source, Span
 from .known_gpus import AMD, Device, LibraryGpu, device_named, device_of_ids
-from .link_blocks import MAX_NAMED, Line, LinkTable, is_head, lines_of, read_table
+from .link_blocks import Line, LinkTable, is_head, lines_of, matches, read_table
 from .machine import (
     UNSAID,
     DumpedMachine,
@@ -60,11 +60,8 @@ def read_rocm_smi(source: Source, requested: LibraryGpu | None, report: Report) 
 
 def _check_partitions(lines: Sequence[Line], gpus: Sequence[MachineGpu], report: Report) -> None:
     """Refuse partitions of GPUs: the file says it, or the first of each GPU alone has the id of the device."""
-    short = [line.text for line in lines if len(line.text) <= MAX_NAMED]
     said, without = (
-        sorted(
-            {int(found[1]) for text in short if (found := sign.match(text)) is not None and int(found[1]) < len(gpus)}
-        )
+        sorted({number for found in matches(lines, sign) if (number := int(found[1])) < len(gpus)})
         for sign in (_PARTITION, _WITHOUT_ID)
     )
     if said:
@@ -91,19 +88,14 @@ def _table(lines: Sequence[Line], title: str, report: Report) -> LinkTable | Non
 
 def _gpus(lines: Sequence[Line], types: LinkTable) -> tuple[MachineGpu, ...]:
     found: dict[int, tuple[str, Device | None]] = {}
-    for line in lines:
-        match = _NAMED.match(line.text) if len(line.text) <= MAX_NAMED else None
-        if match is None:
-            continue
+    for match in matches(lines, _NAMED):
         number, text = int(match[1]), match[2].strip()[:64]
         device = device_of_ids(AMD, text) or device_named(text)
         if number not in found or (device is not None and found[number][1] is None):
             found[number] = text, device
-    gpus = []
-    for number, span in enumerate(types.spans):
-        text, device = found.get(number, (UNSAID, None))
-        gpus.append(MachineGpu(f"GPU {number}", text, span, device))
-    return tuple(gpus)
+    names = (found.get(number, (UNSAID, None)) for number in range(types.num_gpus))
+    numbered = enumerate(zip(names, types.spans, strict=True))
+    return tuple(MachineGpu(f"GPU {number}", text, span, device) for number, ((text, device), span) in numbered)
 
 
 def _direct(
@@ -132,8 +124,7 @@ def _pcie(
     types: LinkTable, lengths: LinkTable | None, title: str, lines: Sequence[Line]
 ) -> tuple[tuple[PcieWire, ...], tuple[str, ...]]:
     """PCIe by NUMA nodes, else by the lengths of ways: rocm-smi does not see bridges."""
-    short = (line.text for line in lines if len(line.text) <= MAX_NAMED)
-    nodes = {int(found[1]): found[2] for text in short if (found := _NUMA.match(text)) is not None}
+    nodes = {int(found[1]): found[2] for found in matches(lines, _NUMA)}
 
     def word(first: int, second: int) -> str:
         """What nvidia-smi calls the way between two GPUs; other links than PCIe as they are."""
