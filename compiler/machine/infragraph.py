@@ -9,6 +9,7 @@ has them.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from itertools import product
 from typing import TypeVar
 
@@ -16,11 +17,11 @@ from ..codes import Code
 from ..text.diagnostics import Report, Source, Span
 from ..text.json_forms import Item, JsonPlace, read_json
 from .infragraph_edges import NIC, XPU, Component, DescribedDevice, DeviceEdges, NamedLink, Node
-from .infragraph_network import Instance, NetworkReader
+from .infragraph_network import NESTED, Instance, NetworkReader
 from .known_gpus import LibraryGpu, device_named
 from .machine import MAX_GPUS, UNSAID, DumpedMachine, HostNetwork, MachineGpu, Nic, SaidRate, identify
 
-MAX_ITEMS = 10_000
+MAX_ITEMS, MAX_SHOWN = 10_000, 8
 MAX_PAIRS = 100_000
 """Pairs of components that all edges together stand for."""
 _End = TypeVar("_End")
@@ -93,6 +94,7 @@ class _Reader:
         """The first device with GPUs; others are in doubt."""
         items = self._list(self._members, "devices") if "devices" in self._members else (self._document,)
         self._devices = {device.name: device for device in map(self._device, items)}
+        self._check_circles()
         found = [device for device in self._devices.values() if device.num_gpus()]
         if not found:
             message = "no device has components of the kind xpu of its own"
@@ -101,6 +103,20 @@ class _Reader:
             names = ", ".join(device.name for device in found[:4])
             self._doubts.append(f"the file has several devices with GPUs ({names}): the first was read")
         return found[0]
+
+    def _check_circles(self) -> None:
+        """Refuse devices that contain themselves."""
+        parts = {
+            device.name: [each.name for each in device.components.values() if each.kind == NESTED]
+            for device in self._devices.values()
+        }
+        try:
+            TopologicalSorter(parts).prepare()
+        except CycleError as error:
+            _, circle = error.args
+            shown = " in ".join(name[:32] for name in circle[:MAX_SHOWN])
+            message = f"a device contains itself: {shown}{' and so on' if len(circle) > MAX_SHOWN else ''}"
+            raise self._document.fail(message, "name each device as a part of others alone") from None
 
     def _network(self, host: DescribedDevice) -> HostNetwork | None:
         """What joins the instances of the device with the GPUs; None if there is one, or nothing joins them."""
@@ -177,7 +193,10 @@ class _Reader:
         return Component(name, _text(members, "choice").lower(), self._count(members), words)
 
     def _link(self, members: dict[str, Item]) -> NamedLink:
-        """A link with its name, description, bandwidth and latency, and what the description says that it reaches."""
+        """A link with its name, description, bandwidth and latency, and what the description says that it reaches.
+
+        What is reached stands in for a bandwidth that is not said, and the latency back for that there.
+        """
         words = f"{_text(members, 'name')} {_text(members, 'description')}".strip()
         physical = members["physical"].members() if "physical" in members else {}
         bandwidth, latency = (self._quantity(physical, key) for key in ("bandwidth", "latency"))
@@ -185,16 +204,16 @@ class _Reader:
         said = [rate * _GB_PER_S[key] for key, rate in rates.items() if key in _GB_PER_S]
         waits = [latency[key].decimal(0, _MOST) * unit for key, unit in _NANOSECONDS.items() if key in latency]
         shown = [f"{rate:g} {_UNITS[key]}" for key, rate in rates.items()]
-        rate = SaidRate(
-            said[0] if said else None, waits[0] if waits else None, ordered=bool(said) and IN_ORDER in words
-        )
+        rate = SaidRate(said[0] if said else None, waits[0] if waits else None)
         reached = _REACHED.search(words)
-        if reached is not None and said and waits:
+        if reached is not None:
             there, back, latency_ns = map(float, reached.groups())
-            if not _LEAST <= min(there, back) <= max(there, back) <= said[0] or latency_ns > _MOST:
+            most, wait_ns = said[0] if said else max(there, back), waits[0] if waits else latency_ns
+            if not _LEAST <= min(there, back) <= max(there, back) <= most <= _MOST or latency_ns > _MOST:
                 message = f"'{reached[0]}' is not within its bandwidth, or its latency above {_MOST / 1e6:g} ms"
                 raise members["description"].fail(message)
-            rate = replace(rate, reached_gb_per_s=there, back=(back, latency_ns))
+            rate = SaidRate(most, wait_ns, there, (back, latency_ns))
+        rate = replace(rate, ordered=rate.gb_per_s is not None and IN_ORDER in words)
         return NamedLink(", ".join([words, *shown]), rate, rates.get("gigatransfers_per_second", 0))
 
     def _quantity(self, physical: dict[str, Item], key: str) -> dict[str, Item]:

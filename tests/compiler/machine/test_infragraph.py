@@ -69,6 +69,36 @@ def test_what_a_description_says_of_both_ways() -> None:
     assert "xgmi_said_2=[1 -> 0, 2 -> 0" in text and "achieved 40 GB/s\n  latency 800 ns" in text
 
 
+def test_what_is_reached_stands_in_for_what_is_not_said() -> None:
+    mesh = document("mi300x_infragraph.json")
+    link = mesh["devices"][0]["links"][0]
+    link["description"] = "48 GB/s of it are reached, back 40 GB/s after 800 ns"
+    del link["physical"]["bandwidth"]
+    without_bandwidth = imported(json.dumps(mesh))[1]
+    del link["physical"]["latency"]
+    without_both = imported(json.dumps(mesh))[1]
+
+    assert "bandwidth 48 GB/s\n  achieved 48 GB/s\n  latency 700 ns" in without_bandwidth
+    assert "bandwidth 48 GB/s\n  achieved 40 GB/s\n  latency 800 ns" in without_bandwidth
+    assert "bandwidth 48 GB/s\n  achieved 48 GB/s\n  latency 800 ns" in without_both
+
+
+@pytest.mark.parametrize(
+    ("parts", "circle"),
+    [
+        ({"mi300x_node": "mi300x_node"}, "mi300x_node in mi300x_node"),
+        ({"mi300x_node": "card", "card": "board", "board": "card"}, "card in board in card"),
+    ],
+)
+def test_a_device_that_contains_itself(parts: dict[str, str], circle: str) -> None:
+    mesh = document("mi300x_infragraph.json")
+    mesh["devices"] += [{"name": name, "components": []} for name in parts if name != "mi300x_node"]
+    for device in mesh["devices"]:
+        device["components"].append({"name": parts[device["name"]], "count": 1, "choice": "device"})
+
+    assert refused(json.dumps(mesh)) == ("MGS609", f"infrastructure: a device contains itself: {circle}")
+
+
 def test_links_of_two_rates() -> None:
     mesh = document("mi300x_infragraph.json")
     device = mesh["devices"][0]
