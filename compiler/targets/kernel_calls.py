@@ -153,7 +153,7 @@ def _load(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapp
     for each in (*nodes[1:], *options.values()):
         walk.value(each)
     walk.loads.append(KernelAccess(call, pointer))
-    at = pointer.base if isinstance(pointer, BlockPointer) else plain(pointer)
+    at = base_of(pointer)
     axes = pointer.axes if isinstance(pointer, BlockPointer) else at.axes
     return KernelValue(None, axes, at.uses, frozenset(), at.loads | at.base)
 
@@ -307,6 +307,11 @@ def one_of(requested: KernelValue, one: Known, other: Known) -> Known:
         made = opaque(f"if({requested.text}, {one.text}, {other.text})", requested, one, other)
         return replace(made, axes=same, base=one.base | other.base)
     return UNKNOWN
+
+
+def base_of(pointer: Known) -> KernelValue:
+    """Return where a pointer begins; of a block in a matrix that is where the matrix does."""
+    return pointer.base if isinstance(pointer, BlockPointer) else plain(pointer)
 
 
 def plain(value: Known) -> KernelValue:

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .kernel_calls import KernelAccess, Limit, NotRecognised, is_constexpr
+from .kernel_calls import KernelAccess, Limit, NotRecognised, base_of, is_constexpr
 from .kernel_form import KernelForm
 from .kernel_values import SCALAR, BlockPointer, KernelValue, Known, Product, atom
 from .kernel_walk import Walk
@@ -154,16 +154,16 @@ def _limits(store: KernelAccess) -> Iterator[Limit]:
 def _by_row(form: KernelForm, walk: Walk) -> Iterator[ByRow]:
     """Yield what is read by row, but the first matrix of the product."""
     order, matrix, seen = [each.arg for each in form.function.args.args], "", set[str]()
-    reads = [(each, _name(each.pointer, order)) for each in walk.loads if _depends(_at(each.pointer), form, 0)]
+    reads = [(each, _name(each.pointer, order)) for each in walk.loads if _depends(base_of(each.pointer), form, 0)]
     for each, name in reads:
-        if _at(each.pointer).loads:
-            found = ", ".join(sorted(_at(each.pointer).loads))
+        if base_of(each.pointer).loads:
+            found = ", ".join(sorted(base_of(each.pointer).loads))
             message = f"{name} is read where {found} says, and not at the rows of the tile that the plan has brought"
             raise NotRecognised(each.node, message, "read the rows of the tile")
     for each, name in sorted(reads, key=lambda read: order.index(read[1]) if read[1] in order else len(order)):
         axes = _axes(each.pointer) or ()
         inner = len(axes) == 2 and axes[1] not in ("1", form.block_n) and axes[0] == form.block_m
-        if inner and not matrix and not _depends(_at(each.pointer), form, 1):
+        if inner and not matrix and not _depends(base_of(each.pointer), form, 1):
             matrix = name
         if name != matrix and name not in seen:
             seen.add(name)
@@ -175,23 +175,13 @@ def _depends(value: KernelValue, form: KernelForm, axis: int) -> bool:
     return bool(value.uses & {place, block, f"arange({block})"})
 
 
-def _at(pointer: Known) -> KernelValue:
-    return (
-        pointer.base
-        if isinstance(pointer, BlockPointer)
-        else pointer
-        if isinstance(pointer, KernelValue)
-        else KernelValue()
-    )
-
-
 def _axes(pointer: Known) -> tuple[str, ...] | None:
     return pointer.axes if isinstance(pointer, BlockPointer | KernelValue) else None
 
 
 def _name(pointer: Known, order: Sequence[str]) -> str:
     """The parameter that a pointer begins at: of those that are added up the first."""
-    return min(_at(pointer).base, key=order.index, default="memory")
+    return min(base_of(pointer).base, key=order.index, default="memory")
 
 
 def _along(product: Product, axis: int) -> bool:

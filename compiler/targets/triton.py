@@ -31,7 +31,6 @@ from ..text.diagnostics import printable
 from ..verify.happens_before import deadlock_faults
 from .gemm_program import GemmProgram, NotExpressed, gemm_programs
 from .kernel_rewrite import RewrittenKernel
-from .kernel_tuning import Config
 from .tile_tables import check_whole_tiles
 
 # Which plans one persistent GEMM kernel with copies beside it cannot carry out, and why.
@@ -117,7 +116,7 @@ def _in_one_stream(steps: Iterable[Step]) -> tuple[Step, ...]:
     return tuple(replace(step, stream=0) if isinstance(step, TileGroup) else step for step in steps)
 
 
-def reject_slices(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
+def _reject_slices(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
     """Why a kernel that computes each tile at once cannot carry out ``schedule``, None if it can."""
     for rank in range(schedule.period(scenario.num_ranks)):
         for step in schedule.steps_of(rank):
@@ -127,16 +126,12 @@ def reject_slices(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
     return None
 
 
-def not_expressed(message: str) -> Rejection:
-    """A rejection of what copies and sums cannot say."""
-    return _rejection(message, _ELSE)
-
-
 def _rejection(message: str, hint: str) -> Rejection:
     return Rejection(Code.MGS541, message, hint)
 
 
 MARK = "# Copied into files.\n"
+_TAKEN = "  # the configuration of the kernel's autotuning that was taken"
 VECTOR = 16
 """Elements to which loads of a vector are aligned, at most; no block of a kernel is smaller."""
 IMPORTS = """from collections.abc import Mapping, Sequence
@@ -174,14 +169,25 @@ and epoch 1.
 
 def unwritable(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
     """Why no file says what the plan does, None if one does."""
-    unfit = reject_triton(scenario, schedule)
-    if unfit is not None:
-        return unfit
     try:
-        gemm_programs(scenario, schedule)
-    except NotExpressed as error:
-        return not_expressed(str(error))
+        _programs(scenario, schedule)
+    except ScheduleError as error:
+        return error.rejection
     return None
+
+
+def _programs(scenario: OpCase, schedule: OpPlan, kernel: RewrittenKernel | None = None) -> tuple[GemmProgram, ...]:
+    """The program of each rank, which a ``kernel`` of the user can carry out if there is one."""
+    unfit = reject_triton(scenario, schedule) or (_reject_slices(scenario, schedule) if kernel is not None else None)
+    if unfit is not None:
+        raise ScheduleError(unfit)
+    try:
+        programs = gemm_programs(scenario, schedule)
+        if kernel is not None:
+            _check_tiles(scenario, schedule, kernel, programs)
+    except NotExpressed as error:
+        raise ScheduleError(_rejection(str(error), _ELSE)) from None
+    return programs
 
 
 def triton_text(
@@ -194,21 +200,13 @@ def triton_text(
     ScheduleError
         If the file cannot say what the plan does.
     """
-    unfit = reject_triton(scenario, schedule) or (reject_slices(scenario, schedule) if kernel is not None else None)
-    if unfit is not None:
-        raise ScheduleError(unfit)
-    try:
-        programs = gemm_programs(scenario, schedule)
-    except NotExpressed as error:
-        raise ScheduleError(not_expressed(str(error))) from None
-    if kernel is not None:
-        _check_tiles(scenario, schedule, kernel, programs)
+    programs = _programs(scenario, schedule, kernel)
     shown = {number: programs[number] for number in (range(scenario.num_ranks) if rank is None else (rank,))}
     parts = (
         _head(scenario, schedule, _own_call(schedule) if kernel is None else _call_of(scenario, kernel)),
         IMPORTS,
         _constants(scenario, schedule, programs),
-        *([] if kernel is None or kernel.config is None else [_config_of(kernel.config)]),
+        "" if kernel is None or kernel.config is None else f"CONFIG = {dict(kernel.config.settings)!r}{_TAKEN}",
         _embedded("tile_tables.py"),
         _embedded("host_steps.py"),
         _data("FLAGS", "What the flags of each rank say.", {number: each.flags for number, each in shown.items()}),
@@ -216,7 +214,7 @@ def triton_text(
         _data("STEPS", "What the host of each rank does.", {number: each.steps for number, each in shown.items()}),
         _resource("triton_kernel.py.txt") if kernel is None else kernel.text,
     )
-    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
 def _own_call(schedule: OpPlan) -> str:
@@ -240,24 +238,20 @@ def _call_of(scenario: OpCase, kernel: RewrittenKernel) -> str:
     return call
 
 
-def _config_of(config: Config) -> str:
-    return f"CONFIG = {dict(config.settings)!r}  # the configuration of the kernel's autotuning that was taken"
-
-
 def _check_tiles(scenario: OpCase, schedule: OpPlan, kernel: RewrittenKernel, programs: Sequence[GemmProgram]) -> None:
     """Refuse a configuration whose tiles are not those of the plan, or do not divide its regions."""
     given, tile = {} if kernel.config is None else kernel.config.settings, schedule.tactics.tile
     block_m, block_n = (given.get(name, size) for name, size in zip(kernel.blocks, tile or (None, None), strict=True))
     if tile and (block_m, block_n) != tile:
         message = f"the configuration has tiles of {block_m} x {block_n}, and the plan of {tile[0]} x {tile[1]}"
-        raise ScheduleError(not_expressed(message))
+        raise NotExpressed(message)
     shape = scenario.shape.gemm
     if isinstance(block_m, int) and isinstance(block_n, int) and shape is not None:
         try:
             for program in programs:
                 check_whole_tiles(program.groups, block_m, block_n, shape.m, shape.n)
         except ValueError as error:
-            raise ScheduleError(not_expressed(str(error))) from None
+            raise NotExpressed(str(error)) from None
 
 
 def _head(scenario: OpCase, schedule: OpPlan, call: str) -> str:
