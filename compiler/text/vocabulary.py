@@ -1,7 +1,7 @@
 """The words of the language: properties with their ranges, operations, template arguments and clauses.
 
-A new property of a GPU is one row here and one line where its dataclass is filled: ``resolve/devices/device.py``, and
-``optional_blocks.py`` for what a profile may leave out.
+A new property of a GPU is one row here and a field of its dataclass, named after it and its unit: a row ``setup`` of
+time fills ``setup_ticks``.
 """
 
 from collections.abc import Mapping

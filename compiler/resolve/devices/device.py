@@ -2,11 +2,29 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any, TypeVar
 
 from ...codes import Code
-from ...ir import TYPES_WITH_CONSTANTS, Cache, CopyProtocol, DType, GemmModel, Gpu, LaunchCost, Link, Origin, Switch
+from ...ir import (
+    TYPES_WITH_CONSTANTS,
+    AttentionModel,
+    Beside,
+    Cache,
+    CopyProtocol,
+    DType,
+    GemmModel,
+    Gpu,
+    Hbm,
+    LaunchCost,
+    Link,
+    Noc,
+    Origin,
+    Saturation,
+    SmCopy,
+    Sustained,
+    Switch,
+    Sync,
+)
 from ...text import syntax as ast
 from ...text.diagnostics import Span
 from ...text.names import Entry, Kind
@@ -15,21 +33,7 @@ from ..values.device_numbers import DeviceNumbers, NumberWithOrigin, StatedNumbe
 from ..values.evaluate import Place, clock_of
 from ..values.reading import Reading
 from .device_blocks import INPUTS, BlockReader, FittedRegion, Tiles, calibrated_of
-from .optional_blocks import (
-    attention_of,
-    beside_of,
-    check_parts,
-    collectives_of,
-    dma_of,
-    grouped_of,
-    hbm_of,
-    mall_of,
-    missing_of,
-    noc_of,
-    sm_copy_of,
-    sustained_of,
-    sync_of,
-)
+from .optional_blocks import check_parts, collectives_of, dma_of, filled_if, grouped_of, missing_of
 
 _SIMPLE = {Kind.LINK: LINK_NUMBERS, Kind.SWITCH: SWITCH_NUMBERS}
 _GEMMS_OF_TYPES = tuple(f"gemm.{name}" for name in TYPES_WITH_CONSTANTS)
@@ -115,18 +119,20 @@ class DeviceResolver:
     def _link(self, entry: Entry) -> Link:
         figures = self._simple(entry)
         self._check_achieved(figures.by_path, "")
-        rates = figures.whole("bandwidth"), figures.whole("achieved")
-        link = Link(entry.name, *rates, figures.ticks("latency"), figures.provenance(entry.name))
         words = self._device(entry).words
+        said = {"ordered": words.get("ordered") == ("yes",)} | self._described(entry, figures)
         if "protocols" in words:
-            link = replace(link, protocols=tuple(each for each in CopyProtocol if each.value in words["protocols"]))
-        return replace(link, ordered=words.get("ordered") == ("yes",))
+            said["protocols"] = tuple(each for each in CopyProtocol if each.value in words["protocols"])
+        return figures.filled(Link, "", peak_bytes_per_s=figures.whole("bandwidth"), **said)
 
     def _switch(self, entry: Entry) -> Switch:
         figures = self._simple(entry)
-        numbers = figures.whole("ports"), figures.whole("bandwidth"), figures.ticks("latency")
-        does = [self._device(entry).words.get(word) == ("yes",) for word in SWITCH_CHOICES]
-        return Switch(entry.name, *numbers, figures.provenance(entry.name), *does)
+        does = {word: self._device(entry).words.get(word) == ("yes",) for word in SWITCH_CHOICES}
+        return figures.filled(Switch, "", **self._described(entry, figures), **does)
+
+    @staticmethod
+    def _described(entry: Entry, figures: DeviceNumbers) -> dict[str, Any]:
+        return {"name": entry.name, "provenance": figures.provenance(entry.name)}
 
     def numbers(self, entry: Entry) -> DeviceNumbers:
         """Return all numbers that a device states or inherits, complete or not."""
@@ -236,7 +242,7 @@ def _l2_of(figures: Mapping[str, NumberWithOrigin]) -> tuple[int, int] | None:
 
 
 def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l2: tuple[int, int] | None) -> Gpu:
-    whole, ticks, exact = figures.whole, figures.ticks, figures.by_path
+    whole, exact = figures.whole, figures.by_path
     gemm = _gemm("gemm", figures, tiles, None if fitted_l2 == _l2_of(exact) else fitted_l2)
     of_types = {
         block.rpartition(".")[2]: _gemm(block, figures, tiles, gemm.fitted_l2)
@@ -249,22 +255,22 @@ def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l
         clock_hz=whole("clock"),
         line_bytes=whole("line"),
         peak_flops=tuple((each, whole(f"peak.{each.value}")) for each in DType if f"peak.{each.value}" in exact),
-        l2=Cache(whole("l2.size"), whole("sms") // whole("l2.per"), whole("l2.bandwidth"), ticks("l2.latency")),
-        hbm=hbm_of(figures),
+        l2=figures.filled(Cache, "l2.", instances=whole("sms") // whole("l2.per")),
+        hbm=figures.filled(Hbm, "hbm.", peak_bytes_per_s=whole("hbm.bandwidth")),
         gemm=gemm.with_types(of_types),
         dma=dma_of(figures),
-        sm_copy=sm_copy_of(figures),
-        launch=LaunchCost(ticks("launch.kernel"), ticks("launch.event")),
+        sm_copy=figures.filled(SmCopy, "sm_copy.", saturation=filled_if(figures, Saturation, "sm_copy.", "limit")),
+        launch=figures.filled(LaunchCost, "launch."),
         provenance=figures.provenance(name),
         collectives=collectives_of(figures),
-        sync=sync_of(figures),
-        mall=mall_of(figures),
-        noc=noc_of(figures),
-        sustained=sustained_of(figures),
-        beside=beside_of(figures),
-        attention=attention_of(figures, "attention"),
-        mla=attention_of(figures, "mla"),
-        trtllm=attention_of(figures, "trtllm"),
+        sync=figures.filled(Sync, "sync."),
+        mall=filled_if(figures, Cache, "mall.", "size", instances=1),
+        noc=filled_if(figures, Noc, "noc.", "gemm_share"),
+        sustained=filled_if(figures, Sustained, "sustained.", "after"),
+        beside=filled_if(figures, Beside, "beside.", "dma"),
+        attention=filled_if(figures, AttentionModel, "attention.", "start"),
+        mla=filled_if(figures, AttentionModel, "mla.", "start"),
+        trtllm=filled_if(figures, AttentionModel, "trtllm.", "start"),
         grouped=grouped_of(figures),
     )
 
@@ -273,26 +279,14 @@ def _gemm(
     block: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l2: tuple[int, int] | None
 ) -> GemmModel:
     """The constants of ``block``, with the tiles that all types have."""
-    exact = figures.by_path
-    return GemmModel(
-        start_ticks=figures.ticks(f"{block}.start"),
-        mma_fraction=exact[f"{block}.mma"].value.amount,
-        hbm_fraction=exact[f"{block}.hbm"].value.amount,
-        tile_ticks=figures.ticks(f"{block}.tile"),
-        k_step_ticks=figures.ticks(f"{block}.k_step"),
-        split_ticks=figures.ticks(f"{block}.split"),
-        split_bytes_per_s=figures.whole(f"{block}.split_bandwidth"),
-        exponent=exact[f"{block}.exponent"].value.amount,
-        quantisation=exact[f"{block}.quantisation"].value.amount,
+    return figures.filled(
+        GemmModel,
+        f"{block}.",
         tiles=tiles["tiles"],
-        error=exact[f"{block}.error"].value.amount,
-        resolution=exact[f"{block}.resolution"].value.amount,
-        validated=exact[f"{block}.error"].origin in (Origin.MEASURED, Origin.FITTED),
+        validated=figures.by_path[f"{block}.error"].origin in (Origin.MEASURED, Origin.FITTED),
         pair_tiles=tiles.get("pair_tiles", ()),
         cluster=figures.whole_if("gemm.cluster") or 1,
         fewest_sms=figures.whole_if("gemm.fewest_sms") or 0,
         fitted_l2=fitted_l2,
-        ragged_ticks=figures.ticks(f"{block}.ragged") if f"{block}.ragged" in exact else None,
-        uneven=exact[f"{block}.uneven"].value.amount if f"{block}.uneven" in exact else Fraction(0),
-        sustained=sustained_of(figures, f"{block}.sustained_"),
+        sustained=filled_if(figures, Sustained, f"{block}.sustained_", "after"),
     )

@@ -54,7 +54,8 @@ def read_experts(layers: Sequence[Layer], reading: Reading) -> tuple[FusedExpert
     least, most = numbers.whole("least_ranks"), numbers.whole("most_ranks")
     if least > most:
         raise report.fail(Code.MGS314, "least_ranks is above most_ranks", figures["least_ranks"].span, "swap them")
-    return _kernel(numbers, least, most), numbers
+    rates = {"flops_per_s": numbers.whole("flops"), "hbm_bytes_per_s": numbers.whole("memory")}
+    return numbers.filled(FusedExperts, "", block_rows=numbers.whole("block"), **rates), numbers
 
 
 def read_stack(layers: Sequence[Layer], reading: Reading) -> tuple[Stack, DeviceNumbers]:
@@ -89,24 +90,6 @@ def _figures(
     if report.num_failures > failures_before:
         raise report.stop()
     return figures, words
-
-
-def _kernel(numbers: DeviceNumbers, least_ranks: int, most_ranks: int) -> FusedExperts:
-    exact: dict[str, Fraction] = {name: each.value.amount for name, each in numbers.by_path.items()}
-    return FusedExperts(
-        numbers.ticks("start"),
-        numbers.whole("flops"),
-        numbers.whole("memory"),
-        exact["exponent"],
-        numbers.whole("block"),
-        exact["weight"],
-        least_ranks,
-        most_ranks,
-        numbers.ticks_if("rank") or 0,
-        numbers.whole_if("most_rows"),
-        exact.get("error"),
-        numbers.ticks_if("shortest") or 0,
-    )
 
 
 # Whose kernels send the rows of a workload to experts and back: those that it names, else the fastest that are known.

@@ -212,24 +212,9 @@ class MethodReader:
 
     def _routed(self, numbers: DeviceNumbers, *, back: bool) -> ExchangeKernel | None:
         """The framework's own exchange, None if no number is of one."""
-        ticks = {name: numbers.ticks_if(f"exchange_{name}") or 0 for name in ("start", "step", "expert", "row")}
-        rate = numbers.whole_if("exchange_bandwidth")
-        least, most = (numbers.whole_if(f"exchange_{name}") for name in ("least_ranks", "most_ranks"))
-        if rate is None or least is None or most is None:
+        if "exchange_bandwidth" not in numbers.by_path:
             return None
-        return ExchangeKernel(
-            ticks["start"],
-            rate,
-            least,
-            most,
-            ticks["step"],
-            ticks["expert"],
-            ticks["row"],
-            self._copies,
-            numbers.whole_if("exchange_least_top") or 1,
-            self._name,
-            back,
-        )
+        return numbers.filled(ExchangeKernel, "exchange_", copies=self._copies, name=self._name, back=back)
 
     def _kernels(self, numbers: DeviceNumbers) -> tuple[SumKernel, ...]:
         return tuple(
@@ -251,29 +236,16 @@ class MethodReader:
         kernels, routed = self._kernels(numbers), self._routed(numbers, back=pattern is Pattern.GEMM_A2A)
         needed = [*(("call",) if path is TransferPath.LIBRARY else METHOD_REQUIRED)]
         needed += [f"{kernel.form.value}_{name}" for kernel in kernels for name in ("start", "bandwidth")]
-        exact = {name: figure.value.amount for name, figure in numbers.by_path.items()}
-        return Method(
-            pattern,
-            choice,
-            path,
-            rate=exact.get("rate", Fraction(1)),
-            limit_bytes_per_s=numbers.whole_if("limit"),
-            call_ticks=numbers.ticks_if("call") or 0,
-            graph_call_ticks=numbers.ticks_if("graph_call"),
-            host_ticks=numbers.ticks_if("host") or 0,
-            barrier_ticks=numbers.ticks_if("barrier") or 0,
-            step_ticks=numbers.ticks_if("step") or 0,
+        return numbers.filled(
+            Method,
+            "",
+            pattern=pattern,
+            choice=choice,
+            path=path,
             tiles=self._pairs.get("tiles", ()),
-            rereads_below=numbers.whole_if("rereads_below") or 0,
-            rows_per_read=exact.get("rows_per_read", Fraction(1)),
-            library_below_flops=numbers.whole_if("library_below") or 0,
-            missing=tuple(name for name in needed if name not in exact),
+            missing=tuple(name for name in needed if name not in numbers.by_path),
             gpus=self._known.get("gpus", ()),
             dtypes=tuple(map(DType, self._known.get("dtypes", ()))),
-            most_rows=numbers.whole_if("most_rows"),
-            most_ranks=numbers.whole_if("most_ranks"),
-            error=exact.get("error"),
-            shortest_ticks=numbers.ticks_if("shortest") or 0,
             kernels=kernels,
             routed=routed,
         )

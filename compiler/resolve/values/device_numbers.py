@@ -1,7 +1,9 @@
 """Numbers in device blocks, read by a table of properties, each with its origin and source."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, TypeVar, get_args
 
 from ...codes import Code
 from ...ir import TICKS_PER_SECOND, Origin, Provenance
@@ -11,6 +13,8 @@ from ...text.units import Quantity, round_half_up
 from ...text.vocabulary import Property
 from .evaluate import single
 from .reading import Reading
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,25 @@ class DeviceNumbers:
         """Return a time in ticks, None if it is missing."""
         return self.ticks(path) if path in self.by_path else None
 
+    def exact(self, path: str) -> Fraction:
+        """Return a number in base units, as it is."""
+        return self.by_path[path].value.amount
+
+    def filled(self, make: Callable[..., T], prefix: str, **others: Any) -> T:
+        """Make a dataclass of the numbers below ``prefix``, and of ``others``; one that is missing has its default.
+
+        A field is named after its number and the unit of that: ``setup_ticks`` is filled by ``setup``,
+        ``split_bytes_per_s`` by ``split_bandwidth``. What is no fraction is rounded half up.
+        """
+        found = dict(others)
+        for each in fields(make):  # type: ignore[arg-type]  # a dataclass, which has no type of its own
+            paths = (path for word in _words_of(each.name) if (path := prefix + word) in self.by_path)
+            if each.name not in others and (path := next(paths, "")):
+                is_exact = Fraction in (each.type, *get_args(each.type))
+                read = self.exact if is_exact else self.ticks if each.name.endswith("_ticks") else self.whole
+                found[each.name] = read(path)
+        return make(**found)
+
     def stated(self, device: str) -> tuple[StatedNumber, ...]:
         """Return each number with its path."""
         return tuple(
@@ -80,6 +103,17 @@ class DeviceNumbers:
             Provenance(f"{device}.{path}", each.origin, each.source, "" if each.owner == device else each.owner)
             for path, each in self.by_path.items()
         )
+
+
+def _words_of(field: str) -> tuple[str, ...]:
+    """The words that the number of a field may have."""
+    if field.endswith("bytes_per_s"):
+        word = field.removesuffix("bytes_per_s")
+        return f"{word}bandwidth", word.rstrip("_")
+    for unit in ("_ticks", "_bytes", "_flops", "_fraction"):
+        if field.endswith(unit):
+            return (field.removesuffix(unit),)
+    return (field,)
 
 
 @dataclass(frozen=True, slots=True)
