@@ -7,7 +7,7 @@ from .codes import Code
 from .ir import Settings
 from .pipeline import Compiled, compile_text
 from .text import syntax as ast
-from .text.diagnostics import CompileError, Diagnostic, Report, Source, Span
+from .text.diagnostics import CompileError, Diagnostic, Report, Source, Span, raising_errors
 from .text.load import read_source
 from .text.parsing.parse import parse_file
 from .text.rewriting import references_to, with_numbers, with_params, without
@@ -58,10 +58,8 @@ def changed_file(path: Path, changes: Changes, target: Path) -> str:
 
 
 def _read(path: Path) -> Source:
-    report = Report()
-    with report.trial():
+    with raising_errors() as report:
         return read_source(path, report)
-    raise CompileError(report.diagnostics)
 
 
 def changed_text(source: Source, changes: Changes, path: str) -> str:
@@ -92,11 +90,9 @@ def _questions_of(compiled: Compiled) -> tuple[object, ...]:
 
 
 def _rewritten(source: Source, changes: Changes) -> Source:
-    report = Report()
-    with report.trial():
+    with raising_errors() as report:
         changed = with_params(source, _parsed(source, report), changes.params, report)
         return with_numbers(changed, _parsed(changed, report), changes.numbers, report)
-    raise CompileError(report.diagnostics)
 
 
 def _parsed(source: Source, report: Report) -> ast.File:

@@ -24,7 +24,17 @@ from .resolve.file import Resolved, resolve
 from .resolve.schedules.check import check_schedules
 from .resolve.values.device_numbers import StatedNumber
 from .resolve.values.params import Param, bind
-from .text.diagnostics import CompileError, Diagnostic, GaveUp, Report, Severity, Source, Span, did_you_mean
+from .text.diagnostics import (
+    CompileError,
+    Diagnostic,
+    GaveUp,
+    Report,
+    Severity,
+    Source,
+    Span,
+    did_you_mean,
+    raising_errors,
+)
 from .text.load import load, read_source
 from .text.names import Kind, Scope
 
@@ -119,11 +129,9 @@ def compile_file(path: str | Path, settings: Settings = ()) -> Compiled:
     CompileError
         If the file cannot be read or has errors; it holds all diagnostics.
     """
-    report = Report()
-    with report.trial():
+    with raising_errors() as report:
         source = read_source(Path(path), report)
         return _compile(source, load(source, report), settings, report)
-    raise CompileError(report.diagnostics)
 
 
 def compile_text(
@@ -134,11 +142,9 @@ def compile_text(
     With ``settings``, or if it is not ``as_written`` by its user, a declared schedule that does not fit is left out.
     Routings that are drawn have ``seed``, None: as the text says.
     """
-    report = Report()
-    with report.trial():
+    with raising_errors() as report:
         source = Source(path, text)
         return _compile(source, load(source, report), settings, report, as_written, seed)
-    raise CompileError(report.diagnostics)
 
 
 @lru_cache(maxsize=NUM_KEPT)
@@ -150,17 +156,13 @@ def compiler_of(text: str, path: str) -> Callable[[Settings], Compiled]:
     CompileError
         If it cannot be read; what is returned raises it too.
     """
-    report, source = Report(), Source(path, text)
-    with report.trial():
+    source = Source(path, text)
+    with raising_errors() as report:
         scope = load(source, report)
-    if report.has_errors:
-        raise CompileError(report.diagnostics)
 
     def compiled(settings: Settings) -> Compiled:
-        report = Report()
-        with report.trial():
+        with raising_errors() as report:
             return _compile(source, scope, settings, report)
-        raise CompileError(report.diagnostics)
 
     return compiled
 
@@ -175,12 +177,11 @@ def written_out(text: str, path: str = "<text>") -> str:
     """
     from .resolve.workloads.backward import with_derived  # for `fmt --derived` alone
 
-    report, source = Report(), Source(path, text)
-    with report.trial():
+    source = Source(path, text)
+    with raising_errors() as report:
         scope = load(source, report)
         _compile(source, scope, (), report)
         return with_derived(source, scope, report)
-    raise CompileError(report.diagnostics)
 
 
 @dataclass(frozen=True, slots=True)

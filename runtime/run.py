@@ -18,7 +18,7 @@ from ..compiler.planning.plan import build_plan, layers_of
 from ..compiler.request import request as requests
 from ..compiler.request.scenario import scenario_of
 from ..compiler.resolve.schedules.from_text import plan_named, resolve_schedule
-from ..compiler.text.diagnostics import CompileError, Report, Source, Span
+from ..compiler.text.diagnostics import CompileError, Source, Span, raising_errors
 from ..compiler.text.json_forms import MAX_FILE_BYTES, Item, JsonPlace, read_json
 from ..compiler.text.load import read_source
 from ..compiler.text.vocabulary import MAX_EXTENT, MAX_RANKS
@@ -232,9 +232,8 @@ def read_job(file: Path, schedule: str | None) -> Job:
 
 def _scenarios(file: Path) -> tuple[OpCase, ...]:
     """Return what a plan is for, on each of ``GPUS``."""
-    report, text = Report(), str(file)
-    span = Span(Source("plan", text), 0, len(text))
-    with report.trial():
+    span = Span(Source("plan", str(file)), 0, len(str(file)))
+    with raising_errors() as report:
         document = read_json(read_source(file, report, span, MAX_FILE_BYTES).text, JsonPlace(file.name, span, report))
         members = document.members()
         if "scenario" not in members:
@@ -244,7 +243,6 @@ def _scenarios(file: Path) -> tuple[OpCase, ...]:
             raise members["scenario"].fail("its kernels and loads need their scenario", HINT, Code.MGS540)
         said["pattern"].word(tuple(pattern.value for pattern in requests.PATTERNS))
         return tuple(_scenario(gpu, said) for gpu in GPUS)
-    raise CompileError(report.diagnostics)
 
 
 def _one_op(scenario: Item) -> dict[str, Item]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..codes import Code
 from ..ir import DType
-from ..text.diagnostics import CompileError, Report, Source, Span
+from ..text.diagnostics import Source, Span, raising_errors
 from ..text.json_forms import Item, JsonPlace, read_json
 from ..text.load import read_source
 from .kinds import Sizes, layer_kinds
@@ -154,12 +154,11 @@ def read_config(path: Path) -> ModelConfig:
     CompileError
         If the file cannot be read, is no JSON object, or lacks a size.
     """
-    report, span = Report(), Span(Source(str(path), ""), 0, 0)
-    with report.trial():
+    span = Span(Source(str(path), ""), 0, 0)
+    with raising_errors() as report:
         source = read_source(path, report, span)
         document = read_json(source.text, JsonPlace(path.name, span, report, Code.MGS138))
         return config_of(document, path)
-    raise CompileError(report.diagnostics)
 
 
 def config_of(document: Item, path: Path) -> ModelConfig:

@@ -15,7 +15,7 @@ from typing import Any
 from ..codes import Code
 from ..ir import Scenario
 from ..request.request import RequestError, names_in
-from ..text.diagnostics import CompileError, Report, Source, Span
+from ..text.diagnostics import CompileError, Source, Span, raising_errors
 from ..text.json_forms import MAX_FILE_BYTES, JsonPlace, read_json
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS
 from .config import ModelConfig, config_of, read_config
@@ -136,11 +136,9 @@ def _in_memory(config: Mapping[str, object], name: str) -> ModelConfig:
         raise RequestError(Code.MGS138, "model", f"no JSON: {error}"[:200]) from None
     if len(text) > MAX_FILE_BYTES:
         raise RequestError(Code.MGS130, "model", "it is too large for a configuration")
-    report = Report()
-    with report.trial():
+    with raising_errors() as report:
         place = JsonPlace("config", Span(Source("config", ""), 0, 0), report, Code.MGS138)
         return config_of(read_json(text, place), Path(name))
-    raise CompileError(report.diagnostics)
 
 
 @lru_cache(MAX_KEPT)

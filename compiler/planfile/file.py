@@ -11,7 +11,7 @@ from pathlib import Path
 from ..codes import Code
 from ..ir import OpCase, OpPlan, Part, Plan, Scenario, System, Workload, WrittenPlan
 from ..text import syntax as ast
-from ..text.diagnostics import CompileError, Diagnostic, Report, Source, Span, listing
+from ..text.diagnostics import Diagnostic, Report, Source, Span, listing, raising_errors
 from ..text.json_forms import MAX_FILE_BYTES, Item, JsonPlace, read_json
 from ..text.load import path_beside, read_source
 
@@ -81,23 +81,20 @@ def plan_in_file(scenario: Scenario, path: Path) -> Plan:
     CompileError
         As ``op_plan_in_file``.
     """
-    name, report = str(path), Report()
-    with report.trial():
+    name = str(path)
+    with raising_errors() as report:
         document = _document(path, _span(name), report)
         return _built(scenario.system, scenario.workload, document, name)
-    raise CompileError(report.diagnostics)
 
 
 def _schedule(
     scenario: OpCase, name: str, read: Callable[[Span, Report], Item], warn: Warn = ignore_warnings
 ) -> OpPlan:
-    report = Report()
-    with report.trial():
+    with raising_errors() as report:
         document = read(_span(name), report)
         part = _only_part(_built(scenario.system, Workload.of_one(scenario.shape), document, name), document)
         warn(report.diagnostics)
         return part.schedule
-    raise CompileError(report.diagnostics)
 
 
 def _span(name: str) -> Span:

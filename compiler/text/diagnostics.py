@@ -267,6 +267,23 @@ class Report:
         return self._num_errors > 0
 
 
+@contextmanager
+def raising_errors() -> Iterator[Report]:
+    """Give a report to a block, and raise all that it holds if the block stops or leaves errors in it.
+
+    Raises
+    ------
+    CompileError
+        If there are errors.
+    """
+    report, is_finished = Report(), False
+    with report.trial():
+        yield report
+        is_finished = True
+    if report.has_errors or not is_finished:
+        raise CompileError(report.diagnostics) from None
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``did you mean '...'?`` for the closest known word, else an empty text."""
     close = closest(word, known)

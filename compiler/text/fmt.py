@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from . import syntax as ast
-from .diagnostics import CompileError, Report, Source, Span
+from .diagnostics import Source, Span, raising_errors
 from .parsing.parse import parse_file
 
 
@@ -130,12 +130,9 @@ def format_text(text: str, path: str = "<text>") -> str:
     CompileError
         If the text does not parse; a text with mistakes in its meaning is formatted all the same.
     """
-    report = Report()
-    with report.trial():
+    with raising_errors() as report:
         file = parse_file(Source(path, text), report)
-        if not report.has_errors:
-            return print_file(file)
-    raise CompileError(report.diagnostics)
+    return print_file(file)
 
 
 def print_file(file: ast.File) -> str:

@@ -13,7 +13,14 @@ from ...compiler.ir import OpCase, Rejection, Scenario, Settings
 from ...compiler.pipeline import Compiled, compile_text
 from ...compiler.planning.build import ScheduleError
 from ...compiler.request.request import RequestError
-from ...compiler.text.diagnostics import CODE_COLUMNS, CompileError, Diagnostic, Report, Source, render_text
+from ...compiler.text.diagnostics import (
+    CODE_COLUMNS,
+    CompileError,
+    Diagnostic,
+    Source,
+    raising_errors,
+    render_text,
+)
 from ...compiler.text.load import read_source, read_stream
 from ...compiler.text.parsing.parse import MAX_BYTES
 from ...compiler.text.writing import write_whole
@@ -112,19 +119,15 @@ def source_of(file: Path, max_bytes: int = MAX_BYTES) -> Source:
     """
     if is_stdin(file):
         return _text_of(None if sys.stdin is None else sys.stdin.buffer, max_bytes)
-    report = Report()
-    with report.trial():
+    with raising_errors() as report:
         return read_source(file, report, max_bytes=max_bytes)
-    raise CompileError(report.diagnostics)
 
 
 @lru_cache(maxsize=1)
 def _text_of(stdin: BinaryIO | None, max_bytes: int) -> Source:
     """What is on stdin, which can be read once."""
-    report = Report()
-    with report.trial():
+    with raising_errors() as report:
         return read_stream(stdin, STDIN, report, max_bytes)
-    raise CompileError(report.diagnostics)
 
 
 def compiled(file: Path, settings: Settings) -> Compiled:

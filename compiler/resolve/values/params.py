@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
+from math import prod
 
 from ...codes import Code
 from ...ir import Settings
 from ...text import syntax as ast
-from ...text.diagnostics import CompileError, Report, Source, Span, did_you_mean
+from ...text.diagnostics import Report, Source, Span, did_you_mean, raising_errors
 from ...text.names import Entry, Kind, Scope
 from ...text.parsing.parse import parse_file, parse_value
 from ...text.units import NUMBER, Quantity, exact_text
@@ -221,22 +222,16 @@ def points_of(settings: Settings, params: Sequence[Param]) -> tuple[Settings, ..
         If a text has no values, or there are too many points.
     """
     choices = {param.name: param.choices for param in params}
-    report = Report()
     values: list[list[tuple[str, str]]] = []
-    for name, text in settings:
-        given: tuple[str, ...] = (text,)
-        with report.trial():
-            given = _values(name, text, choices.get(name, ()), report) if is_swept(text) else given
-        values.append([(name, each) for each in given])
-    count = 1
-    for each in values:
-        count *= len(each)
-    if count > MAX_POINTS:
-        span, message = Span(Source("--set", ""), 0, 0), f"{count:,} points, the limit is {MAX_POINTS:,}"
-        with report.trial():
+    with raising_errors() as report:
+        for name, text in settings:
+            with report.attempt():
+                given = _values(name, text, choices.get(name, ()), report) if is_swept(text) else (text,)
+                values.append([(name, each) for each in given])
+        count = prod(map(len, values))
+        if count > MAX_POINTS:
+            span, message = Span(Source("--set", ""), 0, 0), f"{count:,} points, the limit is {MAX_POINTS:,}"
             report.error(Code.MGS305, message, span, "take larger steps")
-    if report.has_errors:
-        raise CompileError(report.diagnostics)
     return tuple(product(*values))
 
 

@@ -12,7 +12,7 @@ from ....advisor.steps.answer import check_schedules
 from ....advisor.steps.carried import job_of
 from ....compiler.codes import Code
 from ....compiler.ir.step import StepScenario, StepSchedule
-from ....compiler.text.diagnostics import CompileError, Report
+from ....compiler.text.diagnostics import raising_errors
 from ....runtime import RunRefused, carry_out
 from ....runtime.over_torch.launch import RankFailed, carry_out_over_torch
 from ....runtime.run import Job, jobs_of
@@ -131,9 +131,7 @@ def replay_trace(files: Sequence[Path], options: ReplayOptions) -> Exit:
 
 
 def _read(files: Sequence[Path], options: ReplayOptions) -> ReplayedStep:
-    report = Report()
-    with report.trial():
+    with raising_errors() as report:
         step = read_step(files[0], name_of(files[0]), options.gpu, options.step, report, files[1:])
         show(report.diagnostics)
         return step
-    raise CompileError(report.diagnostics)
