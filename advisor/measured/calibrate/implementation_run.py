@@ -11,8 +11,7 @@ from ....compiler.codes import Code
 from ....compiler.ir import Implementation, Method, Pattern, Progress, TransferPath
 from ....compiler.text.diagnostics import Diagnostic, printable
 from ...implementations.predict import FUSED_ERROR, error_of_rows
-from ..tables.collectives import tables_of
-from ..tables.csv_rows import MeasuredError
+from ..tables.csv_rows import MeasuredError, tables_of
 from ..tables.exchanges import PATTERN_OF, PATTERNS, ExchangeRow, exchange_rows
 from ..tables.own_rows import OwnRows, own_rows
 from ..validate.report import kept_rows

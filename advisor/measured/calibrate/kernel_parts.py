@@ -11,8 +11,7 @@ import numpy as np
 from ....compiler.ir import AttentionModel, DType, Gpu
 from ....compiler.ir.operations.attention import TRTLLM
 from ..tables.attention import FITTED, FITTED_MLA, MAX_HEAD_DIM, AttentionRow, attention_rows, attention_us
-from ..tables.collectives import tables_of
-from ..tables.csv_rows import left_out_lines
+from ..tables.csv_rows import left_out_lines, tables_of
 from ..tables.experts import DTYPES, EVEN, PATTERNS, ExpertRow, expert_rows
 from ..validate.report import kept_rows
 from .fitting import Constant, ConstantUnit, Fitted, Floats

@@ -11,18 +11,10 @@ import numpy as np
 
 from ....compiler import format_text
 from ....compiler.ir import TYPES_WITH_CONSTANTS, Gpu, Progress
-from ....compiler.text.shipped import shipped_libraries
-from ..tables.collectives import (
-    DMA_GPU,
-    DMA_PATTERNS,
-    SM_PATTERNS,
-    collective_points,
-    phase_shares,
-    sm_copies,
-    tables_of,
-)
-from ..tables.csv_rows import MAX_RATIO, MeasuredError
-from ..tables.gemm import gemm_tables, lone_scenario
+from ....compiler.machine.known_gpus import library_gpu
+from ..tables.collectives import DMA_GPU, DMA_PATTERNS, SM_PATTERNS, collective_points, phase_shares, sm_copies
+from ..tables.csv_rows import MAX_RATIO, MeasuredError, tables_of
+from ..tables.gemm import gemm_tables, profile_of
 from ..validate.report import kept_rows
 from .fitting import Fitted, put_all, put_back
 from .kernel_parts import ATTENTION_PARTS, GROUPED_PARTS, KERNEL_PARTS, kernel_parts
@@ -149,13 +141,13 @@ def _profiles(request: FitRequest) -> tuple[str, Gpu, Gpu]:
     for name in (request.gpu, request.start):
         if name and not _NAME.fullmatch(name):
             raise MeasuredError(f"{name[:40]!r} is no name of a GPU")
-    own, sibling = lone_scenario(request.gpu), lone_scenario(request.start) if request.start else None
+    own, sibling = profile_of(request.gpu), profile_of(request.start)
     if request.start and sibling is None:
         raise MeasuredError(f"there is no profile of {request.start} to start from")
     base = own or sibling
     if base is None:
         raise MeasuredError(f"there is no profile of {request.gpu}; name a sibling to start from: --from GPU")
-    return base.gpu.name, base.gpu, (sibling or base).gpu
+    return base.name, base, sibling or base
 
 
 def _parts(folder: Path, request: FitRequest, gpu: Gpu, left_out: list[str]) -> Iterator[ProfilePart]:
@@ -264,8 +256,9 @@ def command(calibration: Calibration) -> str:
 
 def _lines(calibration: Calibration) -> Iterator[str]:
     gpu, base = calibration.request.gpu, calibration.base
-    library = next(name for name in shipped_libraries() if name.partition("/")[2] == base.lower())
-    vendor = library.partition("/")[0]
+    known = library_gpu(base)
+    assert known is not None, "what is extended ships"
+    library, vendor = known.library, known.library.partition("/")[0]
     yield from ("mgs 1", "")
     yield f"# {gpu}, refitted to measured times by: {command(calibration)}"
     yield f"# Everything that is not said here is that of {library}."
@@ -318,8 +311,7 @@ def _plain(calibration: Calibration, name: str, block: str) -> Iterator[str]:
     if part is not None:
         yield f"{block} {{"
         yield from _numbers(calibration, part)
-        base = lone_scenario(calibration.base)
-        if name in ATTENTION_PARTS and base is not None and getattr(base.gpu, name) is None:
+        if name in ATTENTION_PARTS and getattr(profile_of(calibration.base), name) is None:
             for word in ("queries", "packed", "decode_packed"):
                 count = getattr(getattr(calibration.gpu, name), word)
                 yield from (f'{word} {count} @assumed "that of {calibration.request.start}"',) if count else ()

@@ -15,9 +15,8 @@ from pathlib import Path
 from ....compiler.ir import TICKS_PER_US, AttentionShape, DType, Gpu
 from ....compiler.ir.operations.attention import TRTLLM
 from ....simcore.kernels.attention import attention_work
-from .collectives import gpu_named, tables_of, whole_number
-from .csv_rows import FIT, HELD_OUT, TableComparison, in_odd_half, is_positive, rows_in
-from .gemm import MAX_DIMENSION, gpu_name
+from .csv_rows import FIT, HELD_OUT, TableComparison, in_odd_half, is_positive, rows_in, tables_of, whole_number
+from .gemm import MAX_DIMENSION, gpu_name, gpu_named
 
 PATTERNS = ("attention.csv", "attention.csv.gz", "attention_*.csv", "attention_*.csv.gz")
 COLUMNS = ("gpu", "op", "phase", "kernel", "window")

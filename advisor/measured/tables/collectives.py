@@ -6,8 +6,9 @@ constants are fitted to the same points. Files ``*_allreduce_rccl_NAME.csv`` are
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -15,8 +16,17 @@ from ....compiler.ir import Gpu
 from ....compiler.ir.operations.routing_laws import ranks_reached
 from ....simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from ....simcore.kernels.nccl import NcclCollective, collective_time
-from .csv_rows import MissingColumns, MissingTable, TableComparison, left_out_lines, read_rows
-from .gemm import gpu_name, lone_scenario
+from .csv_rows import (
+    MissingColumns,
+    MissingTable,
+    TableComparison,
+    left_out_lines,
+    read_rows,
+    rows_in,
+    tables_of,
+    whole_number,
+)
+from .gemm import gpu_name, gpu_named
 
 PATTERNS = ("nccl_collectives_*.csv", "nccl_collectives_*.csv.gz")
 RCCL_PATTERNS = ("*_allreduce_rccl_*.csv", "*_allreduce_rccl_*.csv.gz")
@@ -63,25 +73,20 @@ def shipped_points(folder: Path) -> Iterator[MeasuredPoint | str]:
     """Yield ``collective_points`` of the shipped profiles, and the points of RCCL."""
     yield from collective_points(folder, lambda name: gpu_named(name)[1])
     for path in tables_of(folder, RCCL_PATTERNS):
-        yield from _rccl_points(path)
+        yield from rows_in((path,), RCCL_COLUMNS, RCCL_NUMBERS, partial(_rccl_point, path.name))
 
 
-def _rccl_points(path: Path) -> Iterator[MeasuredPoint | str]:
-    """Yield the all_reduces in a graph; a row is of a ``system`` such as ``8xMI300X``, once."""
-    table, left_out = read_rows(path, RCCL_COLUMNS, RCCL_NUMBERS), Counter[str]()
-    yield from table.skipped
-    for row in table.rows:
-        count, _, gpu = row["system"].partition("x")
-        ranks = int(count) if count.isdecimal() and len(count) <= len(str(MAX_RANKS)) else 0
-        num_bytes = whole_number(row, "size_bytes", MAX_BYTES)
-        name, profile = gpu_named(gpu)
-        if not 2 <= ranks <= MAX_RANKS or num_bytes is None or profile is None or profile.collectives is None:
-            left_out["the GPU, their number or the size is not known"] += 1
-        elif not row["mode"].startswith(IN_GRAPH) or num_bytes < RCCL_LEAST:
-            left_out[f"not in a graph, or below {RCCL_LEAST} B: times of the host"] += 1
-        else:
-            yield MeasuredPoint(name, NcclCollective.ALL_REDUCE, ranks, num_bytes, float(row["oop_time_us"]), path.name)
-    yield from left_out_lines(path, left_out)
+def _rccl_point(file: str, row: Mapping[str, str]) -> MeasuredPoint | str:
+    """Return an all_reduce in a graph; a row is of a ``system`` such as ``8xMI300X``, once."""
+    count, _, gpu = row["system"].partition("x")
+    ranks = int(count) if count.isdecimal() and len(count) <= len(str(MAX_RANKS)) else 0
+    num_bytes = whole_number(row, "size_bytes", MAX_BYTES)
+    name, profile = gpu_named(gpu)
+    if not 2 <= ranks <= MAX_RANKS or num_bytes is None or profile is None or profile.collectives is None:
+        return "the GPU, their number or the size is not known"
+    if not row["mode"].startswith(IN_GRAPH) or num_bytes < RCCL_LEAST:
+        return f"not in a graph, or below {RCCL_LEAST} B: times of the host"
+    return MeasuredPoint(name, NcclCollective.ALL_REDUCE, ranks, num_bytes, float(row["oop_time_us"]), file)
 
 
 def collective_points(folder: Path, profile: Profiles, only: str = "") -> Iterator[MeasuredPoint | str]:
@@ -103,45 +108,23 @@ def collective_points(folder: Path, profile: Profiles, only: str = "") -> Iterat
         yield from _points_of(path, profile, only)
 
 
-def tables_of(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """Return the files of ``folder`` that match the patterns, sorted."""
-    return sorted(path for pattern in patterns for path in folder.glob(pattern))
-
-
-def gpu_named(text: str) -> tuple[str, Gpu | None]:
-    """Return the GPU of a table, for instance A100 for ``A100-SXM4-80GB``, and its profile if one is shipped."""
-    name = gpu_name(text)
-    scenario = lone_scenario(name)
-    return name, scenario.gpu if scenario is not None else None
-
-
-def whole_number(row: Mapping[str, str], name: str, high: int) -> int | None:
-    """Return the number in a column of ``row``; None if it is not whole or not from 1 to ``high``."""
-    value = float(row[name])
-    return int(value) if 1 <= value <= high and value % 1 == 0 else None
-
-
 def _points_of(path: Path, profile: Profiles, only: str) -> Iterator[MeasuredPoint | str]:
-    table = read_rows(path, COLUMNS, NUMBERS)
-    yield from table.skipped
     times_us: dict[Point, list[float]] = defaultdict(list)
-    left_out: Counter[str] = Counter()
-    for row in table.rows:
-        if only and gpu_name(row["gpu"]) != only:
-            continue
-        point = _point(row, profile)
-        if isinstance(point, str):
-            left_out[point] += 1
+    for found in rows_in((path,), COLUMNS, NUMBERS, partial(_point, profile, only)):
+        if isinstance(found, str):
+            yield found
         else:
-            times_us[point].append(float(row["time_us"]))
+            point, us = found
+            times_us[point].append(us)
     for point, repeats in times_us.items():
         yield MeasuredPoint(*point, median(repeats), path.name)
-    yield from left_out_lines(path, left_out)
 
 
-def _point(row: Mapping[str, str], profile: Profiles) -> Point | str:
-    """Return the point that a row measures, or why it is not compared."""
+def _point(profile: Profiles, only: str, row: Mapping[str, str]) -> tuple[Point, float] | str | None:
+    """Return the point that a row measures and its time, or why it is not compared; None if it is not of ``only``."""
     name = gpu_name(row["gpu"])
+    if only and name != only:
+        return None
     gpu = profile(name)
     operation = OPERATIONS.get(row["op"])
     ranks, num_bytes = whole_number(row, "n_gpus", MAX_RANKS), whole_number(row, "bytes", MAX_BYTES)
@@ -155,7 +138,7 @@ def _point(row: Mapping[str, str], profile: Profiles) -> Point | str:
         return f"there is no profile of {name[:40]}"
     if gpu.collectives is None or (operation is NcclCollective.ALL_TO_ALL and gpu.collectives.all_to_all is None):
         return f"the profile of {name} has no constants for {operation.value}"
-    return name, operation, ranks, num_bytes
+    return (name, operation, ranks, num_bytes), float(row["time_us"])
 
 
 def _comparison(point: MeasuredPoint) -> TableComparison:

@@ -196,6 +196,17 @@ def fields_of(line: str) -> list[str] | str:
         return "a quote that does not fit"
 
 
+def tables_of(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    """Return the files of ``folder`` that match the patterns, sorted."""
+    return sorted(path for pattern in patterns for path in folder.glob(pattern))
+
+
+def whole_number(row: Mapping[str, str], name: str, high: int) -> int | None:
+    """Return the number in a column of ``row``; None if it is not whole or not from 1 to ``high``."""
+    value = float(row[name])
+    return int(value) if 1 <= value <= high and value % 1 == 0 else None
+
+
 def left_out_lines(path: Path, left_out: Counter[str]) -> Iterator[str]:
     """Yield a line for each reason for which rows of a table are left out, with their number."""
     for reason, count in left_out.items():
@@ -210,9 +221,11 @@ def rows_in(
     paths: Iterable[Path],
     required: Sequence[str],
     numeric: Sequence[str],
-    read: Callable[[Mapping[str, str]], Row | str],
+    read: Callable[[Mapping[str, str]], Row | str | None],
 ) -> Iterator[Row | str]:
     """Yield what ``read`` makes of each row of each table, and a line for each reason it gives for leaving rows out.
+
+    A row of which it makes None is passed over.
 
     Raises
     ------
@@ -226,7 +239,7 @@ def rows_in(
             found = read(row)
             if isinstance(found, str):
                 left_out[found] += 1
-            else:
+            elif found is not None:
                 yield found
         yield from left_out_lines(path, left_out)
 

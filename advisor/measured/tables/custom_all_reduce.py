@@ -20,10 +20,10 @@ from ....compiler.planning.knobs.library import library_on
 from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....simcore.kernels.nccl import NcclCollective, collective_time
 from ...implementations.predict import with_kernels
-from .collectives import MAX_BYTES, MAX_RANKS, gpu_named, tables_of, whole_number
-from .csv_rows import TableComparison, rows_in
-from .gemm import gpu_name
-from .samples import scenario_of
+from .collectives import MAX_BYTES, MAX_RANKS
+from .csv_rows import TableComparison, rows_in, tables_of, whole_number
+from .gemm import gpu_name, gpu_named
+from .samples import collective_on
 
 PATTERNS = ("custom_all_reduce*.csv", "custom_all_reduce*.csv.gz")
 COLUMNS = ("gpu", "framework", "framework_version", "mode", "dtype")
@@ -134,7 +134,7 @@ def _group(implementation: str, version: str, num_bytes: int) -> str:
 @cache
 def _machines(gpu: str, ranks: int) -> Mapping[str, tuple[str, Gpu, float | None]]:
     """The implementation of each framework on ``ranks`` of a GPU, the GPU with its kernels, and its error."""
-    scenario = scenario_of(gpu, ranks)
+    scenario = collective_on(gpu, ranks)
     found: dict[str, tuple[str, Gpu, float | None]] = {}
     for implementation in shipped_implementations(scenario.system):
         method = implementation.method(Pattern.GEMM_AR)

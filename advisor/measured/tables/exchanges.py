@@ -16,10 +16,10 @@ from ....compiler.ir import DType, ExchangeKernel, Pattern
 from ....compiler.ir.operations.routing_laws import ranks_reached
 from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....simcore.kernels.nccl import routed_time
-from .collectives import MAX_RANKS, gpu_named, tables_of, whole_number
-from .csv_rows import TableComparison, left_out_lines, read_rows
-from .gemm import gpu_name
-from .samples import scenario_of
+from .collectives import MAX_RANKS
+from .csv_rows import TableComparison, left_out_lines, read_rows, tables_of, whole_number
+from .gemm import gpu_name, gpu_named
+from .samples import collective_on
 
 FIT, TOKENS, RANKS = "fit", "other tokens", "other ranks"
 KIND = "exchanges of experts"
@@ -170,7 +170,7 @@ def _comparison(row: ExchangeRow) -> TableComparison | str:
 @cache
 def _kernel(gpu: str, name: str, phase: str) -> tuple[str, ExchangeKernel, float | None] | None:
     """The implementation that is shipped for a GPU, ``name`` or its child, its kernel, and the error that it states."""
-    for implementation in shipped_implementations(scenario_of(gpu, 8).system):
+    for implementation in shipped_implementations(collective_on(gpu, 8).system):
         if implementation.name in (name, f"{name}_blackwell") and gpu in implementation.gpus:
             method = implementation.method(PATTERN_OF[phase])
             if method is not None and method.routed is not None:

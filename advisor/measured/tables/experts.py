@@ -37,10 +37,10 @@ from ....compiler.ir.operations.routing_laws import RoutingLaw, evenly, rows_by_
 from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....simcore.kernels.dispatch import work_of
 from ...implementations.fused_experts import ExpertChain, fused_us
-from .collectives import MAX_RANKS, gpu_named, tables_of, whole_number
-from .csv_rows import FIT, HELD_OUT, TableComparison, in_odd_half, rows_in
+from .collectives import MAX_RANKS
+from .csv_rows import FIT, HELD_OUT, TableComparison, in_odd_half, rows_in, tables_of, whole_number
 from .custom_all_reduce import STANDS_FOR
-from .gemm import MAX_DIMENSION, gpu_name
+from .gemm import MAX_DIMENSION, gpu_name, gpu_named
 
 PATTERNS = tuple(f"moe_grouped_gemm{each}.csv{gz}" for each in ("", "_*") for gz in ("", ".gz"))
 FUSED_PATTERNS = tuple(f"moe_layer_fused{each}.csv{gz}" for each in ("", "_*") for gz in ("", ".gz"))

@@ -6,8 +6,8 @@ from typing import Generic, Protocol, TypeVar
 
 from ....compiler import compile_text
 from ....compiler.ir import DType, OpCase, Pattern
-from ....compiler.templates.collective import collective_in
-from ....compiler.text.shipped import shipped_libraries
+from ....compiler.request.request import Request
+from ....compiler.request.scenario import request_text, system_text
 
 
 class MeasuredPair(Protocol):
@@ -107,27 +107,6 @@ def _size(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_SIZE else None
 
 
-_HEAD = """
-use "{library}"
-system node {{ gpus {ranks} x {gpu}; fabric {fabric} }}
-workload fused on node {{
-"""
-_GATHERED = """
-  x = tensor {dtype}[{m}, {k}] shard rows
-  w = tensor {dtype}[{k}, {all_n}] shard cols
-  xg = all_gather(x)
-  y = gemm(xg, w)
-}}
-"""
-_SUMMED = """
-  x = tensor {dtype}[{m}, {all_k}] shard cols
-  w = tensor {dtype}[{all_k}, {n}] shard rows
-  p = gemm(x, w)
-  y = {collective}(p)
-}}
-"""
-
-
 def scenario_on(gpu: str, ranks: int, dtype: DType, part: FusedPart) -> OpCase:
     """Return the scenario of ``part`` on the GPUs of the shipped library, behind its switch or in a full mesh.
 
@@ -136,19 +115,5 @@ def scenario_on(gpu: str, ranks: int, dtype: DType, part: FusedPart) -> OpCase:
     CompileError
         If the shape does not divide among the ranks, or the switch has fewer ports.
     """
-    library = next(name for name in shipped_libraries() if name.partition("/")[2] == gpu.lower())
-    gathers = part.pattern in (Pattern.AG_GEMM, Pattern.GEMM)
-    text = (_HEAD + (_GATHERED if gathers else _SUMMED)).format(
-        library=library,
-        fabric="full_mesh(xgmi)" if library.startswith("amd/") else "switch(nvswitch, link=nvlink)",
-        ranks=ranks,
-        gpu=gpu,
-        dtype=dtype.value,
-        m=part.m,
-        n=part.n,
-        k=part.k,
-        all_n=part.n * ranks,
-        all_k=part.k * ranks,
-        collective=(collective_in(part.pattern) or Pattern.ALL_GATHER).value,
-    )
-    return compile_text(text).scenario().case
+    request = Request(part.pattern.value, part.m, part.n, part.k, dtype=dtype.value, gpu=gpu, ranks=ranks)
+    return compile_text(request_text(request, ranks, head=system_text(request))).scenario().case

@@ -20,10 +20,11 @@ from statistics import median
 
 import numpy as np
 
-from ....compiler import compile_text
-from ....compiler.ir import TICKS_PER_US, DType, Gpu, OpCase
-from ....compiler.text.shipped import shipped_libraries
-from .csv_rows import FIT, HELD_OUT, MissingTable, TableComparison, in_odd_half, left_out_lines, read_rows
+from ....compiler.ir import TICKS_PER_US, DType, Gpu
+from ....compiler.machine.known_gpus import library_gpu
+from ....compiler.request.request import Request
+from ....compiler.request.scenario import scenario_of
+from .csv_rows import FIT, HELD_OUT, MissingTable, TableComparison, in_odd_half, left_out_lines, read_rows, tables_of
 from .gemm_times import gemm_ticks
 
 PATTERNS = ("gemm_*.csv", "gemm_*.csv.gz")
@@ -49,16 +50,6 @@ LONGER_CASTS: Mapping[tuple[str, DType], float] = {("H100", DType.FP8_BLOCK): 1.
 PARTS, MIN_WHOLE, LARGE_WHOLE = 8, 512, 2048
 
 Shape = tuple[int, int, int]  # m, n, k
-SCENARIO = """
-use "{library}"
-link none {{ bandwidth 1 GB/s; achieved 1 GB/s; latency 1 ns }}
-system one {{ gpus 1 x {gpu}; fabric full_mesh(none) }}
-workload lone on one {{
-  x = tensor bf16[64, 64]
-  w = tensor bf16[64, 64]
-  y = gemm(x, w)
-}}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +63,21 @@ class GemmTable:
 
 
 @cache
-def lone_scenario(gpu: str) -> OpCase | None:
-    """Return a GEMM on one GPU of the shipped library, for instance ``H100``; None without a profile of that name."""
-    libraries = {name.partition("/")[2]: name for name in shipped_libraries()}
-    if gpu.lower() not in libraries:
-        return None
-    return compile_text(SCENARIO.format(library=libraries[gpu.lower()], gpu=gpu)).scenario().case
+def profile_of(gpu: str) -> Gpu | None:
+    """Return the profile of a GPU of the library, for instance ``H100``; None without one of that name."""
+    known = library_gpu(gpu)
+    return None if known is None else scenario_of(Request("GEMM", m=64, n=64, k=64, gpu=known.name, ranks=1)).gpu
 
 
 def gpu_name(text: str) -> str:
     """Return the short name of the GPU of a table, for instance A100 for ``A100-SXM4-80GB``."""
     return text.replace(" ", "-").partition("-")[0].upper()
+
+
+def gpu_named(text: str) -> tuple[str, Gpu | None]:
+    """Return the GPU of a table, for instance A100 for ``A100-SXM4-80GB``, and its profile if one is shipped."""
+    name = gpu_name(text)
+    return name, profile_of(name)
 
 
 def peak_us(gpu: Gpu, dtype: DType, shape: Shape) -> float:
@@ -103,7 +98,7 @@ def gemm_tables(folder: Path, only: str = "") -> Iterator[GemmTable | str]:
     MeasuredError
         If one cannot be read.
     """
-    paths = sorted(path for pattern in PATTERNS for path in folder.glob(pattern))
+    paths = tables_of(folder, PATTERNS)
     if not paths:
         raise MissingTable(f"{folder}: no table gemm_*.csv or gemm_*.csv.gz")
     casts_us = yield from _casts_us(folder)
@@ -121,7 +116,7 @@ Casts = Mapping[tuple[str, float, float], Mapping[str, float]]  # us of each ste
 def _casts_us(folder: Path) -> Generator[str, None, Casts]:
     """Return what the search for a scale and the cast take of each input; yield why rows were left out."""
     casts: dict[tuple[str, float, float], dict[str, float]] = defaultdict(dict)
-    for path in sorted(path for pattern in QUANTIZE_PATTERNS for path in folder.glob(pattern)):
+    for path in tables_of(folder, QUANTIZE_PATTERNS):
         table = read_rows(path, ("gpu", "op", "dtype"), ("m", "k", "time_us"))
         yield from table.skipped
         for row in table.rows:
@@ -145,9 +140,9 @@ def _tables_of(path: Path, only: str, casts_us: Casts) -> Iterator[GemmTable | s
             left_out[f"{row['dtype']} is another kernel, and its constants are not fitted"] += 1
         elif shape is None:
             left_out[f"a dimension is not a whole number up to {MAX_DIMENSION}"] += 1
-        elif not only and lone_scenario(gpu) is None:
+        elif not only and (profile := profile_of(gpu)) is None:
             left_out[f"there is no profile of {gpu}"] += 1
-        elif not only and not _has_peak(gpu, dtype):
+        elif not only and profile is not None and not profile.peak(dtype):
             left_out[f"{gpu} has no peak rate for {dtype.value}"] += 1
         elif (gemm_us := _gemm_us(row, dtype, gpu, shape, casts_us)) is None:
             left_out[f"{dtype.value} with the cast of the input in it, which no table of {QUANTIZE} has"] += 1
@@ -161,9 +156,9 @@ def _tables_of(path: Path, only: str, casts_us: Casts) -> Iterator[GemmTable | s
 
 def _within_peak(table: GemmTable) -> Iterator[GemmTable | str]:
     """Yield the table without rows that are above the peak of its GPU, and a text that names the first of these."""
-    scenario = lone_scenario(table.gpu)
-    assert scenario is not None, "rows of GPUs without a profile are left out"
-    fast = [each for each, us in table.times_us.items() if us < peak_us(scenario.gpu, table.dtype, each)]
+    gpu = profile_of(table.gpu)
+    assert gpu is not None, "rows of GPUs without a profile are left out"
+    fast = [each for each, us in table.times_us.items() if us < peak_us(gpu, table.dtype, each)]
     if fast:
         row = f"{label_of(fast[0])}, {table.dtype.value}, in {table.times_us[fast[0]]:.4g} us"
         more = f" and {len(fast) - 1:,} more" if len(fast) > 1 else ""
@@ -173,11 +168,6 @@ def _within_peak(table: GemmTable) -> Iterator[GemmTable | str]:
         del kept[shape]
     if kept:
         yield replace(table, times_us=kept)
-
-
-def _has_peak(gpu: str, dtype: DType) -> bool:
-    scenario = lone_scenario(gpu)
-    return scenario is not None and scenario.gpu.peak(dtype) > 0
 
 
 def _gemm_us(row: Mapping[str, str], dtype: DType, gpu: str, shape: Shape, casts_us: Casts) -> float | None:
@@ -227,9 +217,9 @@ def predicted_us(
     gpu: str, shapes: Sequence[Shape], dtype: DType = DType.BF16, *, looped: bool = False
 ) -> dict[Shape, float]:
     """Return the time of each shape by the profile of ``gpu``, in us, ``looped`` as in ``gemm_ticks``."""
-    scenario = lone_scenario(gpu)
-    assert scenario is not None, "tables hold GPUs with a profile"
-    ticks = gemm_ticks(scenario.gpu, np.array(shapes, dtype=np.int64).reshape(-1, 3), dtype, looped=looped)
+    profile = profile_of(gpu)
+    assert profile is not None, "tables hold GPUs with a profile"
+    ticks = gemm_ticks(profile, np.array(shapes, dtype=np.int64).reshape(-1, 3), dtype, looped=looped)
     return dict(zip(shapes, (ticks / TICKS_PER_US).tolist(), strict=True))
 
 

@@ -15,8 +15,7 @@ from ....simcore.kernels.gemm import gemm_work
 from ....simcore.kernels.working_set import extra_hbm_bytes
 from ...implementations.predict import Promise, call_times
 from . import sm_sweep
-from .collectives import gpu_named, tables_of, whole_number
-from .csv_rows import TableComparison, read_rows, rows_in
+from .csv_rows import TableComparison, read_rows, rows_in, tables_of, whole_number
 from .fused import (
     COLUMNS,
     MAX_RANKS,
@@ -29,6 +28,7 @@ from .fused import (
     parts_of,
     scenario_on,
 )
+from .gemm import gpu_named
 
 SERIAL_NAMES = (*SERIAL, "unfused baseline", "torch GEMM + NCCL RS RING_LL")
 # Parts of the names that tables use, and the shipped implementation.

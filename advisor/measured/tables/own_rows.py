@@ -15,11 +15,11 @@ from pathlib import Path
 from ....compiler import CompileError
 from ....compiler.codes import Code
 from ....compiler.ir import DType
+from ....compiler.machine.known_gpus import LIBRARY_GPUS
 from ....compiler.text.diagnostics import Diagnostic, Report, Source, Span, did_you_mean, listing
-from ....compiler.text.shipped import shipped_libraries
-from .collectives import gpu_named
 from .csv_rows import MeasuredError, TableTooLarge, fields_of, is_positive, text_lines, text_of
 from .fused import MAX_RANKS, MAX_SIZE, OPERATIONS, parts_of
+from .gemm import gpu_named
 from .implementations import KNOWN_AS, SERIAL_NAMES, ImplementationRow, semantics_of
 
 US_BY_UNIT: Mapping[str, Fraction] = {
@@ -265,8 +265,10 @@ def _row(line: _Line, partner: _Line | None, name: str, of_library: bool, report
         return None
     gpu, profile = gpu_named(line.text("gpu"))
     if profile is None:
-        known = [library.partition("/")[2].upper() for library in shipped_libraries() if "/" in library]
-        hint = did_you_mean(gpu, known) or "calibrate a GPU of its own first: magus calibrate --gpu"
+        hint = (
+            did_you_mean(gpu, [each.name for each in LIBRARY_GPUS])
+            or "calibrate a GPU of its own first: magus calibrate --gpu"
+        )
         report.warn(Code.MGS203, f"there is no profile of the GPU '{gpu[:40]}'", line["gpu"].span, hint)
         return None
     meaning = semantics_of({GROUP: "", "shape_semantics": line.text("shape_semantics", "per GPU")})

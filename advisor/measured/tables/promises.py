@@ -17,10 +17,9 @@ from ....simcore import RunTooLarge
 from ...candidates.advice import Advice
 from ...questions.advisor import Advisor
 from ...solver import NoFeasibleSchedule
-from .collectives import gpu_named, tables_of, whole_number
-from .csv_rows import left_out_lines, read_rows
+from .csv_rows import left_out_lines, read_rows, tables_of, whole_number
 from .fused import COLUMNS, MAX_RANKS, NUMBERS, OPERATIONS, PATTERNS, FusedPart, partner_key, parts_of, scenario_on
-from .gemm import peak_us
+from .gemm import gpu_named, peak_us
 from .implementations import GPU_OF_SOURCE, SERIAL_NAMES, semantics_of
 
 LIBRARY_NAMES = (*SERIAL_NAMES, "cuBLAS+NCCL", "torch+rccl")

@@ -4,10 +4,8 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from statistics import median
 
-from ....compiler import compile_text
 from ....compiler.collectives import signal_of
 from ....compiler.ir import (
     TICKS_PER_SECOND,
@@ -31,14 +29,15 @@ from ....compiler.ir import (
 from ....compiler.planning.build import build_op_plan
 from ....compiler.planning.knobs.engine import default_engine
 from ....compiler.planning.knobs.library import library_serial
+from ....compiler.request.request import Request
+from ....compiler.request.scenario import scenario_of
 from ....compiler.templates import BASELINE
-from ....compiler.text.shipped import shipped_libraries
 from ....simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate_op
 from ....simcore.kernels.copy import sm_copy_rate
 from ....simcore.kernels.nccl import NcclCollective
 from ....simcore.lower.collective import library_collective_time
 from .collectives import MeasuredPoint, SmCopies, point_label
-from .gemm import GemmTable, Shape, label_of, lone_scenario, predicted_us
+from .gemm import GemmTable, Shape, label_of, predicted_us
 
 LIMIT = 0.02
 """Largest allowed difference of a simulated time from the closed form, as a share."""
@@ -107,14 +106,11 @@ def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[
     shapes = sorted(table.times_us)
     chosen = random.Random(seed).sample(shapes, min(count, len(shapes)))
     predicted = predicted_us(table.gpu, chosen, table.dtype)
-    scenario = lone_scenario(table.gpu)
-    assert scenario is not None, "tables hold GPUs with a profile"
     differences: list[tuple[float, str]] = []
     for shape in chosen:
         try:
-            differences.append(
-                (abs(_simulated_us(scenario, shape, table.dtype) / predicted[shape] - 1), label_of(shape))
-            )
+            simulated_us = _simulated_us(table.gpu, shape, table.dtype)
+            differences.append((abs(simulated_us / predicted[shape] - 1), label_of(shape)))
         except RunTooLarge:
             continue
         finally:
@@ -123,9 +119,10 @@ def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[
     return agreement_of(table.gpu, operation, differences, len(chosen) - len(differences))
 
 
-def _simulated_us(scenario: OpCase, shape: Shape, dtype: DType) -> float:
+def _simulated_us(gpu: str, shape: Shape, dtype: DType) -> float:
     """Return the makespan of the lone GEMM, scheduled as one kernel."""
-    lone = replace(scenario, shape=_workload(*shape, dtype))
+    one = scenario_of(Request(Pattern.GEMM.value, m=64, n=64, k=64, gpu=gpu, ranks=1)).case
+    lone = replace(one, shape=_workload(*shape, dtype))
     schedule = build_op_plan(lone, OpChoice(BASELINE.name, 1, default_engine(lone.system)))
     unit_bytes = affordable_unit(lone, schedule, PACKET_BYTES, MAX_LINE_HOPS)
     return simulate_op(lone, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US
@@ -140,28 +137,14 @@ def _workload(m: int, n: int, k: int, dtype: DType) -> OpShape:
 MAX_UNITS = 8192
 """Most units that one rank moves; larger collectives are simulated in coarser units."""
 
-NODE = """
-use "{library}"
-system node {{ gpus {ranks} x {gpu}; fabric {fabric} }}
-workload alone on node {{
-  x = tensor bf16[{ranks}, {cols}]{shard}
-  y = {operation}(x)
-}}
-"""
 
-
-@cache
-def scenario_of(
+def collective_on(
     gpu: str, ranks: int, operation: NcclCollective = NcclCollective.ALL_GATHER, num_bytes: int = 1024
 ) -> OpCase:
     """Return a collective alone on GPUs of the shipped library in their fabric; its bytes as nccl-tests counts them."""
-    library = next(name for name in shipped_libraries() if name.partition("/")[2] == gpu.lower())
-    cols = num_bytes // (ranks * DType.BF16.bytes_of(1))
-    shard = " shard rows" if operation is NcclCollective.ALL_GATHER else ""
-    fabric = "full_mesh(xgmi)" if library.startswith("amd/") else "switch(nvswitch, link=nvlink)"
-    names = {"library": library, "gpu": gpu, "fabric": fabric, "operation": operation.value}
-    text = NODE.format(**names, ranks=ranks, cols=cols, shard=shard)
-    return compile_text(text).scenario().case
+    whole = ranks * DType.BF16.bytes_of(1)
+    request = Request(operation.value, num_bytes=num_bytes // whole * whole, gpu=gpu, ranks=ranks)
+    return scenario_of(request).case
 
 
 def sampled(points: Sequence[MeasuredPoint], count: int, seed: int) -> Iterator[list[MeasuredPoint]]:
@@ -184,7 +167,7 @@ def simulated_collectives(points: Sequence[MeasuredPoint], advance: Callable[[],
 
 
 def _difference(point: MeasuredPoint) -> float:
-    scenario = scenario_of(point.gpu, point.ranks, point.operation, point.num_bytes)
+    scenario = collective_on(point.gpu, point.ranks, point.operation, point.num_bytes)
     expected, unit = library_collective_time(scenario), scenario.gpu.line_bytes
     while expected.moved_bytes > unit * MAX_UNITS:
         unit *= 2
@@ -217,7 +200,7 @@ def simulated_copies(copies: Sequence[SmCopies], advance: Callable[[], None]) ->
 
 
 def _copy_difference(copies: SmCopies) -> float:
-    scenario, peers = scenario_of(copies.gpu, copies.ranks), range(1, copies.ranks)
+    scenario, peers = collective_on(copies.gpu, copies.ranks), range(1, copies.ranks)
     row_bytes = DType.BF16.bytes_of(COLUMNS)
     rows = max(1, round(copies.remote_bytes / (len(peers) * row_bytes)))
     unit = scenario.gpu.line_bytes

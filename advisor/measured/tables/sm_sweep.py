@@ -17,9 +17,9 @@ from ....compiler.planning.build import ScheduleError
 from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....simcore import RunTooLarge
 from ...implementations.predict import MIN_GAIN, kernel_us, machine_of, simulated_us
-from .collectives import gpu_named, tables_of, whole_number
-from .csv_rows import TableComparison, rows_in
+from .csv_rows import TableComparison, rows_in, tables_of, whole_number
 from .fused import MAX_RANKS, FusedPart, parts_of, scenario_on
+from .gemm import gpu_named
 
 PATTERNS = ("sm_sweep*.csv", "sm_sweep*.csv.gz")
 COLUMNS = ("gpu", "pattern", "shape_semantics", "dtype", "swept_comm_sms")

@@ -19,8 +19,8 @@ from ....compiler.planning.build import ScheduleError
 from ....simcore import RunTooLarge
 from ...steps.layer_times import LayerTimes
 from ...steps.outcome import StepOutcome, outcome_of
-from .collectives import gpu_named, tables_of
-from .csv_rows import FIT, HELD_OUT, in_odd_half, is_positive, rows_in
+from .csv_rows import FIT, HELD_OUT, in_odd_half, is_positive, rows_in, tables_of
+from .gemm import gpu_named
 
 PATTERNS = ("training_steps*.csv", "training_steps*.csv.gz")
 COLUMNS = ("source", "name", "model", "gpu", "dtype", "sharding", "overlap")

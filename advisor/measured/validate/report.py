@@ -14,8 +14,8 @@ from ....compiler.ir import JsonObject, Progress
 from ..tables import attention, collectives, custom_all_reduce, exchanges, experts, gemm, sm_sweep, steps
 from ..tables import fused as fused_rows
 from ..tables.attention import attention_comparisons
-from ..tables.collectives import collective_comparisons, copy_comparisons, shipped_copies, shipped_points, tables_of
-from ..tables.csv_rows import MAX_RATIO, MeasuredError, MissingTable, TableComparison
+from ..tables.collectives import collective_comparisons, copy_comparisons, shipped_copies, shipped_points
+from ..tables.csv_rows import MAX_RATIO, MeasuredError, MissingTable, TableComparison, tables_of
 from ..tables.custom_all_reduce import custom_comparisons
 from ..tables.exchanges import exchange_comparisons
 from ..tables.experts import expert_comparisons, fused_layer_comparisons

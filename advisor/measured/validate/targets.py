@@ -10,7 +10,7 @@ from ....compiler.ir import Gpu
 from ....compiler.text.units import bytes_text
 from ....simcore.kernels.nccl import NEVER_BYTES, NcclCollective, early_switch
 from ..tables.csv_rows import FIT, HELD_OUT
-from ..tables.gemm import ALL, LARGE, LONG, LOOPED, lone_scenario
+from ..tables.gemm import ALL, LARGE, LONG, LOOPED, profile_of
 
 EVERY = "all"
 """The group of all rows of an operation."""
@@ -191,10 +191,10 @@ MEASURED_RANKS = (8, 4, 2)
 def early_switches(gpus: Iterable[str]) -> Iterator[str]:
     """Yield a sentence for each GPU and operation with an early switch, for the largest number of GPUs."""
     for name in gpus:
-        scenario = lone_scenario(name)
-        if scenario is not None and scenario.gpu.collectives is not None:
+        gpu = profile_of(name)
+        if gpu is not None and gpu.collectives is not None:
             for operation in NcclCollective:
-                yield from _sentence(scenario.gpu, operation)
+                yield from _sentence(gpu, operation)
 
 
 def _sentence(gpu: Gpu, operation: NcclCollective) -> Iterator[str]:

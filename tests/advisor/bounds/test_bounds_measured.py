@@ -13,11 +13,12 @@ from statistics import median
 import pytest
 
 from magus.advisor.bounds.lower_bound import lower_bound, workload_bound
-from magus.advisor.measured.tables.collectives import MeasuredPoint, gpu_named, shipped_points, tables_of, whole_number
-from magus.advisor.measured.tables.csv_rows import read_rows
+from magus.advisor.measured.tables.collectives import MeasuredPoint, shipped_points
+from magus.advisor.measured.tables.csv_rows import read_rows, tables_of, whole_number
 from magus.advisor.measured.tables.fused import COLUMNS, MAX_RANKS, NUMBERS, PATTERNS, parts_of, scenario_on
+from magus.advisor.measured.tables.gemm import gpu_named
 from magus.advisor.measured.tables.implementations import GPU_OF_SOURCE, semantics_of
-from magus.advisor.measured.tables.samples import scenario_of
+from magus.advisor.measured.tables.samples import collective_on
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import TICKS_PER_US, AttentionShape, DType, GemmShape, OpCase
 from magus.simcore.kernels.attention import least_sm_ticks
@@ -126,7 +127,7 @@ def test_no_collective_is_faster(part: slice) -> None:
     faster = [
         point
         for point in whole[part]
-        if point.time_us < us_of(scenario_of(point.gpu, point.ranks, point.operation, point.num_bytes))
+        if point.time_us < us_of(collective_on(point.gpu, point.ranks, point.operation, point.num_bytes))
     ]
 
     assert len(whole) > 200 and faster == []

@@ -8,7 +8,7 @@ import pytest
 
 from magus.advisor.measured.tables.attention import attention_comparisons, attention_us
 from magus.advisor.measured.tables.csv_rows import FIT, HELD_OUT, TableComparison
-from magus.advisor.measured.tables.gemm import lone_scenario
+from magus.advisor.measured.tables.gemm import profile_of
 from magus.advisor.measured.validate.report import summed_up
 from magus.compiler.ir import AttentionShape, DType
 
@@ -40,12 +40,12 @@ def test_half_and_length_are_the_group_of_a_row(tmp_path: Path, row: str, group:
     (only,), texts = read(tmp_path, row)
     gpu, _, phase, kernel, *sizes = row.split(",")
     batch, q_len, kv_len, heads, kv_heads, head_dim = map(int, sizes[:6])
-    scenario = lone_scenario(gpu.partition("-")[0])
+    profile = profile_of(gpu.partition("-")[0])
 
     assert texts == [] and (only.operation, only.group) == (f"attention {phase}, {kernel}", group)
     by = kernel if kernel == "trtllm" else ""
     shape = AttentionShape(batch, heads, kv_heads, q_len, kv_len, head_dim, DType.BF16, causal=True, by=by)
-    assert scenario is not None and only.predicted_us == attention_us(scenario.gpu, shape)
+    assert profile is not None and only.predicted_us == attention_us(profile, shape)
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_values_of_other_sizes_and_windows_are_compared(
     tmp_path: Path, row: str, operation: str, group: str, shape: AttentionShape
 ) -> None:
     (only,), texts = read(tmp_path, row)
-    scenario = lone_scenario(row[:4])
+    profile = profile_of(row[:4])
 
     assert texts == [] and (only.operation, only.group) == (operation, group)
-    assert scenario is not None and only.predicted_us == attention_us(scenario.gpu, shape)
+    assert profile is not None and only.predicted_us == attention_us(profile, shape)
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from magus.advisor.measured.calibrate.parts import (
 from magus.advisor.measured.calibrate.run import PARTS, Calibration, FitRequest, calibrate, profile_text
 from magus.advisor.measured.calibrate.text import calibration_document, calibration_text
 from magus.advisor.measured.tables.csv_rows import MeasuredError
-from magus.advisor.measured.tables.gemm import lone_scenario
+from magus.advisor.measured.tables.gemm import profile_of
 from magus.compiler import compile_text, format_text
 from magus.compiler.ir import TICKS_PER_US, TYPES_WITH_CONSTANTS, DType, GemmShape, Gpu
 from magus.simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
@@ -42,9 +42,9 @@ workload lone on one {{ x = tensor bf16[64, 64]; y = gemm(x, x) }}
 
 
 def shipped(name: str) -> Gpu:
-    scenario = lone_scenario(name)
-    assert scenario is not None
-    return scenario.gpu
+    gpu = profile_of(name)
+    assert gpu is not None
+    return gpu
 
 
 def changed(gpu: Gpu, constants: Sequence[Constant], factors: Sequence[float]) -> Gpu:

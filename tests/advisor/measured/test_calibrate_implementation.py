@@ -22,7 +22,7 @@ from magus.advisor.measured.tables.csv_rows import MeasuredError
 from magus.advisor.measured.tables.exchanges import PATTERN_OF, exchange_rows
 from magus.advisor.measured.tables.fused import FusedPart, scenario_on
 from magus.advisor.measured.tables.own_rows import MAX_ROWS
-from magus.advisor.measured.tables.samples import scenario_of
+from magus.advisor.measured.tables.samples import collective_on
 from magus.compiler import CompileError, compile_file, format_text
 from magus.compiler.ir import TICKS_PER_US, DType, Implementation, Method, OpCase, Pattern, Rejection
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
@@ -359,7 +359,7 @@ def test_amd_has_a_full_mesh_and_no_library_to_compare_with(tmp_path: Path) -> N
 
 def exchanges(folder: Path, factor: float) -> Path:
     """Rows of an exchange whose kernels take ``factor`` times as long as those that ship."""
-    shipped = {each.name: each for each in shipped_implementations(scenario_of("H100", 8).system)}
+    shipped = {each.name: each for each in shipped_implementations(collective_on("H100", 8).system)}
     header = "gpu,n_nodes,n_gpus,hidden,tokens_per_rank,topk,experts,dispatch_us,combine_us"
     rows = [f"H100,1,8,{hidden},{1 << power},8,256" for hidden in (2048, 7168) for power in range(8)]
     path = table(folder, [f"{row},1,1" for row in rows], header, "deepep_low_latency.csv")

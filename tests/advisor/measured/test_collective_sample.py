@@ -3,7 +3,7 @@
 import pytest
 
 from magus.advisor.measured.tables.collectives import MeasuredPoint
-from magus.advisor.measured.tables.samples import sampled, scenario_of, simulated_collectives
+from magus.advisor.measured.tables.samples import collective_on, sampled, simulated_collectives
 from magus.simcore.kernels.nccl import NcclCollective
 
 SIZES = (512, 1 << 16, 1 << 20, 1 << 25)
@@ -41,6 +41,6 @@ def test_without_points_nothing_is_simulated() -> None:
 
 
 def test_a_node_is_that_of_the_shipped_library() -> None:
-    node = scenario_of("A100", 4).system
+    node = collective_on("A100", 4).system
 
     assert (node.num_ranks, node.gpu.name, node.fabric.link.name) == (4, "A100", "nvlink")

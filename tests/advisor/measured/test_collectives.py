@@ -24,11 +24,11 @@ from magus.advisor.measured.tables.collectives import (
     collective_comparisons,
     collective_points,
     copy_comparisons,
-    gpu_named,
     phase_shares,
     shipped_points,
 )
 from magus.advisor.measured.tables.csv_rows import MeasuredError, MissingTable, TableComparison
+from magus.advisor.measured.tables.gemm import gpu_named
 from magus.compiler.ir import Gpu
 from magus.simcore.kernels.copy import CopyPhase
 from magus.simcore.kernels.nccl import collective_time

@@ -27,7 +27,7 @@ from magus.advisor.measured.tables.custom_all_reduce import (
     kernel_rows,
 )
 from magus.advisor.measured.tables.gemm import gpu_name
-from magus.advisor.measured.tables.samples import scenario_of
+from magus.advisor.measured.tables.samples import collective_on
 from magus.compiler.ir import TICKS_PER_US, Method, Pattern, SumForm, SumKernel, percentile
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
 from magus.simcore.kernels.nccl import NcclCollective, collective_time
@@ -98,7 +98,7 @@ def kernel_of(row: KernelRow) -> SumKernel:
 
 
 def method_of(name: str, gpu: str) -> Method:
-    shipped = shipped_implementations(scenario_of(gpu, 8).system)
+    shipped = shipped_implementations(collective_on(gpu, 8).system)
     method = next(each for each in shipped if each.name == name).method(Pattern.GEMM_AR)
     assert method is not None
     return method

@@ -8,7 +8,7 @@ import pytest
 
 from magus.advisor.measured.tables.csv_rows import TableComparison
 from magus.advisor.measured.tables.exchanges import FIT, PATTERN_OF, exchange_comparisons
-from magus.advisor.measured.tables.samples import scenario_of
+from magus.advisor.measured.tables.samples import collective_on
 from magus.compiler.ir import percentile
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
 
@@ -42,7 +42,7 @@ def test_the_stated_errors_are_those_of_rows_that_nothing_was_fitted_to() -> Non
     assert len(errors) == 10
     for (gpu, operation), found in errors.items():
         name, phase = operation.split()
-        shipped = shipped_implementations(scenario_of(gpu, 8).system)
+        shipped = shipped_implementations(collective_on(gpu, 8).system)
         method = next(each for each in shipped if each.name == name).method(PATTERN_OF[phase])
         assert method is not None and method.error is not None
         assert float(method.error) == pytest.approx(percentile(found, 90), rel=0.01), (gpu, operation)

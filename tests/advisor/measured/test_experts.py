@@ -9,8 +9,7 @@ from statistics import mean, median
 
 import pytest
 
-from magus.advisor.measured.tables.collectives import tables_of
-from magus.advisor.measured.tables.csv_rows import FIT, HELD_OUT, TableComparison
+from magus.advisor.measured.tables.csv_rows import FIT, HELD_OUT, TableComparison, tables_of
 from magus.advisor.measured.tables.experts import (
     EVEN,
     OTHER_RANKS,
@@ -22,8 +21,8 @@ from magus.advisor.measured.tables.experts import (
     with_draws,
 )
 from magus.advisor.measured.tables.experts import PATTERNS as EXPERT_TABLES
-from magus.advisor.measured.tables.gemm import lone_scenario
-from magus.advisor.measured.tables.samples import scenario_of
+from magus.advisor.measured.tables.gemm import profile_of
+from magus.advisor.measured.tables.samples import collective_on
 from magus.advisor.measured.validate.report import summed_up
 from magus.advisor.measured.validate.scoreboard import SMALL_US
 from magus.compiler.ir import TICKS_PER_US, DType, GroupedGemmShape, RowWiseShape, percentile
@@ -50,11 +49,11 @@ def test_a_row_is_two_products_and_three_row_wise_kernels(tmp_path: Path) -> Non
         GroupedGemmShape(rows, 4096, 1024, DType.FP8),
         RowWiseShape(100 * 4096, 1, DType.BF16, 100 * 4096 * 2),
     )
-    scenario = lone_scenario("H100")
+    gpu = profile_of("H100")
 
-    assert scenario is not None and texts == [] and only.operation == "experts, fp8, cutlass"
+    assert gpu is not None and texts == [] and only.operation == "experts, fp8, cutlass"
     assert expert_kernels(rows, (100, 8), (4096, 1024), 2, DType.FP8) == kernels
-    ticks = sum(work_of(scenario.gpu, each, scenario.gpu.sms).alone_ticks for each in kernels)
+    ticks = sum(work_of(gpu, each, gpu.sms).alone_ticks for each in kernels)
     assert only.predicted_us == ticks / TICKS_PER_US
 
 
@@ -123,12 +122,12 @@ def test_many_ranks_and_few_are_off_alike_where_choices_are_counted() -> None:
 
     tables = tables_of(Path(DATA), EXPERT_TABLES)
     rows = [row for path in tables for row in expert_rows(path) if isinstance(row, ExpertRow) and is_long(row)]
-    scenario = lone_scenario("GB300")
-    assert scenario is not None
+    gpu = profile_of("GB300")
+    assert gpu is not None
     for dtype in (DType.FP8, DType.FP8_BLOCK, DType.NVFP4):
         ratios = {
             few: [
-                each.us(scenario.gpu, each.even_rows) / each.time_us
+                each.us(gpu, each.even_rows) / each.time_us
                 for each in rows
                 if (each.gpu, each.dtype) == ("GB300", dtype) and (each.dealt[3] <= 2 if few else each.dealt[3] >= 32)
             ]
@@ -166,7 +165,7 @@ def test_the_stated_error_of_fused_layers_comes_from_fitted_rows_and_covers_othe
     small = [each for each in rows if each.group == FIT and each.measured_us < SMALL_US]
     of_small = [abs(each.predicted_us / each.measured_us - 1) for each in small]
     hottest = [abs(each.measured_us / each.predicted_us - 1) <= (each.error or 0) for each in found if each not in rows]
-    shipped = shipped_implementations(scenario_of("B300", 8).system)
+    shipped = shipped_implementations(collective_on("B300", 8).system)
     (kernel,) = [each.experts for each in shipped if each.name == "mega_moe"]
 
     assert len(rows) == 2 * len(errors) == 114

@@ -18,9 +18,9 @@ from magus.advisor.measured.tables.gemm import (
     gemm_comparisons,
     gemm_tables,
     label_of,
-    lone_scenario,
     peak_us,
     predicted_us,
+    profile_of,
 )
 from magus.advisor.measured.tables.gemm_times import LOOPED_READS, gemm_ticks, memory_in_loop
 from magus.advisor.measured.tables.samples import simulated_sample
@@ -80,9 +80,8 @@ def test_many_gemms_take_what_each_takes(gpu: Gpu) -> None:
     ("name", "dtype"), [("H100", DType.FP8), ("B300", DType.FP8), ("H100", DType.FP8_BLOCK), ("B200", DType.NVFP4)]
 )
 def test_gemms_of_a_type_take_its_constants(name: str, dtype: DType) -> None:
-    case = lone_scenario(name)
-    assert case is not None
-    gpu, shapes = case.gpu, some_shapes(seed=2, count=200)
+    gpu, shapes = profile_of(name), some_shapes(seed=2, count=200)
+    assert gpu is not None
     own = gpu.gemm.of(dtype)
     plain = replace(gpu, gemm=own)
 
@@ -214,7 +213,7 @@ def test_a_folder_without_tables_and_a_table_without_columns_are_errors(tmp_path
 
 @pytest.mark.parametrize("name", ["../../etc", 'H100"; fabric', "H100}", ""])
 def test_a_name_that_is_no_gpu_has_no_profile(name: str) -> None:
-    assert lone_scenario(name) is None
+    assert profile_of(name) is None
 
 
 def test_rows_become_comparisons_in_size_classes_and_ratios() -> None:
@@ -296,13 +295,13 @@ def test_measured_gemms_of_every_gpu_are_met(gpu: str) -> None:
     ],
 )
 def test_a_loop_finds_its_operands_in_the_l2_where_all_fit(shape: tuple[int, int, int], share: float | None) -> None:
-    scenario = lone_scenario("B200")
-    assert scenario is not None
+    gpu = profile_of("B200")
+    assert gpu is not None
     m, n, k = shape
     read, written = (m + n) * k, m * n
     expected = (read / LOOPED_READS + written) / (read + written) if share is None else share
 
-    assert memory_in_loop(scenario.gpu, np.array([shape]), DType.BF16) == pytest.approx([expected])
+    assert memory_in_loop(gpu, np.array([shape]), DType.BF16) == pytest.approx([expected])
 
 
 def test_gemms_of_many_rows_are_compared_alone_and_in_a_loop() -> None:

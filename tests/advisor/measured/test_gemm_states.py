@@ -14,8 +14,8 @@ from statistics import median
 import pytest
 
 from magus.advisor import measured
-from magus.advisor.measured.tables.collectives import gpu_named
 from magus.advisor.measured.tables.csv_rows import TableComparison, read_rows
+from magus.advisor.measured.tables.gemm import gpu_named
 from magus.advisor.measured.tables.implementations import (
     STATES,
     STATES_OPERATION,

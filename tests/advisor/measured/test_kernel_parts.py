@@ -13,7 +13,7 @@ from magus.advisor.measured.calibrate.run import Calibration, FitRequest, calibr
 from magus.advisor.measured.tables.attention import attention_us
 from magus.advisor.measured.tables.csv_rows import MeasuredError
 from magus.advisor.measured.tables.experts import expert_rows
-from magus.advisor.measured.tables.gemm import lone_scenario
+from magus.advisor.measured.tables.gemm import profile_of
 from magus.compiler import compile_text, format_text
 from magus.compiler.ir import TYPES_WITH_CONSTANTS, AttentionShape, DType, Gpu
 
@@ -27,9 +27,9 @@ workload lone on one { x = tensor bf16[64, 64]; y = gemm(x, x) }
 
 
 def h100() -> Gpu:
-    scenario = lone_scenario("H100")
-    assert scenario is not None
-    return scenario.gpu
+    gpu = profile_of("H100")
+    assert gpu is not None
+    return gpu
 
 
 def attention_lines(gpu: Gpu, kernel: str = "vllm_flash_attn_fa3") -> Iterator[str]:

@@ -16,7 +16,7 @@ import pytest
 
 from magus.advisor.measured.calibrate.fitting import Constant
 from magus.advisor.measured.calibrate.parts import CONSTANTS
-from magus.advisor.measured.tables.gemm import lone_scenario
+from magus.advisor.measured.tables.gemm import profile_of
 from magus.advisor.measured.tables.gemm_times import gemm_ticks
 from magus.compiler.ir import Gpu
 from magus.compiler.text.shipped import shipped_libraries
@@ -49,9 +49,9 @@ STATED = {
 
 
 def shipped(name: str) -> Gpu:
-    scenario = lone_scenario(name)
-    assert scenario is not None
-    return scenario.gpu
+    gpu = profile_of(name)
+    assert gpu is not None
+    return gpu
 
 
 def digest(times: Iterable[float]) -> str:

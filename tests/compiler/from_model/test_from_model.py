@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from magus.advisor.measured.tables.gemm import lone_scenario
+from magus.advisor.measured.tables.gemm import profile_of
 from magus.compiler import CompileError, compile_text
 from magus.compiler.from_model.config import ModelConfig, read_config
 from magus.compiler.from_model.frameworks import Parallelism, framework_named, parallelism_for
@@ -258,8 +258,8 @@ def test_collectives_are_where_a_framework_has_them(
 
 def test_trtllm_runs_its_own_attention_where_profiles_have_it() -> None:
     gpus = [name.partition("/")[2].upper() for name in shipped_libraries() if name.startswith(("amd/", "nvidia/"))]
-    scenarios = map(lone_scenario, gpus)
-    known = {scenario.gpu.name: scenario.gpu.trtllm for scenario in scenarios if scenario is not None}
+    profiles = map(profile_of, gpus)
+    known = {gpu.name: gpu.trtllm for gpu in profiles if gpu is not None}
     own, other = (
         layer_text(read_config(GOLDEN / "llama_70b.json"), parallelism_for(name, "b200", 8, 1, 1, 8))
         for name in ("trtllm", "vllm")

@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from magus.advisor.measured.tables.gemm import lone_scenario
+from magus.advisor.measured.tables.gemm import profile_of
 from magus.compiler.ir import TICKS_PER_US, DType, GemmShape
 from magus.simcore.kernels.gemm import gemm_work
 from magus.tui.cli import app
@@ -21,12 +21,12 @@ def magus(*words: str | Path) -> Result:
 @pytest.fixture
 def measured(tmp_path: Path) -> Path:
     """Sixty GEMMs that take 1.2 times what the profile of H100 says."""
-    scenario, rng = lone_scenario("H100"), random.Random(2)
-    assert scenario is not None
+    gpu, rng = profile_of("H100"), random.Random(2)
+    assert gpu is not None
     lines = ["gpu,m,n,k,dtype,time_us"]
     for _ in range(60):
         m, n, k = (rng.choice((64, 512, 1024, 2048, 4096)) for _ in "mnk")
-        us = gemm_work(scenario.gpu, GemmShape(m, n, k, DType.BF16), 132).alone_ticks / TICKS_PER_US
+        us = gemm_work(gpu, GemmShape(m, n, k, DType.BF16), 132).alone_ticks / TICKS_PER_US
         lines.append(f"H100,{m},{n},{k},bf16,{1.2 * us}")
     folder = tmp_path / "measured"
     folder.mkdir()
