@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ..codes import Code
-from ..ir import DType, Pattern
+from ..ir import DType, Pattern, Rejection
 from ..text.diagnostics import Report, Source, did_you_mean, listing
 from ..text.load import load
 from ..text.names import Kind
@@ -26,6 +26,11 @@ class RequestError(ValueError):
 
     def __reduce__(self) -> tuple[type["RequestError"], tuple[Code, str, str, str]]:
         return RequestError, (self.code, self.field, self.message, self.hint)  # as it crosses processes
+
+    @property
+    def rejection(self) -> Rejection:
+        """What is wrong, with its field."""
+        return Rejection(self.code, f"{self.field}: {self.message}", self.hint)
 
 
 def names_in(field: str, words: object, form: re.Pattern[str]) -> tuple[str, ...]:

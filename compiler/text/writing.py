@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import mkstemp
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Put ``content`` into the file at ``path``; text as UTF-8.
+def write_whole(path: Path, content: str | bytes) -> bool:
+    """Put ``content`` into the file at ``path``, text as UTF-8; return whether that replaced an older file.
 
     An existing file keeps its mode and, where that is allowed, its owner; a link stays, and its target is written. A
     device, a pipe and the file that stdout goes to are written in place.
@@ -30,8 +30,9 @@ def write_whole(path: Path, content: str | bytes) -> None:
         if before is not None and _is_written_in_place(before):
             with open(path, "ab") as stream:
                 stream.write(data)
-        else:
-            _replace(path, data, before)
+            return False
+        _replace(path, data, before)
+        return before is not None
 
 
 def replace_whole(path: Path, data: bytes) -> None:
@@ -146,6 +147,8 @@ def _new_file(path: Path, before: os.stat_result | None) -> tuple[int, str]:
     name = os.path.join(os.path.dirname(os.path.realpath(path)), f".magus-{os.urandom(8).hex()}")
     try:
         number = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if before is None else 0o600)
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, f"there is no folder {path.parent}") from None
     except PermissionError as error:
         raise PermissionError(errno.EACCES, f"no file can be made in its folder: {error.strerror}") from None
     if before is not None:

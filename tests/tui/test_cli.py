@@ -413,4 +413,4 @@ def test_a_profile_that_cannot_be_written_is_reported(small: Path) -> None:
     done = magus("simulate", small, "--record-writes", small.parent / "none" / "p.csv")
 
     assert done.exit_code == 1
-    assert "No such file" in done.stderr
+    assert "there is no folder" in done.stderr

@@ -4,19 +4,19 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, ParamSpec
 
 from ...compiler.codes import Code
 from ...compiler.ir import OpCase, Rejection, Scenario, Settings
 from ...compiler.pipeline import Compiled, compile_text
 from ...compiler.planning.build import ScheduleError
-from ...compiler.request.request import RequestError
 from ...compiler.text.diagnostics import (
     CODE_COLUMNS,
     CompileError,
     Diagnostic,
+    Report,
     Source,
     raising_errors,
     render_text,
@@ -26,6 +26,8 @@ from ...compiler.text.parsing.parse import MAX_BYTES
 from ...compiler.text.writing import write_whole
 from ..exit_codes import Exit
 from ..text.door import columns, in_colour, is_terminal, put_text, say, say_raw
+
+P = ParamSpec("P")
 
 # Diagnostics, errors and written files: what every command says on stderr.
 
@@ -38,17 +40,25 @@ def show(diagnostics: Sequence[Diagnostic]) -> None:
         say_raw(text + "\n")  # render_text escapes text from outside
 
 
-def report_errors(action: Callable[[], Exit]) -> Exit:
-    """Run ``action``; errors of the text, of a schedule or of a file become messages and an exit code."""
-    try:
-        return action()
-    except CompileError as error:
-        show(error.diagnostics)
-    except ScheduleError as error:
-        say_rejection(error.rejection)
-    except OSError as error:
-        say(f"magus: {error.filename or 'a file'}: {error.strerror or error}")
-    return Exit.INPUT
+def reporting(command: Callable[P, Exit]) -> Callable[P, Exit]:
+    """Let errors of the text, of a request or of a file become messages and an exit code, and whatever is refused."""
+
+    @wraps(command)
+    def run(*given: P.args, **named: P.kwargs) -> Exit:
+        try:
+            return command(*given, **named)
+        except CompileError as error:
+            show(error.diagnostics)
+        except OSError as error:
+            say(f"magus: {error.filename or 'a file'}: {error.strerror or error}")
+        except Exception as error:
+            rejection = getattr(error, "rejection", None)
+            if not isinstance(rejection, Rejection):
+                raise
+            say_rejection(rejection)
+        return Exit.INPUT
+
+    return run
 
 
 def say_rejection(rejection: Rejection) -> None:
@@ -57,9 +67,18 @@ def say_rejection(rejection: Rejection) -> None:
     say(f"{rejection.code.name} error: {rejection.message}{hint}")
 
 
-def say_request_error(error: RequestError) -> None:
-    """Print what is wrong with a request on stderr."""
-    say_rejection(Rejection(error.code, f"{error.field}: {error.message}", error.hint))
+@contextmanager
+def reading() -> Iterator[Report]:
+    """Yield the report of what is read in the block: its warnings are shown.
+
+    Raises
+    ------
+    CompileError
+        If something cannot be read.
+    """
+    with raising_errors() as report:
+        yield report
+    show(report.diagnostics)
 
 
 @contextmanager
@@ -74,24 +93,21 @@ def placed(found: Compiled, workload: str) -> Iterator[None]:
         raise CompileError((Diagnostic(rejection.code, rejection.message, span, rejection.hint),)) from None
 
 
-def save(path: Path, content: str | bytes, message: str) -> Exit:
-    """Write a file and say ``message``; an error is reported, so that the caller can still print its answer.
+@reporting
+def save(path: Path, content: str | bytes, about: str) -> Exit:
+    """Write a file and say what it is; an error is reported, so that the caller can still print its answer.
 
     Write files before printing to stdout: stdout may have no reader any more.
     """
-
-    def write() -> Exit:
-        write_whole(path, content)
-        say(message)
-        return Exit.DONE
-
-    return report_errors(write)
+    replaced = write_whole(path, content)
+    say(f"{path}{' (replaced)' if replaced else ''}: {about}")
+    return Exit.DONE
 
 
-def deliver(text: str, out: Path | None, content: str) -> Exit:
-    """Write ``text`` to ``out``, and say what its ``content`` is, or to stdout."""
+def deliver(text: str, out: Path | None, about: str) -> Exit:
+    """Write ``text`` to ``out``, and say what it is, or to stdout."""
     if out is not None:
-        return save(out, text, f"{out}: {content}")
+        return save(out, text, about)
     put_text(text)
     return Exit.DONE
 
@@ -119,14 +135,14 @@ def source_of(file: Path, max_bytes: int = MAX_BYTES) -> Source:
     """
     if is_stdin(file):
         return _text_of(None if sys.stdin is None else sys.stdin.buffer, max_bytes)
-    with raising_errors() as report:
+    with reading() as report:
         return read_source(file, report, max_bytes=max_bytes)
 
 
 @lru_cache(maxsize=1)
 def _text_of(stdin: BinaryIO | None, max_bytes: int) -> Source:
     """What is on stdin, which can be read once."""
-    with raising_errors() as report:
+    with reading() as report:
         return read_stream(stdin, STDIN, report, max_bytes)
 
 

@@ -15,7 +15,7 @@ from ...advisor.measured.validate.text import validation_page, validation_text
 from ...advisor.training.build import Backend, BuildReport, build_corpus, on_dask, on_this_machine, records_of
 from ...advisor.training.evaluate import evaluate, evaluation_document, evaluation_text
 from ...advisor.training.record import Record, engine_version
-from ...advisor.training.store import CorpusError, open_store
+from ...advisor.training.store import open_store
 from ...advisor.training.table import LabelTable, load_table, save_table
 from ...advisor.training.train import (
     SHIPPED,
@@ -32,8 +32,8 @@ from ...compiler.text.writing import check_writable
 from ..exit_codes import Exit
 from ..text.door import bullet, hanging, print_json, put, say
 from ..text.progress import duration_text, progress_line
-from .inputs import save, say_rejection
-from .running import run_command
+from .inputs import save
+from .running import command
 
 Fit = Callable[[Progress], Calibration | ImplementationCalibration]
 
@@ -48,52 +48,40 @@ def calibrate_rows(data: Path, implementation: str, *, write: Path | None, as_js
     return _fit_and_write(lambda progress: calibrate_implementation(data, implementation, progress), write, as_json)
 
 
+@command
 def _fit_and_write(fit: Fit, write: Path | None, as_json: bool) -> Exit:
-    def action() -> Exit:
-        if write is not None and not write.parent.is_dir():
-            say(f"magus calibrate: {write}: there is no folder {write.parent}")
-            return Exit.INPUT
-        if write is not None:
-            check_writable(write)
-        try:
-            with progress_line() as progress:
-                calibration = fit(progress)
-        except MeasuredError as error:
-            say(f"magus calibrate: {error}")
-            return Exit.INPUT
-        text = calibrated_text(calibration)
-        written = Exit.DONE if write is None else save(write, text, f"written to {write}")
-        if as_json:
-            print_json(calibration_document(calibration))
-        else:
-            put(calibration_text(calibration))
-            if write is None:
-                put("\n" + text.removesuffix("\n"))
-        return written
-
-    return run_command(action)
+    try:
+        with progress_line() as progress:
+            calibration = fit(progress)
+    except MeasuredError as error:
+        say(f"magus calibrate: {error}")
+        return Exit.INPUT
+    text = calibrated_text(calibration)
+    written = Exit.DONE if write is None else save(write, text, "what was fitted")
+    if as_json:
+        print_json(calibration_document(calibration))
+    else:
+        put(calibration_text(calibration))
+        if write is None:
+            put("\n" + text.removesuffix("\n"))
+    return written
 
 
+@command
 def validate_folder(data: Path, *, sample: int, seed: int, write: Path | None, as_json: bool) -> Exit:
     """Print errors beside targets, noise and baselines; a missed target is a finding, not a failure."""
-
-    def action() -> Exit:
-        if write is not None:
-            check_writable(write)
-        try:
-            with progress_line() as progress:
-                validation = validate(data, sample=sample, seed=seed, progress=progress)
-        except MeasuredError as error:
-            say(f"magus validate: {error}")
-            return Exit.INPUT
-        written = Exit.DONE if write is None else save(write, validation_page(validation), f"written to {write}")
-        if as_json:
-            print_json(validation_document(validation))
-        else:
-            put(validation_text(validation))
-        return written
-
-    return run_command(action)
+    try:
+        with progress_line() as progress:
+            validation = validate(data, sample=sample, seed=seed, progress=progress)
+    except MeasuredError as error:
+        say(f"magus validate: {error}")
+        return Exit.INPUT
+    written = Exit.DONE if write is None else save(write, validation_page(validation), "the report")
+    if as_json:
+        print_json(validation_document(validation))
+    else:
+        put(validation_text(validation))
+    return written
 
 
 # ``magus corpus``, ``train`` and ``evaluate``: searches in a store, the model made of them, its scores.
@@ -114,26 +102,19 @@ class CorpusRequest:
         return on_this_machine(self.workers) if self.scheduler is None else on_dask(self.scheduler)
 
 
+@command
 def build_store(request: CorpusRequest, *, as_json: bool) -> Exit:
     """Search what the store lacks and print what it then has; also after Ctrl-C."""
-
-    def action() -> Exit:
-        try:
-            with progress_line() as progress, open_store(request.path, engine_version()) as store:
-                report = build_corpus(store, request.seed, request.scenarios, request.backend(), progress)
-        except CorpusError as error:
-            say_rejection(error.rejection)
-            return Exit.INPUT
-        if as_json:
-            print_json(_document(request, report))
-        else:
-            put("\n".join(_lines(request, report)))
-        if report.interrupted:
-            say("magus corpus: stopped; the same command goes on from here")
-            return Exit.INTERRUPTED
-        return Exit.INPUT if report.failures else Exit.DONE
-
-    return run_command(action)
+    with progress_line() as progress, open_store(request.path, engine_version()) as store:
+        report = build_corpus(store, request.seed, request.scenarios, request.backend(), progress)
+    if as_json:
+        print_json(_document(request, report))
+    else:
+        put("\n".join(_lines(request, report)))
+    if report.interrupted:
+        say("magus corpus: stopped; the same command goes on from here")
+        return Exit.INTERRUPTED
+    return Exit.INPUT if report.failures else Exit.DONE
 
 
 def _document(request: CorpusRequest, report: BuildReport) -> dict[str, object]:
@@ -182,25 +163,18 @@ class TrainRequest:
     workers: int
 
 
+@command
 def train_model(request: TrainRequest, *, as_json: bool) -> Exit:
     """Fit the proposals and write their model, by default over the shipped one."""
-
-    def action() -> Exit:
-        try:
-            with progress_line() as progress:
-                table = _table(request, progress)
-                progress("fit", 0, 1)
-                report = train_on(table, request.out, request.seed)
-        except CorpusError as error:
-            say_rejection(error.rejection)
-            return Exit.INPUT
-        if as_json:
-            print_json(proposal_document(report))
-        else:
-            put(proposal_text(report))
-        return Exit.DONE
-
-    return run_command(action)
+    with progress_line() as progress:
+        table = _table(request, progress)
+        progress("fit", 0, 1)
+        report = train_on(table, request.out, request.seed)
+    if as_json:
+        print_json(proposal_document(report))
+    else:
+        put(proposal_text(report))
+    return Exit.DONE
 
 
 def _table(request: TrainRequest, progress: Progress) -> LabelTable:
@@ -225,17 +199,14 @@ def _records(path: Path, seed: int) -> list[Record]:
         return [record for _, record in records_of(store, seed)]
 
 
+@command
 def evaluate_table(table: Path, *, limit: int, seed: int, workers: int, as_json: bool) -> Exit:
     """Fit a model without each family, simulate what it proposes there, and print the scores."""
-
-    def action() -> Exit:
-        found = load_table(table)
-        with progress_line() as progress:
-            evaluation = evaluate(found, limit, seed, workers, partial(progress, "evaluate"))
-        if as_json:
-            print_json({**evaluation_document(evaluation), "table": str(table), "limit": limit, "seed": seed})
-        else:
-            put(evaluation_text(evaluation))
-        return Exit.DONE
-
-    return run_command(action)
+    found = load_table(table)
+    with progress_line() as progress:
+        evaluation = evaluate(found, limit, seed, workers, partial(progress, "evaluate"))
+    if as_json:
+        print_json({**evaluation_document(evaluation), "table": str(table), "limit": limit, "seed": seed})
+    else:
+        put(evaluation_text(evaluation))
+    return Exit.DONE

@@ -18,21 +18,18 @@ from ...compiler.ir import Cancelled, Progress, Scenario, Settings, ShouldStop
 from ...compiler.pipeline import Compiled, compile_text
 from ...compiler.resolve.values.params import Param
 from ...compiler.text.diagnostics import CompileError, Source
-from ...compiler.text.writing import check_writable, write_whole
+from ...compiler.text.writing import write_whole
 from ...simcore import ShownRun
-from ..drawing import Shows
+from ..drawing import RANK, Shows, of_rank
 from ..drawing.step_svg import drawn_run
 from ..exit_codes import Exit
 from ..report import ReportData, report_html
 from ..text.door import say
 from ..text.next_steps import next_steps
 from ..text.progress import progress_line
-from .inputs import ScenarioInput, name_of, report_errors, save, show, source_of
+from .inputs import ScenarioInput, name_of, reporting, save, show, source_of
 from .interrupts import interruptible
-from .running import run_command
-
-RANK = "{rank}"
-"""Where it stands in the name of a trace, each rank has a file of its own, as torch.profiler writes them."""
+from .running import command
 
 MAX_FILES = 64
 """Files of one trace at most."""
@@ -53,18 +50,6 @@ class Pictures:
         given = {"--trace": self.trace, "--svg": self.svg, "--png": self.png}
         return tuple(name for name, path in given.items() if path is not None)
 
-    def check(self) -> None:
-        """Raise the error of a file that cannot be written, before the work that it is for.
-
-        Raises
-        ------
-        OSError
-            If one cannot be written as things are now.
-        """
-        for path in (self.trace, self.svg, self.png):
-            if path is not None:
-                check_writable(_of_rank(path, 0))
-
     def save(self, run: ShownRun) -> Exit:
         """Write the files of a run and say so; errors are reported, so that the answer can still be printed."""
         codes = [Exit.DONE]
@@ -82,8 +67,8 @@ class Pictures:
 
         codes = [Exit.DONE]
         if self.trace is not None:
-            message = f"{self.trace}: the trace of a rank of each stage; open it in https://ui.perfetto.dev"
-            codes.append(save(self.trace, _packed(self.trace, step_trace(outcome)), message))
+            about = "the trace of a rank of each stage; open it in https://ui.perfetto.dev"
+            codes.append(save(self.trace, _packed(self.trace, step_trace(outcome)), about))
         if self.shows is Shows.LOADS:
             return max(*codes, self.save_drawing(memory_svg(outcome), "the memory of each stage"))
         return max(*codes, self.save_drawing(step_svg(outcome), "the timeline"))
@@ -109,7 +94,7 @@ class Pictures:
         codes = [Exit.DONE]
         for path, content in ((self.svg, drawing), (self.png, drawing if self.png is None else png_of(drawing))):
             if path is not None:
-                codes.append(save(path, content, f"{path}: {about} as a drawing"))
+                codes.append(save(path, content, f"{about} as a drawing"))
         return max(codes)
 
     def save_advice(self, advice: Advice) -> Exit:
@@ -131,27 +116,21 @@ def _save_trace(path: Path, run: ShownRun) -> Exit:
     trace = chrome_trace(run)
     last = trace.ranks[-1]
     which = "" if last + 1 == trace.num_ranks else f"ranks 0 to {last} of " if last else "rank 0 of "
-    message = f"{path}: the trace of {which}{trace.num_ranks} ranks; open it in https://ui.perfetto.dev"
-    return save(path, _packed(path, trace.text), message)
+    about = f"the trace of {which}{trace.num_ranks} ranks; open it in https://ui.perfetto.dev"
+    return save(path, _packed(path, trace.text), about)
 
 
+@reporting
 def _save_each_rank(path: Path, run: ShownRun) -> Exit:
     from ..drawing.chrome_trace import chrome_trace
 
     ranks = range(min(MAX_FILES, run.num_ranks))
 
-    def write() -> Exit:
-        for rank in ranks:
-            trace = chrome_trace(run, range(rank, rank + 1))
-            write_whole(_of_rank(path, rank), _packed(path, trace.text))
-        say(f"{_of_rank(path, 0)} to {_of_rank(path, ranks[-1]).name}: {len(ranks)} of {run.num_ranks} ranks")
-        return Exit.DONE
-
-    return report_errors(write)
-
-
-def _of_rank(path: Path, rank: int) -> Path:
-    return path.parent / path.name.replace(RANK, str(rank))
+    for rank in ranks:
+        trace = chrome_trace(run, range(rank, rank + 1))
+        write_whole(of_rank(path, rank), _packed(path, trace.text))
+    say(f"{of_rank(path, 0)} to {of_rank(path, ranks[-1]).name}: {len(ranks)} of {run.num_ranks} ranks")
+    return Exit.DONE
 
 
 def _packed(path: Path, text: str) -> str | bytes:
@@ -176,50 +155,44 @@ class ReportOptions:
     sweep_s: float = 30.0
 
 
+@command
 def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
     """Advise, sweep, and write the page."""
-
-    def action() -> Exit:
-        check_writable(options.out)
-        text = source_of(source.file)
-        compiled = compile_text(text.text, text.path, source.settings)
-        show(compiled.warnings)
-        step = compiled.step(source.workload)
-        if step is not None:
-            return _report_step(text, source, step.name, compiled, options.out)
-        scenario, advisor = compiled.scenario(source.workload), Advisor.load()
-        with progress_line() as progress, interruptible() as stopped:
-            # Of several ops the page shows all declared schedules, which those who watch are told first.
-            watched = None if scenario.only_case is not None else _untold
-            advice = advisor.recommend(
-                scenario, options.advice, progress=progress, should_stop=stopped, answered=watched
-            )
-            run = drawn_run(advice)
-            sweeps = options.sweep_s and not stopped() and scenario.only_case is not None
-            param = swept_param(compiled, source.settings) if sweeps else None
-            sweep, note = None, ""
-            if param is not None:
-                sweep, note = _sweep(text, source, param, advisor, options, progress, stopped)
-        if run is None:
-            say("magus: the recommended schedule could not be simulated, so there is nothing to draw")
-            return Exit.INPUT
-        report = ReportData(
-            advice=advice,
-            run=run,
-            data=advice_document(advice, results=True),
-            file=name_of(source.file),
-            settings=source.settings,
-            numbers=compiled.numbers,
-            top=options.advice.top,
-            todo=next_steps(advice, source.words, how=False),
-            sweep=sweep,
-            swept=param.name if param is not None else "",
-            sweep_note=note,
-        )
-        done = save(options.out, report_html(report), f"{options.out}: {scenario.title}, one page")
-        return Exit.INTERRUPTED if advice.interrupted and stopped() else done
-
-    return run_command(action)
+    text = source_of(source.file)
+    compiled = compile_text(text.text, text.path, source.settings)
+    show(compiled.warnings)
+    step = compiled.step(source.workload)
+    if step is not None:
+        return _report_step(text, source, step.name, compiled, options.out)
+    scenario, advisor = compiled.scenario(source.workload), Advisor.load()
+    with progress_line() as progress, interruptible() as stopped:
+        # Of several ops the page shows all declared schedules, which those who watch are told first.
+        watched = None if scenario.only_case is not None else _untold
+        advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped, answered=watched)
+        run = drawn_run(advice)
+        sweeps = options.sweep_s and not stopped() and scenario.only_case is not None
+        param = swept_param(compiled, source.settings) if sweeps else None
+        sweep, note = None, ""
+        if param is not None:
+            sweep, note = _sweep(text, source, param, advisor, options, progress, stopped)
+    if run is None:
+        say("magus: the recommended schedule could not be simulated, so there is nothing to draw")
+        return Exit.INPUT
+    report = ReportData(
+        advice=advice,
+        run=run,
+        data=advice_document(advice, results=True),
+        file=name_of(source.file),
+        settings=source.settings,
+        numbers=compiled.numbers,
+        top=options.advice.top,
+        todo=next_steps(advice, source.words, how=False),
+        sweep=sweep,
+        swept=param.name if param is not None else "",
+        sweep_note=note,
+    )
+    done = save(options.out, report_html(report), f"{scenario.title}, one page")
+    return Exit.INTERRUPTED if advice.interrupted and stopped() else done
 
 
 def _report_step(text: Source, source: ScenarioInput, name: str, compiled: Compiled, out: Path) -> Exit:
@@ -230,7 +203,7 @@ def _report_step(text: Source, source: ScenarioInput, name: str, compiled: Compi
     with progress_line() as progress, interruptible() as stopped:
         found = advise_step(text.text, text.path, source.settings, name, progress=progress, should_stop=stopped)
     page = step_html(found, name_of(source.file), source.settings, compiled.numbers)
-    done = save(out, page, f"{out}: {name}, one page")
+    done = save(out, page, f"{name}, one page")
     return Exit.INTERRUPTED if found.searched.interrupted else done
 
 

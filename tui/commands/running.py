@@ -1,45 +1,50 @@
 """How commands that simulate or advise run: errors become messages and exit codes, results are kept on disk."""
 
 from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import ParamSpec
 
 from ...advisor import ModelError, NoFeasibleSchedule
-from ...advisor.work.on_dask import BackendError
 from ...advisor.work.processes import forking
 from ...compiler.ir import Cancelled, Scenario
 from ...simcore import EngineUnavailable, RunTooLarge
 from ..exit_codes import Exit
 from ..text.door import say
-from .inputs import report_errors, say_rejection
+from .inputs import reporting
+
+P = ParamSpec("P")
 
 
-def run_command(action: Callable[[], Exit]) -> Exit:
-    """Run ``action``; errors of the compiler, the simulator and the advisor become messages and an exit code.
+def command(action: Callable[P, Exit]) -> Callable[P, Exit]:
+    """Let errors of the compiler, the simulator and the advisor become messages and an exit code.
 
-    Its workers are forked: the one thread beside it prints how far it is, and sleeps.
+    Workers of ``action`` are forked: the one thread beside it prints how far it is, and sleeps.
     """
-    try:
-        with forking():
-            return report_errors(action)
-    except EngineUnavailable as error:
-        say(f"magus: {error}")
-        return Exit.USAGE
-    except RunTooLarge as error:
-        say(f"MGS406 error: {error}")
+    reported = reporting(action)
+
+    @wraps(action)
+    def run(*given: P.args, **named: P.kwargs) -> Exit:
+        try:
+            with forking():
+                return reported(*given, **named)
+        except EngineUnavailable as error:
+            say(f"magus: {error}")
+            return Exit.USAGE
+        except RunTooLarge as error:
+            say(f"MGS406 error: {error}")
+        except ModelError as error:
+            say(f"magus: {error}")
+        except Cancelled:
+            say("magus: stopped before anything was found")
+            return Exit.INTERRUPTED
+        except NoFeasibleSchedule as error:
+            say("MGS510 error: no schedule is feasible; these constraints together leave none:")
+            for reason in error.reasons:
+                say(f"  - {reason}")
+            return Exit.NOT_FEASIBLE
         return Exit.INPUT
-    except Cancelled:
-        say("magus: stopped before anything was found")
-        return Exit.INTERRUPTED
-    except ModelError as error:
-        say(f"magus: {error}")
-        return Exit.INPUT
-    except BackendError as error:
-        say_rejection(error.rejection)
-        return Exit.INPUT
-    except NoFeasibleSchedule as error:
-        say("MGS510 error: no schedule is feasible; these constraints together leave none:")
-        for reason in error.reasons:
-            say(f"  - {reason}")
-        return Exit.NOT_FEASIBLE
+
+    return run
 
 
 def exit_code_if_strict(scenario: Scenario, strict: bool, outside: Sequence[str] = ()) -> Exit:

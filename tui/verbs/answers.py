@@ -13,11 +13,13 @@ from ..text.door import has_screen, say, splash
 from .options import (
     DEFAULT_WORKERS,
     MAX_SEED,
+    OUT,
     BespokeOption,
     FileArgument,
     JsonOption,
     NoCacheOption,
     NoVerifyOption,
+    OutOption,
     OverOption,
     PlotOption,
     PngOption,
@@ -135,7 +137,9 @@ def sweep(
 
 def report(
     file: FileArgument,
-    out: Annotated[Path, typer.Option("-o", metavar="OUT", help="Write the page to this file, OUT.html.")],
+    out: Annotated[
+        Path, typer.Option("-o", metavar="OUT", click_type=OUT, help="Write the page to this file, OUT.html.")
+    ],
     workload: WorkloadOption = None,
     settings: SetOption = None,
     top: TopOption = 8,
@@ -169,7 +173,7 @@ def export(
     options: Annotated[
         list[str] | None, typer.Option("--with", metavar="NAME=VALUE", help="Set an option of the target.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
+    out: OutOption = None,
     workload: WorkloadOption = None,
     tolerance: ToleranceOption = 2.0,
     top: TopOption = 8,
@@ -204,7 +208,7 @@ def distill(
         bool, typer.Option("--static", help="By FiCCO's inputs, of its four schedules, for large shapes.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Write JSON instead of Python.")] = False,
-    out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
+    out: OutOption = None,
 ) -> None:
     """Write a small rule, schedule(m, n, k), for one system.
 
@@ -254,7 +258,8 @@ def ask(
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Then all that advise says.")] = False,
     out: Annotated[
-        Path | None, typer.Option("-o", metavar="OUT", help="Write the file that switches on what pays.")
+        Path | None,
+        typer.Option("-o", metavar="OUT", click_type=OUT, help="Write the file that switches on what pays."),
     ] = None,
     json: JsonOption = False,
     scheduler: SchedulerOption = None,

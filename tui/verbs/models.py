@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .options import DEFAULT_WORKERS, MAX_SEED, DataOption, JsonOption, SchedulerOption, WorkersOption
+from .options import DEFAULT_WORKERS, MAX_SEED, OUT, DataOption, JsonOption, SchedulerOption, WorkersOption
 
 
 def train(
@@ -77,7 +77,10 @@ def validate(
     ] = 200,
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the sample.")] = 0,
     write: Annotated[
-        Path | None, typer.Option("--write", metavar="FILE", help="Also write the report to this file, as Markdown.")
+        Path | None,
+        typer.Option(
+            "--write", metavar="FILE", click_type=OUT, help="Also write the report to this file, as Markdown."
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -107,7 +110,8 @@ def calibrate(
         bool, typer.Option("--fit-switch", help="Also fit the sizes at which collectives switch to SIMPLE.")
     ] = False,
     write: Annotated[
-        Path | None, typer.Option("--write", metavar="FILE", help="Write what was fitted to this file, FILE.mgs.")
+        Path | None,
+        typer.Option("--write", metavar="FILE", click_type=OUT, help="Write what was fitted to this file, FILE.mgs."),
     ] = None,
     json: JsonOption = False,
 ) -> None:

@@ -4,13 +4,13 @@ import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import click
 import typer
 from click.core import ParameterSource
 
-from ..drawing import Shows
+from ..drawing import Shows, of_rank
 
 DEFAULT_WORKERS = min(4, os.cpu_count() or 1)
 MAX_SEED = (1 << 31) - 1
@@ -49,9 +49,38 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 StrictOption = Annotated[
     bool, typer.Option("--strict", help="Exit 3 if the profile is not validated for the question.")
 ]
+
+
+class OutFile(click.Path):
+    """A file that a command writes: it is known whether that can be before the work whose result goes there."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path.
+
+        Raises
+        ------
+        OSError
+            If nothing can be written there as things are now.
+        """
+        from ...compiler.text.writing import check_writable
+
+        path = Path(value)
+        check_writable(of_rank(path, 0))
+        return path
+
+
+OUT = OutFile()
+OutOption = Annotated[
+    Path | None, typer.Option("-o", metavar="OUT", click_type=OUT, help="Write to this file, not to stdout.")
+]
 TraceOption = Annotated[
     Path | None,
-    typer.Option("--trace", metavar="OUT", help="Write the run as a trace for Perfetto; OUT.json or OUT.json.gz."),
+    typer.Option(
+        "--trace", metavar="OUT", click_type=OUT, help="Write the run as a trace for Perfetto; OUT.json or OUT.json.gz."
+    ),
 ]
 
 
@@ -70,14 +99,23 @@ def png_file(path: Path | None) -> Path | None:
     return with_png(path)
 
 
-SvgOption = Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Draw the run to this file, OUT.svg.")]
+SvgOption = Annotated[
+    Path | None, typer.Option("--svg", metavar="OUT", click_type=OUT, help="Draw the run to this file, OUT.svg.")
+]
 PngOption = Annotated[
-    Path | None, typer.Option("--png", metavar="OUT", callback=png_file, help="Draw it to this file, OUT.png.")
+    Path | None,
+    typer.Option("--png", metavar="OUT", click_type=OUT, callback=png_file, help="Draw it to this file, OUT.png."),
 ]
 ShowsOption = Annotated[Shows, typer.Option("--draw", help="What is drawn.")]
 PlotOption = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="OUT", callback=with_png, help="Draw the gain over one or two params: .svg, .png."),
+    typer.Option(
+        "--plot",
+        metavar="OUT",
+        click_type=OUT,
+        callback=with_png,
+        help="Draw the gain over one or two params: .svg, .png.",
+    ),
 ]
 NoCacheOption = Annotated[
     bool, typer.Option("--no-cache", envvar="MAGUS_NO_CACHE", callback=keep_results, help="Use no results on disk.")

@@ -9,10 +9,12 @@ import typer
 from ..drawing import Shows
 from .options import (
     DEFAULT_WORKERS,
+    OUT,
     FileArgument,
     FilesArgument,
     JsonOption,
     NoCacheOption,
+    OutOption,
     PngOption,
     ScheduleOption,
     SetOption,
@@ -131,7 +133,12 @@ def simulate(
     ] = 0,
     record_writes: Annotated[
         Path | None,
-        typer.Option("--record-writes", metavar="CSV", help="Write the writes of peers to rank 0 to this file."),
+        typer.Option(
+            "--record-writes",
+            metavar="CSV",
+            click_type=OUT,
+            help="Write the writes of peers to rank 0 to this file.",
+        ),
     ] = None,
     trace: TraceOption = None,
     svg: SvgOption = None,
@@ -216,7 +223,7 @@ def plan(
     config: Annotated[
         str, typer.Option("--config", metavar="NAME=VALUE,...", help="With --kernel: the configuration of its tuning.")
     ] = "",
-    out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
+    out: OutOption = None,
     layers: Annotated[
         int | None, typer.Option("--layers", min=1, max=64, metavar="N", help="With json: N of the layers that repeat.")
     ] = None,
@@ -267,7 +274,7 @@ def import_file(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="A dump, a log, or traces of ranks; - is stdin.")
     ],
-    out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
+    out: OutOption = None,
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Take the GPUs for this one of the library.")] = "",
     collective: Annotated[
         str, typer.Option("--collective", metavar="OP", help="The collective of a log, such as all_gather.")
@@ -289,7 +296,9 @@ def replay(
     files: Annotated[
         list[Path], typer.Argument(metavar="TRACE...", help="A trace of torch.profiler or Chakra; then of other ranks.")
     ],
-    out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write the step as a scenario, too.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", metavar="OUT", click_type=OUT, help="Write the step as a scenario, too.")
+    ] = None,
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Take the GPUs for this one of the library.")] = "",
     step: Annotated[
         int | None, typer.Option("--step", metavar="N", help="A step that the trace marks; else the last.")
@@ -334,7 +343,7 @@ def from_model(
     ] = None,
     sequences: Annotated[int, typer.Option("--sequences", min=1, metavar="N", help="With --gpus: the batch.")] = 128,
     seq_len: Annotated[int, typer.Option("--seq-len", min=1, metavar="N", help="With --gpus: their tokens.")] = 4096,
-    out: Annotated[Path | None, typer.Option("-o", metavar="OUT", help="Write to this file, not to stdout.")] = None,
+    out: OutOption = None,
 ) -> None:
     """Write the workloads of a layer of a model as a scenario."""
     from ..commands.scenarios.import_file import ModelOptions, write_layer, write_step

@@ -4,12 +4,15 @@ A new command is a function in a module of this package and a line here, with th
 """
 
 import io
+import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +21,7 @@ import typer.core
 
 from ..exit_codes import Exit
 from ..text.door import say, turn_off
+from .options import OutFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class Verbs(typer.core.TyperGroup):
             sys.exit(run() or Exit.DONE)
         except typer.Abort:
             sys.exit(Exit.INTERRUPTED)
-        except OSError as error:  # commands report their own: here the output could not be printed
+        except OSError as error:  # commands report their own: here something cannot be written
             turn_off(sys.stdout)
             say(f"magus: {error.filename or 'stdout'}: {error.strerror or error}")
             sys.exit(Exit.INPUT)
@@ -109,17 +113,33 @@ class Verbs(typer.core.TyperGroup):
             formatter.write_dl(lines)
 
 
-class OnceCommand(typer.core.TyperCommand):
-    """A command of which an option with one value is given once: of two, one would be passed over in silence."""
+class OneCommand(typer.core.TyperCommand):
+    """A command of which an option with one value is given once: of two, one would be passed over in silence.
+
+    It writes to none of the files that it reads.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse an option that is given twice."""
+        """Refuse an option that is given twice, and a file to be written that is read."""
         if not ctx.resilient_parsing:
             _, _, given = self.make_parser(ctx).parse_args(args=list(args))
             for option, count in Counter(each for each in given if isinstance(each, click.Option)).items():
                 if count > 1 and not option.multiple and not option.is_flag and not option.count:
                     raise click.UsageError(f"{option.opts[-1]} is given {count} times", ctx)
-        return super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, args)
+        written = {each.name for each in self.params if isinstance(each.type, OutFile)}
+        read = [value for name, value in ctx.params.items() if name not in written]
+        files = [each for value in read for each in (value if isinstance(value, list) else [value])]
+        for path in (ctx.params[name] for name in written if name is not None):
+            if path is not None and any(_is_same(path, each) for each in files):
+                raise click.UsageError(f"{path} is read, and would be lost: write to another file", ctx)
+        return rest
+
+
+def _is_same(path: Path, other: object) -> bool:
+    with suppress(OSError):  # it is not there
+        return isinstance(other, str | Path) and os.path.samefile(path, other)
+    return False
 
 
 @cache
@@ -127,5 +147,5 @@ def built(name: str) -> click.Command:
     """Import the module of a command and build it, with its options."""
     module = import_module(f".{VERBS[name].module}", __package__)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    alone.command(name, cls=OnceCommand)(getattr(module, VERBS[name].function or name.replace("-", "_")))
+    alone.command(name, cls=OneCommand)(getattr(module, VERBS[name].function or name.replace("-", "_")))
     return typer.main.get_command(alone)

@@ -93,7 +93,7 @@ async def test_nothing_is_written_after_escape_or_where_it_cannot_be(app: MagusA
         await press(pilot, "o", "enter")
         app.screen.query_one("#file", Input).value = "nowhere/plan.json"
         await press(pilot, "enter")
-        assert "nowhere/plan.json: No such file or directory" in screen_text(app)
+        assert "nowhere/plan.json: there is no folder" in screen_text(app)
 
 
 async def test_a_format_that_cannot_say_it_gives_its_reason(app: MagusApp) -> None:

@@ -209,7 +209,7 @@ def test_a_page_is_the_same_each_time(advice: Advice) -> None:
 def test_a_missing_folder_is_reported_before_the_work(file: Path, tmp_path: Path) -> None:
     done = magus("report", file, "-o", tmp_path / "nowhere" / "out.html")
 
-    assert (done.exit_code, done.stdout) == (1, "") and "No such file or directory" in done.stderr
+    assert (done.exit_code, done.stdout) == (1, "") and "there is no folder" in done.stderr
     assert "advising" not in done.stderr and not list(tmp_path.iterdir())
 
 

@@ -24,7 +24,7 @@ from ...text.render import advice_text, brief_text
 from ..inputs import ScenarioInput, placed, source_of
 from ..interrupts import interruptible
 from ..out import NO_PICTURES, Pictures
-from ..running import exit_code_if_strict, run_command
+from ..running import command, exit_code_if_strict
 from ..simulate_options import seeds_of
 from .sweep import axis_over
 
@@ -61,25 +61,20 @@ class AdviseOptions:
         return next((name for name, given in wanted.items() if given), "")
 
 
+@command
 def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
     """Print the advice for a scenario; where a file has several workloads, a table of all."""
+    found, draw = source.read()
+    step = found.step(source.workload)
+    if step is not None:
+        from .step import advise_step  # few files have one
 
-    def action() -> Exit:
-        options.pictures.check()
-        found, draw = source.read()
-        step = found.step(source.workload)
-        if step is not None:
-            from .step import advise_step  # few files have one
-
-            return advise_step(source, step, options)
-        subjects = source.subjects(found)
-        if len(subjects) == 1:
-            with placed(found, subjects[0].name):
-                return _advise_one(source, subjects[0], options, partial(draw, subjects[0]))
-
-        return advise_all(source, subjects, options, found.partitions)
-
-    return run_command(action)
+        return advise_step(source, step, options)
+    subjects = source.subjects(found)
+    if len(subjects) == 1:
+        with placed(found, subjects[0].name):
+            return _advise_one(source, subjects[0], options, partial(draw, subjects[0]))
+    return advise_all(source, subjects, options, found.partitions)
 
 
 def _in_its_tiles(scenario: Scenario, kernel: Path) -> Scenario:
@@ -153,7 +148,7 @@ def _advise_one(
 def advise_all(
     source: ScenarioInput,
     scenarios: Sequence[Scenario],
-    options: "AdviseOptions",
+    options: AdviseOptions,
     partitions: Sequence[Partition] = (),
 ) -> Exit:
     """Advise on one workload after the other: each has the whole time, and what fails leaves the others."""
@@ -196,19 +191,14 @@ def _strict_code(answer: WorkloadAnswer, strict: bool) -> Exit:
 
 
 def _answer(
-    advisor: Advisor,
-    scenario: Scenario,
-    options: "AdviseOptions",
-    progress: Progress,
-    stopped: ShouldStop,
+    advisor: Advisor, scenario: Scenario, options: AdviseOptions, progress: Progress, stopped: ShouldStop
 ) -> WorkloadAnswer | None:
     """Return the advice for one workload, or why there is none; None if it was stopped before anything was found."""
     if scenario.system.replay is not None:
         return WorkloadAnswer(scenario, None, "its system replays the profile of one schedule")
     try:
-        return WorkloadAnswer(
-            scenario, advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
-        )
+        advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped)
+        return WorkloadAnswer(scenario, advice)
     except NoFeasibleSchedule as error:
         return WorkloadAnswer(scenario, None, f"no schedule is feasible: {'; '.join(error.reasons)}", Exit.NOT_FEASIBLE)
     except ScheduleError as error:

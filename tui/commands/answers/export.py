@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ....advisor import Request, RequestError, enumerate_space, lower_bound
+from ....advisor import Request, enumerate_space, lower_bound
 from ....advisor.answer.export import schedules_document, space_document
 from ....advisor.bounds.lower_bound import workload_bound
 from ....advisor.policy.distill import distilled, rule_document, rule_python, summary
@@ -14,66 +15,53 @@ from ....compiler.codes import Code
 from ....compiler.ir import Rejection, Scenario, Settings
 from ....compiler.request.request import KERNEL_PATTERNS, one_of
 from ...exit_codes import Exit
-from ...text.door import print_json, put, put_text, say
+from ...text.door import print_json, put, say
 from ...text.progress import progress_line
 from ...text.sweep import space_text
-from ..inputs import ScenarioInput, save, say_rejection, say_request_error
+from ..inputs import ScenarioInput, deliver
 from ..interrupts import interruptible
-from ..running import run_command
+from ..running import command
 from .sweep import SweepRequest, say_failed, subjects_of, sweep_of
 
 # ``magus schedules``: the feasible space in its canonical order, or the ops and their schedules; and the bound.
 
 
+@command
 def list_schedules(source: ScenarioInput, *, limit: int | None, as_json: bool) -> Exit:
     """Print at most ``limit`` feasible schedules and the bound on all of them; of several ops those of the file."""
-
-    def action() -> Exit:
-        question = source.scenario()
-        case, space, cut_short = question.only_case, None, False
-        if case is None:
-            bound = workload_bound(question.system, question.workload)
-            document = schedules_document(question, bound)
-        else:
-            with interruptible() as stopped:
-                space = enumerate_space(case, limit=limit, should_stop=stopped)
-                cut_short = stopped()
-            bound = lower_bound(case)
-            document = space_document(case, space, bound)
-        if as_json:
-            print_json(document)
-        else:
-            put(space_text(question, space, bound))
-        return Exit.INTERRUPTED if cut_short else Exit.DONE
-
-    return run_command(action)
+    question = source.scenario()
+    case, space, cut_short = question.only_case, None, False
+    if case is None:
+        bound = workload_bound(question.system, question.workload)
+        document = schedules_document(question, bound)
+    else:
+        with interruptible() as stopped:
+            space = enumerate_space(case, limit=limit, should_stop=stopped)
+            cut_short = stopped()
+        bound = lower_bound(case)
+        document = space_document(case, space, bound)
+    if as_json:
+        print_json(document)
+    else:
+        put(space_text(question, space, bound))
+    return Exit.INTERRUPTED if cut_short else Exit.DONE
 
 
 _ALL: tuple[Target[Any], ...] = (*TARGETS, *SCENARIO_TARGETS)
 NAMES = tuple(target.name for target in _ALL)
 
 
+@command
 def export_file(request: SweepRequest, target_name: str, options: Mapping[str, str], out: Path | None) -> Exit:
     """Write the rules or times for the points of ``request`` to ``out`` or stdout, as the target of that name."""
     target = next(each for each in _ALL if each.name == target_name)
-
-    def action() -> Exit:
-        try:
-            subjects, failed = subjects_of(request)
-            text = _text(request, subjects, target_name, options)
-        except Refused as error:
-            say_rejection(error.rejection)
-            return Exit.INPUT
-        if text is None:
-            say("magus: stopped early: nothing is written, since a table with gaps is none")
-            return Exit.INTERRUPTED
-        if out is not None:
-            done = save(out, text, f"{out}: {target.about}")
-            return Exit.INPUT if failed else done
-        put_text(text)
-        return Exit.INPUT if failed else Exit.DONE
-
-    return run_command(action)
+    subjects, failed = subjects_of(request)
+    text = _text(request, subjects, target_name, options)
+    if text is None:
+        say("magus: stopped early: nothing is written, since a table with gaps is none")
+        return Exit.INTERRUPTED
+    done = deliver(text, out, target.about)
+    return Exit.INPUT if failed else done
 
 
 def _text(
@@ -110,6 +98,7 @@ ANY = 1024
 """A size for each rank, so that all can be divided: the rule is for all sizes."""
 
 
+@command
 def write_rule(
     question: dict[str, object],
     num_ranks: int,
@@ -124,28 +113,13 @@ def write_rule(
 
     It is FiCCO's if it is to be ``static``.
     """
-
-    def action() -> Exit:
-        try:
-            one_of("pattern", question["pattern"], [pattern.value for pattern in OVERLAPPING])
-            sizes = dict.fromkeys("mnk", ANY * num_ranks)
-            request = Request(**question, ranks=num_ranks, **sizes)  # type: ignore[arg-type]
-            with progress_line() as progress:
-                rule = distilled(
-                    request,
-                    num_shapes=num_shapes,
-                    seed=seed,
-                    static=static,
-                    progress=lambda done, total: progress("distill", done, total),
-                )
-        except RequestError as error:
-            say_request_error(error)
-            return Exit.INPUT
-        text = json.dumps(rule_document(rule), indent=2) + "\n" if as_json else rule_python(rule)
-        if out is not None:
-            return save(out, text, f"{out}: {summary(rule)}")
+    one_of("pattern", question["pattern"], [pattern.value for pattern in OVERLAPPING])
+    sizes = dict.fromkeys("mnk", ANY * num_ranks)
+    request = Request(**question, ranks=num_ranks, **sizes)  # type: ignore[arg-type]
+    with progress_line() as progress:
+        reported = partial(progress, "distill")
+        rule = distilled(request, num_shapes=num_shapes, seed=seed, static=static, progress=reported)
+    text = json.dumps(rule_document(rule), indent=2) + "\n" if as_json else rule_python(rule)
+    if out is None:
         say(summary(rule))
-        put_text(text)
-        return Exit.DONE
-
-    return run_command(action)
+    return deliver(text, out, summary(rule))

@@ -18,7 +18,6 @@ from ....compiler.ir import Cancelled, JsonObject, Progress, Scenario, Schedule,
 from ....compiler.ir.step import StepScenario
 from ....compiler.pipeline import compile_text
 from ....compiler.resolve.values.params import is_swept, points_of
-from ....compiler.text.writing import check_writable
 from ...exit_codes import Exit
 from ...text.door import print_json, put, put_text, say
 from ...text.progress import progress_line
@@ -26,7 +25,7 @@ from ...text.sweep import sweep_text
 from ..inputs import ScenarioInput, is_stdin, say_rejection, show, source_of
 from ..interrupts import interruptible
 from ..out import Pictures
-from ..running import run_command
+from ..running import command
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,33 +132,28 @@ class SweepRequest:
         return tuple(name for name, text in self.settings if is_swept(text))
 
 
+@command
 def sweep_file(request: SweepRequest, form: SweepForm) -> Exit:
     """Print the advice for every point."""
+    if form.plot is not None and len(request.varied) not in (1, 2):
+        say(f"magus: --plot draws one param or two that vary, not {len(request.varied)}: --set M=64..4096")
+        return Exit.USAGE
+    steps = steps_of(request)
+    if steps is not None:
+        from .step import sweep_step  # few files have one
 
-    def action() -> Exit:
-        if form.plot is not None:
-            if len(request.varied) not in (1, 2):
-                say(f"magus: --plot draws one param or two that vary, not {len(request.varied)}: --set M=64..4096")
-                return Exit.USAGE
-            check_writable(form.plot)
-        steps = steps_of(request)
-        if steps is not None:
-            from .step import sweep_step  # few files have one
+        return sweep_step(request, *steps, form)
+    subjects, failed = subjects_of(request)
+    sweep = sweep_of(request, subjects)
+    varied = request.varied or tuple(name for name, _ in subjects[0][0])
+    drawn = Exit.DONE
+    if form.plot is not None and sweep.points:
+        from ...drawing.svg import swept_svg  # most sweeps are not drawn
 
-            return sweep_step(request, *steps, form)
-        subjects, failed = subjects_of(request)
-        sweep = sweep_of(request, subjects)
-        varied = request.varied or tuple(name for name, _ in subjects[0][0])
-        drawn = Exit.DONE
-        if form.plot is not None and sweep.points:
-            from ...drawing.svg import swept_svg  # most sweeps are not drawn
-
-            as_png = form.plot.suffix.lower() == ".png"
-            pictures = Pictures(png=form.plot) if as_png else Pictures(svg=form.plot)
-            drawn = pictures.save_drawing(swept_svg(sweep.points, varied), "the sweep")
-        return max(drawn, put_sweep(sweep, len(subjects), form, varied, some_failed=failed))
-
-    return run_command(action)
+        as_png = form.plot.suffix.lower() == ".png"
+        pictures = Pictures(png=form.plot) if as_png else Pictures(svg=form.plot)
+        drawn = pictures.save_drawing(swept_svg(sweep.points, varied), "the sweep")
+    return max(drawn, put_sweep(sweep, len(subjects), form, varied, some_failed=failed))
 
 
 def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, Scenario]]) -> Sweep:

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from ....compiler import Compiled, CompileError
@@ -15,7 +14,7 @@ from ....compiler.text.diagnostics import as_json as json_object
 from ....compiler.text.writing import write_whole
 from ...exit_codes import Exit
 from ...text.door import print_json, put_text, say
-from ..inputs import compiled, is_stdin, name_of, report_errors, show, source_of
+from ..inputs import compiled, is_stdin, name_of, reporting, show, source_of
 
 
 def check_files(files: Sequence[Path], settings: Settings, *, as_json: bool) -> Exit:
@@ -72,14 +71,15 @@ def _summary(num_files: int, num_wrong: int) -> str:
 
 def format_files(files: Sequence[Path], *, check_only: bool) -> Exit:
     """Rewrite files in the canonical form, stdin to stdout; or only say which files are not in it, and exit 1."""
-    return max(report_errors(partial(_format, file, check_only)) for file in files)
+    return max(_format(file, check_only) for file in files)
 
 
 def print_derived(files: Sequence[Path]) -> Exit:
     """Print files in the canonical form, with what they derive written out."""
-    return max(report_errors(partial(_print_derived, file)) for file in files)
+    return max(map(_print_derived, files))
 
 
+@reporting
 def _print_derived(file: Path) -> Exit:
     from ....compiler.pipeline import written_out
 
@@ -88,6 +88,7 @@ def _print_derived(file: Path) -> Exit:
     return Exit.DONE
 
 
+@reporting
 def _format(file: Path, check_only: bool) -> Exit:
     from ....compiler import format_text  # which a check does without
 

@@ -1,6 +1,6 @@
 """``magus import`` and ``from-model``: machines, measured rows and traces read in; layers of a model."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,11 +14,11 @@ from ....compiler.from_model.frameworks import Parallelism, parallelism_for
 from ....compiler.from_model.layer import layer_text, number_text
 from ....compiler.machine.read import MAX_BYTES, machine_text, read_machine, system_name
 from ....compiler.request.request import RequestError
-from ....compiler.text.diagnostics import CompileError, Report, Source
+from ....compiler.text.diagnostics import Report, Source
 from ....compiler.text.fmt import format_text
 from ...exit_codes import Exit
-from ...text.door import put_text, say
-from ..inputs import is_stdin, name_of, report_errors, save, say_request_error, show, source_of
+from ...text.door import say
+from ..inputs import deliver, is_stdin, name_of, reading, reporting, source_of
 
 TABLE = "nccl_collectives_*.csv"
 
@@ -33,84 +33,56 @@ class ImportOptions:
     traffic: bool = False
 
 
+@reporting
 def import_files(files: Sequence[Path], options: ImportOptions) -> Exit:
-    """Write what ``files`` describe, a system, rows of a table, workloads or traffic, to a file or to stdout."""
+    """Write what ``files`` describe, a system, rows of a table, workloads or traffic, to a file or to stdout.
+
+    Of several files, which are traces, each is of another rank.
+    """
+    file, traced, source = files[0], False, Source("", "")
     if options.traffic and options.collective:
-        say("magus import: --collective is for logs of nccl-tests, --traffic for profiles")
-        return Exit.USAGE
-    if options.traffic:
-        return _import_traffic(files, options)
-    of_ranks = files if len(files) > 1 else ()
-    others = [file for file in of_ranks if not _is_chakra(file) and _pieces_of_trace(file) is None]
-    if others:
-        what = "several files are traces of several ranks, or read with --traffic"
-        say(f"magus import: {name_of(others[0])} is no file with a trace: {what}")
-        return Exit.USAGE
-    return _import_file(files, options)
-
-
-def _import_traffic(files: Sequence[Path], options: ImportOptions) -> Exit:
-    from ....advisor.measured.traces.traffic import traffic_table
-
-    def action() -> Exit:
-        report = Report()
-
-        def read() -> tuple[str, str]:
-            table = traffic_table(files, options.gpu, report)
-            return table.text, f"{table.count:,} writes"
-
-        text, content = _reported(report, read)
-        return _deliver(text, content, options, log=False)
-
-    return report_errors(action)
-
-
-def _import_file(files: Sequence[Path], options: ImportOptions) -> Exit:
-    """Write what the first of ``files`` describes; if it is a trace, others are those of other ranks."""
-
-    def action() -> Exit:
-        report, file, name = Report(), files[0], name_of(files[0])
-        traced = _is_chakra(file) or _pieces_of_trace(file) is not None
-        source = Source(name, "") if traced else source_of(file, MAX_BYTES)
-        log = is_log(source.text)
-        if options.collective and not log:
-            say("magus import: --collective is for logs of nccl-tests, and this file is none")
-            return Exit.USAGE
-        if traced or is_trace(source.text[:HEAD]):
-            text, content = _reported(report, lambda: _workloads(files, source.text, options, report))
-        elif log:
-            text, content = _reported(report, lambda: _rows(source, options, report))
+        return _misused("--collective is for logs of nccl-tests, --traffic for profiles")
+    if not options.traffic:
+        other = next((each for each in files if not _is_trace(each)), None)
+        if other is not None and len(files) > 1:
+            what = "several files are traces of several ranks, or read with --traffic"
+            return _misused(f"{name_of(other)} is no file with a trace: {what}")
+        traced = other is None
+        source = Source(name_of(file), "") if traced else source_of(file, MAX_BYTES)
+    log = is_log(source.text)
+    if options.collective and not log:
+        return _misused("--collective is for logs of nccl-tests, and this file is none")
+    with reading() as report:
+        if options.traffic:
+            text, about = _traffic(files, options, report)
+        elif traced or is_trace(source.text[:HEAD]):
+            text, about = _workloads(files, source.text, options, report)
         else:
-            text, content = _reported(report, lambda: _system(source, name, options, report))
-        return _deliver(text, content, options, log)
-
-    return report_errors(action)
-
-
-def _reported(report: Report, read: Callable[[], tuple[str, str]]) -> tuple[str, str]:
-    """The text that ``read`` writes and what it holds; warnings are shown."""
-    with report.trial():
-        written = read()
-        show(report.diagnostics)
-        return written
-    raise CompileError(report.diagnostics)
-
-
-def _deliver(text: str, content: str, options: ImportOptions, log: bool) -> Exit:
-    if options.out is None:
-        put_text(text)
-        return Exit.DONE
-    done = save(options.out, text, f"{options.out}: {content}")
-    if log and done is Exit.DONE and not options.out.match(TABLE):
+            text, about = (_rows if log else _system)(source, options, report)
+    done = deliver(text, options.out, about)
+    if log and done is Exit.DONE and options.out is not None and not options.out.match(TABLE):
         say(f"magus validate and calibrate read tables that are called {TABLE}")
     return done
 
 
-def _system(source: Source, name: str, options: ImportOptions, report: Report) -> tuple[str, str]:
+def _misused(why: str) -> Exit:
+    say(f"magus import: {why}")
+    return Exit.USAGE
+
+
+def _traffic(files: Sequence[Path], options: ImportOptions, report: Report) -> tuple[str, str]:
+    """The text that is written, and what it holds; as of the others."""
+    from ....advisor.measured.traces.traffic import traffic_table
+
+    table = traffic_table(files, options.gpu, report)
+    return table.text, f"{table.count:,} writes"
+
+
+def _system(source: Source, options: ImportOptions, report: Report) -> tuple[str, str]:
     if is_other_table(source.text):
         raise refuse_other_table(source, report)
     machine = read_machine(source, options.gpu, report)
-    text = machine_text(machine, Path(name).name, report)
+    text = machine_text(machine, Path(source.path).name, report)
     return text, f"system {system_name(machine)} of {machine.num_gpus} x {machine.model.name}"
 
 
@@ -130,24 +102,14 @@ def _workloads(files: Sequence[Path], text: str, options: ImportOptions, report:
     return found.text, f"{found.count} workloads"
 
 
-def _is_chakra(file: Path) -> bool:
+def _is_trace(file: Path) -> bool:
+    """Whether a file holds a trace, which may be longer than what is read of other files."""
     from ....advisor.measured.traces.chakra import is_chakra
 
-    if is_stdin(file) or not file.is_file():
-        return False
-    with suppress(OSError, ValueError):
-        return is_chakra(byte_pieces(file))
+    if not is_stdin(file) and file.is_file():
+        with suppress(OSError, ValueError):  # what cannot be read is told by whoever reads it whole
+            return is_chakra(byte_pieces(file)) or is_trace(next(text_pieces(file), "")[:HEAD])
     return False
-
-
-def _pieces_of_trace(file: Path) -> Iterator[str] | None:
-    """The text of a trace, which may be longer than what is read of other files; None for other files."""
-    if is_stdin(file) or not file.is_file():
-        return None
-    with suppress(OSError, ValueError):  # what cannot be read is told by whoever reads it whole
-        if is_trace(next(text_pieces(file), "")[:HEAD]):
-            return text_pieces(file)
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,19 +161,9 @@ def write_layer(config: Path, options: ModelOptions, out: Path | None, *, whole:
     return _write(config, lambda model: layer_text(model, options.parallelism(), whole=whole), "a layer", out)
 
 
+@reporting
 def _write(config: Path, text_of: Callable[[ModelConfig], str], what: str, out: Path | None) -> Exit:
     """Write ``text_of`` the model in ``config``, which is ``what`` of it, to ``out`` or stdout."""
-
-    def action() -> Exit:
-        model = read_config(config)
-        try:
-            text = format_text(text_of(model))
-        except RequestError as error:
-            say_request_error(error)
-            return Exit.INPUT
-        if out is not None:
-            return save(out, text, f"{out}: {what} of {model.name}, {number_text(model.parameters)} parameters")
-        put_text(text)
-        return Exit.DONE
-
-    return report_errors(action)
+    model = read_config(config)
+    about = f"{what} of {model.name}, {number_text(model.parameters)} parameters"
+    return deliver(format_text(text_of(model)), out, about)

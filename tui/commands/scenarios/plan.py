@@ -24,10 +24,10 @@ from ....simcore import RunOutcome, simulate_op
 from ....simcore.lower.one_kernel import all_blocks_at_once
 from ....simcore.simulate_layers import FEWEST_LAYERS
 from ...exit_codes import Exit
-from ...text.door import put_text, say
+from ...text.door import say
 from ...text.handover import free_name, is_too_long, plan_block
-from ..inputs import ScenarioInput, deliver, save, show, source_of
-from ..running import run_command
+from ..inputs import ScenarioInput, deliver, show, source_of
+from ..running import command
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +43,23 @@ class TritonOptions:
     config: Config | None = None
 
 
+@command
 def print_steps(source: ScenarioInput, *, schedule: str | None, out: Path | None) -> Exit:
     """Write how to carry ``schedule`` out to ``out`` or stdout; None is as in ``print_plan``."""
     from ....advisor.how.parts import how_of_plan
     from ...text.handover import how_text
 
-    def action() -> Exit:
-        question = source.scenario()
-        if question.only_case is None:
-            plan = plan_named(question, schedule).first_layer()
-        else:
-            chosen = resolve_schedule(question.only_case, schedule, show)
-            plan = Plan.of_one(question.only_case.shape.output, question.only_case.shape, chosen)
-        text = how_text(how_of_plan(question.system, plan), plan.expression)
-        return deliver(f"{text}\n", out, f"the steps of {plan.expression}")
-
-    return run_command(action)
+    question = source.scenario()
+    if question.only_case is None:
+        plan = plan_named(question, schedule).first_layer()
+    else:
+        chosen = resolve_schedule(question.only_case, schedule, show)
+        plan = Plan.of_one(question.only_case.shape.output, question.only_case.shape, chosen)
+    text = how_text(how_of_plan(question.system, plan), plan.expression)
+    return deliver(f"{text}\n", out, f"the steps of {plan.expression}")
 
 
+@command
 def print_plan(
     source: ScenarioInput, *, schedule: str | None, as_json: bool, layers: int | None, out: Path | None
 ) -> Exit:
@@ -72,50 +71,45 @@ def print_plan(
 
     from ....advisor.answer.extrapolation import counts_read
 
-    def action() -> Exit:
-        question = source.scenario()
-        scenario = question.only_case
-        if scenario is None:
-            if as_json:
-                return _deliver_plan(question, schedule, layers, out)
-            return _deliver_block(question, schedule, out)
-        chosen = _written_out(scenario, schedule, in_language=not as_json)
-        for note in counts_read(scenario, chosen):
-            say(f"magus: {note}")
-        text = document_text(op_plan_document(scenario, chosen)) if as_json else plan_block(scenario, chosen)
-        if not as_json and is_too_long(text):
-            say("magus: the plan has more words than a file of the language may have; use --format json")
-        return deliver(text, out, chosen.expression)
-
-    return run_command(action)
+    question = source.scenario()
+    scenario = question.only_case
+    if scenario is None:
+        if as_json:
+            return _deliver_plan(question, schedule, layers, out)
+        return _deliver_block(question, schedule, out)
+    chosen = _written_out(scenario, schedule, in_language=not as_json)
+    for note in counts_read(scenario, chosen):
+        say(f"magus: {note}")
+    text = document_text(op_plan_document(scenario, chosen)) if as_json else plan_block(scenario, chosen)
+    if not as_json and is_too_long(text):
+        say("magus: the plan has more words than a file of the language may have; use --format json")
+    return deliver(text, out, chosen.expression)
 
 
+@command
 def print_triton(source: ScenarioInput, options: TritonOptions, out: Path | None) -> Exit:
     """Write a Triton kernel that follows the plan of a schedule, with its tables and copies, to ``out`` or stdout."""
-
-    def action() -> Exit:
-        scenario = source.case("a Triton kernel")
-        if options.rank is not None and options.rank >= scenario.num_ranks:
-            say(f"magus: --rank {options.rank}: the ranks are 0 to {scenario.num_ranks - 1}")
-            return Exit.USAGE
-        chosen = _written_out(scenario, options.schedule)
-        kernel = None
-        if options.kernel is not None:
-            file, _, name = str(options.kernel).partition("::")
-            kernel = rewrite_kernel(source_of(Path(file)), options.config, name, chosen.tactics.tile)
-        text = triton_text(scenario, chosen, options.rank, kernel)
-        if kernel is not None and scenario.shape.pattern.consumes:
-            show(kernel.by_row)
-        return deliver(text, out, chosen.expression)
-
-    return run_command(action)
+    scenario = source.case("a Triton kernel")
+    if options.rank is not None and options.rank >= scenario.num_ranks:
+        say(f"magus: --rank {options.rank}: the ranks are 0 to {scenario.num_ranks - 1}")
+        return Exit.USAGE
+    chosen = _written_out(scenario, options.schedule)
+    kernel = None
+    if options.kernel is not None:
+        file, _, name = str(options.kernel).partition("::")
+        kernel = rewrite_kernel(source_of(Path(file)), options.config, name, chosen.tactics.tile)
+    text = triton_text(scenario, chosen, options.rank, kernel)
+    if kernel is not None and scenario.shape.pattern.consumes:
+        show(kernel.by_row)
+    return deliver(text, out, chosen.expression)
 
 
+@command
 def print_schema(out: Path | None) -> Exit:
     """Write the JSON Schema of plans to ``out`` or stdout."""
     from ....compiler.planfile.forms import plan_schema
 
-    return run_command(lambda: deliver(json.dumps(plan_schema(), indent=2) + "\n", out, "the schema of plans"))
+    return deliver(json.dumps(plan_schema(), indent=2) + "\n", out, "the schema of plans")
 
 
 def _deliver_plan(scenario: Scenario, schedule: str | None, layers: int | None, out: Path | None) -> Exit:
@@ -176,6 +170,7 @@ def print_syncopate(source: ScenarioInput, *, schedule: str | None, out: Path | 
     return _print_read_back(source, ("a CommPlan", "plan.py", _BY_WAVE), schedule, out, syncopate_text)
 
 
+@command
 def _print_read_back(
     source: ScenarioInput,
     words: tuple[str, str, str],
@@ -187,19 +182,12 @@ def _print_read_back(
 
     It is read back and simulated; both times stand in the file, in us, and a difference is told on stderr.
     """
-
-    def action() -> Exit:
-        scenario = source.case(words[0])
-        chosen = resolve_schedule(scenario, schedule, show)
-        times, said = _read_back(scenario, chosen, write(scenario, chosen, {}), words[1:])
-        show(said)
-        text = write(scenario, chosen, times)
-        if out is not None:
-            return save(out, text, f"{out}: {chosen.expression}")
-        put_text(text)
-        return Exit.DONE
-
-    return run_command(action)
+    scenario = source.case(words[0])
+    chosen = resolve_schedule(scenario, schedule, show)
+    times, said = _read_back(scenario, chosen, write(scenario, chosen, {}), words[1:])
+    show(said)
+    text = write(scenario, chosen, times)
+    return deliver(text, out, chosen.expression)
 
 
 def _read_back(

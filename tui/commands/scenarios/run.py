@@ -7,12 +7,11 @@ from pathlib import Path
 
 from ....advisor import AdviceOptions, Advisor
 from ....advisor.candidates.advice import Advice
-from ....advisor.measured.traces.replay import ReplayedStep, read_step
+from ....advisor.measured.traces.replay import read_step
 from ....advisor.steps.answer import check_schedules
 from ....advisor.steps.carried import job_of
 from ....compiler.codes import Code
 from ....compiler.ir.step import StepScenario, StepSchedule
-from ....compiler.text.diagnostics import raising_errors
 from ....runtime import RunRefused, carry_out
 from ....runtime.over_torch.launch import RankFailed, carry_out_over_torch
 from ....runtime.run import Job, jobs_of
@@ -23,39 +22,15 @@ from ...text.progress import progress_line
 from ...text.result import Carried, run_text, runs_document
 from ...text.step import replay_document, replay_text
 from ..answers.step import named_schedule, step_error
-from ..inputs import ScenarioInput, name_of, save, show, source_of
+from ..inputs import ScenarioInput, name_of, reading, save, show, source_of
 from ..interrupts import interruptible
-from ..running import run_command
+from ..running import command
 
 
 def run_file(source: ScenarioInput, *, schedule: str | None, seeds: range, over_torch: bool, as_json: bool) -> Exit:
     """Carry out ``schedule``, by default every one that the file declares, and print what became of it."""
-
-    def action() -> Exit:
-        compiled, _ = source.read()
-        step = compiled.step(source.workload)
-        if step is None:
-            scenario = compiled.scenario(source.workload)
-            name, ranks = scenario.name, scenario.num_ranks
-            runs = (partial(_carried, job, seeds, over_torch) for job in jobs_of(scenario, schedule, show))
-        elif over_torch:
-            raise step_error(source.file, f"--on torch is not about a training step, which {step.name} is", step)
-        else:
-            name, ranks = step.name, step.system.num_ranks
-            every = step.schedules if schedule is None and step.schedules else (named_schedule(source, step, schedule),)
-            check_schedules(source_of(source.file), step, every)
-            runs = (partial(_carried_step, step, each, seeds) for each in every)
-        carried: list[Carried] = []
-        for run in runs:
-            carried.append(run())
-            if not as_json:
-                put(run_text(carried[-1], seeds))
-        if as_json:
-            print_json(runs_document(name, ranks, seeds, carried))
-        return Exit.DONE if all(each.exact for each in carried) else Exit.INPUT
-
     try:
-        return run_command(action)
+        return _run(source, schedule, seeds, over_torch, as_json)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -64,6 +39,31 @@ def run_file(source: ScenarioInput, *, schedule: str | None, seeds: range, over_
     except RankFailed as error:
         say(f"magus: {error}")
         return Exit.INPUT
+
+
+@command
+def _run(source: ScenarioInput, schedule: str | None, seeds: range, over_torch: bool, as_json: bool) -> Exit:
+    compiled, _ = source.read()
+    step = compiled.step(source.workload)
+    if step is None:
+        scenario = compiled.scenario(source.workload)
+        name, ranks = scenario.name, scenario.num_ranks
+        runs = (partial(_carried, job, seeds, over_torch) for job in jobs_of(scenario, schedule, show))
+    elif over_torch:
+        raise step_error(source.file, f"--on torch is not about a training step, which {step.name} is", step)
+    else:
+        name, ranks = step.name, step.system.num_ranks
+        every = step.schedules if schedule is None and step.schedules else (named_schedule(source, step, schedule),)
+        check_schedules(source_of(source.file), step, every)
+        runs = (partial(_carried_step, step, each, seeds) for each in every)
+    carried: list[Carried] = []
+    for run in runs:
+        carried.append(run())
+        if not as_json:
+            put(run_text(carried[-1], seeds))
+    if as_json:
+        print_json(runs_document(name, ranks, seeds, carried))
+    return Exit.DONE if all(each.exact for each in carried) else Exit.INPUT
 
 
 def _carried(job: Job, seeds: range, over_torch: bool) -> Carried:
@@ -101,37 +101,28 @@ class ReplayOptions:
     as_json: bool = False
 
 
+@command
 def replay_trace(files: Sequence[Path], options: ReplayOptions) -> Exit:
     """Print the times of a step of a trace, the first of ``files``; the others are of other ranks."""
-
-    def action() -> Exit:
-        step = _read(files, options)
-        done = Exit.DONE
-        if options.out is not None:
-            names = " to ".join(dict.fromkeys(part.scenario.name for part in (step.parts[0], step.parts[-1])))
-            ops = sum(len(part.ops) for part in step.parts)
-            done = save(options.out, step.text, f"{options.out}: workload {names}, {ops} ops")
-        advices = list[Advice]()
-        with progress_line() as progress, interruptible() as stopped:
-            results = step.simulated()
-            if options.advise:
-                advisor, settings = Advisor.load(), AdviceOptions()
-                for part in step.parts:
-                    advice = advisor.recommend(part.scenario, settings, progress=progress, should_stop=stopped)
-                    advices.append(advice)
-                    if advice.interrupted:
-                        break
-        if options.as_json:
-            print_json(replay_document(step, results, advices))
-        else:
-            put(replay_text(step, results, advices))
-        return Exit.INTERRUPTED if advices and advices[-1].interrupted else done
-
-    return run_command(action)
-
-
-def _read(files: Sequence[Path], options: ReplayOptions) -> ReplayedStep:
-    with raising_errors() as report:
+    with reading() as report:
         step = read_step(files[0], name_of(files[0]), options.gpu, options.step, report, files[1:])
-        show(report.diagnostics)
-        return step
+    done = Exit.DONE
+    if options.out is not None:
+        names = " to ".join(dict.fromkeys(part.scenario.name for part in (step.parts[0], step.parts[-1])))
+        ops = sum(len(part.ops) for part in step.parts)
+        done = save(options.out, step.text, f"workload {names}, {ops} ops")
+    advices = list[Advice]()
+    with progress_line() as progress, interruptible() as stopped:
+        results = step.simulated()
+        if options.advise:
+            advisor, settings = Advisor.load(), AdviceOptions()
+            for part in step.parts:
+                advice = advisor.recommend(part.scenario, settings, progress=progress, should_stop=stopped)
+                advices.append(advice)
+                if advice.interrupted:
+                    break
+    if options.as_json:
+        print_json(replay_document(step, results, advices))
+    else:
+        put(replay_text(step, results, advices))
+    return Exit.INTERRUPTED if advices and advices[-1].interrupted else done

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from ....advisor import Advisor
@@ -16,7 +16,7 @@ from ....compiler.text.diagnostics import Diagnostic, Severity
 from ...exit_codes import Exit
 from ...text.door import hanging, print_json, put, say
 from ..inputs import name_of, show, source_of
-from ..running import run_command
+from ..running import command
 
 SCHEMA = "magus-test/1"
 _INDENT = " " * 7
@@ -31,6 +31,7 @@ def test_files(files: Sequence[Path], settings: Settings, workers: int, *, as_js
     advisor = cache(Advisor.load)
     documents: list[JsonObject] = []
 
+    @command
     def check(file: Path) -> Exit:
         results = _results(file, settings, advisor, workers)
         if as_json:
@@ -44,7 +45,7 @@ def test_files(files: Sequence[Path], settings: Settings, workers: int, *, as_js
             return Exit.NOT_FEASIBLE if strict else Exit.DONE
         return Exit.DONE if all(result.passed for result in checked) else Exit.INPUT
 
-    exits = [run_command(partial(check, file)) for file in files]
+    exits = list(map(check, files))
     if as_json:
         print_json({"schema": SCHEMA, "files": documents})
     return max(exits)

@@ -25,7 +25,6 @@ from ....compiler.ir import (
 from ....compiler.planning.build import ScheduleError
 from ....compiler.resolve.devices.variability import write_profile
 from ....compiler.resolve.schedules.from_text import plan_named, resolve_schedule, schedule_named
-from ....compiler.text.writing import check_writable
 from ....simcore import (
     Result,
     RunOptions,
@@ -47,7 +46,7 @@ from ...text.progress import progress_line
 from ...text.result import result_text
 from ...text.sweep import seeds_document, seeds_text
 from ..inputs import ScenarioInput, placed, save, show
-from ..running import exit_code_if_strict, run_command
+from ..running import command, exit_code_if_strict
 from ..simulate_options import SimulateOptions, explain_outcome, stoppable
 
 SEEDED_LINE_HOPS = 1_000_000_000
@@ -57,43 +56,37 @@ EXPLAINED_LINE_HOPS = 60_000_000
 """Of each what-if run; above it those are made in larger packets."""
 
 
+@command
 def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
     """Simulate a schedule and print its times, traffic and losses."""
+    found, draw = source.read()
+    step = found.step(source.workload)
+    if step is not None:
+        from ..answers.step import simulate_step  # few files have one
 
-    def action() -> Exit:
-        if options.record is not None:
-            check_writable(options.record)
-        options.pictures.check()
-        found, draw = source.read()
-        step = found.step(source.workload)
-        if step is not None:
-            from ..answers.step import simulate_step  # few files have one
-
-            return simulate_step(source, step, options)
-        question = found.scenario(source.workload)
-        seeds = options.seeds(question)
-        with placed(found, question.name):
-            if question.only_case is None:
-                ran = _ran(question, options, partial(draw, question))
-            else:
-                ran = _ran_alone(question.only_case, options)
-        result, done = ran.result, ran.result.outcome is RunOutcome.DONE
-        by_seed = ran.by_seed(seeds) if seeds and done else ()
-        recorded = ran.record() if options.record is not None and done else Exit.DONE
-        drawn = options.pictures.save(ran.shown()) if done else Exit.DONE
-        if options.as_json:
-            document = ran.document | {"outside_calibration": list(ran.outside)}
-            print_json(document | {"seeds": seeds_document(seeds, by_seed, ran.seeded_layers)} if by_seed else document)
+        return simulate_step(source, step, options)
+    question = found.scenario(source.workload)
+    seeds = options.seeds(question)
+    with placed(found, question.name):
+        if question.only_case is None:
+            ran = _ran(question, options, partial(draw, question))
         else:
-            put(result_text(result, question, ran.bound, ran.outside, cut=ran.cut))
-            if by_seed:
-                what = " of the routing" if question.drawn is not None else ""
-                put(seeds_text(seeds, by_seed, ran.seeded_layers, what))
-        if not done:
-            return explain_outcome(result)
-        return max(recorded, drawn, exit_code_if_strict(question, options.strict, ran.outside))
-
-    return run_command(action)
+            ran = _ran_alone(question.only_case, options)
+    result, done = ran.result, ran.result.outcome is RunOutcome.DONE
+    by_seed = ran.by_seed(seeds) if seeds and done else ()
+    recorded = ran.record() if options.record is not None and done else Exit.DONE
+    drawn = options.pictures.save(ran.shown()) if done else Exit.DONE
+    if options.as_json:
+        document = ran.document | {"outside_calibration": list(ran.outside)}
+        print_json(document | {"seeds": seeds_document(seeds, by_seed, ran.seeded_layers)} if by_seed else document)
+    else:
+        put(result_text(result, question, ran.bound, ran.outside, cut=ran.cut))
+        if by_seed:
+            what = " of the routing" if question.drawn is not None else ""
+            put(seeds_text(seeds, by_seed, ran.seeded_layers, what))
+    if not done:
+        return explain_outcome(result)
+    return max(recorded, drawn, exit_code_if_strict(question, options.strict, ran.outside))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,4 +242,4 @@ def _record(scenario: OpCase, schedule: OpPlan, unit_bytes: int, options: Simula
     """Write the profile of the writes to rank 0 to the file that the options name."""
     assert options.record is not None, "asked where a file is named"
     writes = record_writes(scenario, schedule, unit_bytes=unit_bytes, seed=options.seed)
-    return save(options.record, write_profile(writes), f"{options.record}: {len(writes)} writes to rank 0")
+    return save(options.record, write_profile(writes), f"{len(writes)} writes to rank 0")

@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_written_is_reported_before_the_work(
     done = magus(verb, file, option, tmp_path / "nowhere" / "out.json")
 
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "No such file or directory" in done.stderr and "nowhere" in done.stderr
+    assert "there is no folder" in done.stderr and "nowhere" in done.stderr
     assert list(tmp_path.iterdir()) == [file]
 
 
