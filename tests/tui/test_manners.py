@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 from magus import __version__
 from magus.examples import path as example
 from magus.tui.cli import app
-from magus.tui.text.door import in_colour, is_rich
+from magus.tui.text.door import in_colour, is_rich, say
 from magus.tui.verbs.table import VERBS, built
 from tests.tui.app.test_terminal import terminal
 from tests.tui.test_hostile_text import FILE
@@ -109,6 +110,26 @@ def test_stdin_includes_files_of_the_working_folder(tmp_path: Path, monkeypatch:
 
     assert magus("check", "-", stdin='include "a.mgs"\n').exit_code == 0
     assert "MGS207" in magus("check", "-", stdin='include "../a.mgs"\n').stderr
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [Terminal, StringIO])
+def test_messages_fit_the_terminal(stream: type[StringIO], monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr, path = stream(), "/a/path/that/has/no/space/" + "and-is-longer-than-a-line-of-the-terminal/" * 2
+    text = f"magus: {path}: there is no folder of that name on this machine\n  help: {'word ' * 20}".rstrip()
+    monkeypatch.setattr("sys.stderr", stderr)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    say(text)
+
+    lines = stderr.getvalue().splitlines()
+    assert " ".join(stderr.getvalue().split()) == " ".join(text.split()) and any(path in line for line in lines)
+    fits = all(len(line) <= 80 for line in lines if path not in line)
+    assert fits is (stream is Terminal) and (not fits or lines[-1].startswith("    word"))
 
 
 class Stream:

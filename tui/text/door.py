@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any, TextIO
 
-from ...compiler.text.diagnostics import printable
+from ...compiler.text.diagnostics import columns_of, printable
 from ..exit_codes import Exit
 
 
@@ -44,8 +44,19 @@ def _put(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Print progress or diagnostics on stderr, so that stdout is the result alone."""
-    say_raw(printable(text, block=True) + "\n")
+    """Print progress or diagnostics on stderr, so that stdout is the result alone; on a terminal in lines that fit."""
+    lines = printable(text, block=True).split("\n")
+    if is_terminal(sys.stderr):
+        lines = [part for line in lines for part in _fitted(line)]
+    say_raw("\n".join(lines) + "\n")
+
+
+def _fitted(line: str) -> list[str]:
+    """The parts of a line that is too wide for the terminal, indented as it is and more; long words, as paths, stay."""
+    if columns_of(line) <= columns():
+        return [line]
+    indent = len(line) - len(line.lstrip())
+    return hanging(line[indent:], indent + 2, line[:indent])
 
 
 def say_raw(text: str) -> None:
