@@ -4,7 +4,7 @@ One layer and one collective begin at the same time on the same GPUs, and are si
 and memory from kernels, and these take them from copies.
 """
 
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 
@@ -25,12 +25,14 @@ from ...compiler.ir import (
     ShouldStop,
     System,
     Tensor,
+    Workload,
 )
 from ...compiler.ir.stopping import heeding, never
-from ...compiler.planning.build import build_op_plan, build_schedules, reject_choice
+from ...compiler.planning.build import ScheduleError, build_op_plan, build_schedules, reject_choice
 from ...compiler.planning.knobs.library import library_engine, library_rejection, library_serial
 from ...compiler.planning.plan import build_plan
 from ...compiler.templates import BASELINE
+from ...simcore import RunTooLarge
 from ...simcore.cores.engine import run
 from ...simcore.lower.beside import OnGroup, lower_beside, rejected
 from ...simcore.lower.budget import check_budget
@@ -56,154 +58,143 @@ SEND_SMS = 2
 
 
 @dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer of a workload on its group of ranks; the ``schedule`` has no name, for it decides no time."""
+
+    system: System
+    workload: Workload
+    schedule: Schedule
+
+    @classmethod
+    def of(cls, scenario: Scenario, schedule: Schedule) -> "Layer":
+        """Return the layer of a scenario under a schedule."""
+        return cls(scenario.system, scenario.workload, replace(schedule, name=""))
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of one layer, with nothing of others ahead.
+
+        Raises
+        ------
+        ScheduleError
+            If the schedule cannot run so.
+        """
+        one = replace(self.workload, repeat=None)
+        return build_plan(self.system, one, replace(self.schedule, prefetch=0, deferred=()))
+
+    def placed(self) -> OnGroup:
+        """Return its plan where it runs. Raises as ``plan``."""
+        return OnGroup(self.system, self.plan)
+
+
+@dataclass(frozen=True, slots=True)
 class SharedTraffic:
-    """A collective among ranks that hold the same weights: ``elements`` of the whole tensor, as each rank has them.
+    """A collective among ``ranks`` that hold the same weights: ``elements`` of the whole tensor, as each rank has them.
 
     Where it ``sends`` to a neighbour it is issued before the kernels beside it, and has its SMs when they begin.
     """
 
+    ranks: System
     pattern: Pattern
     dtype: DType
     elements: int
     sends: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class BesideTicks:
-    """Ticks of one layer and of traffic, each ``alone`` and ``beside`` the other.
-
-    A layer that begins with all that it takes and ends with its last op; layers that follow each other may take less.
-    """
-
-    layer_alone: int
-    layer_beside: int
-    traffic_alone: int
-    traffic_beside: int
-
     @property
-    def longer(self) -> float:
-        """How many times as long a layer takes beside the traffic."""
-        return self.layer_beside / self.layer_alone
+    def case(self) -> OpCase:
+        """The collective by itself."""
+        num_ranks, gathers = self.ranks.num_ranks, self.pattern is Pattern.ALL_GATHER
+        rows = -(-self.elements // num_ranks)
+        moved = Tensor("x", self.dtype, num_ranks, rows, Shard.ROWS if gathers else Shard.NONE)
+        return OpCase(TRAFFIC, self.ranks, OpShape(TRAFFIC, "", self.pattern, (moved,), moved, None, "y"))
+
+    def placed(self, stream: int = 0) -> OnGroup:
+        """Return its plan where it runs, in that stream. Raises as ``traffic_plan``."""
+        case, schedule = traffic_plan(self)
+        part = replace(Plan.of_one(TRAFFIC, case.shape, schedule).parts[0], stream=stream, behind_kernels=False)
+        return OnGroup(self.ranks, Plan(schedule.expression, (part,)))
 
 
 @dataclass(frozen=True, slots=True)
-class LayerBeside:
-    """A layer with traffic beside it.
+class Alone:
+    """The question how long one layer, or traffic, takes with the machine to itself.
 
-    Attributes
-    ----------
-    scenario, schedule
-        The layer on its group of ranks, and how it is carried out.
-    copies
-        The ranks that hold the same weights, a group along other axes of the same system.
-    traffic
-        What is moved among them, by the library, or as it does where it is not known.
-    unit_bytes
-        The packets of the simulation.
-    alike
-        Whether ranks that do the same are taken for alike, whoever their peers are: an estimate.
+    It is simulated in packets of ``unit_bytes``. ``alike`` is whether ranks that do the same are taken for alike,
+    whoever their peers are: an estimate.
     """
 
-    scenario: Scenario
-    schedule: Schedule
-    copies: System
-    traffic: SharedTraffic
+    what: Layer | SharedTraffic
     unit_bytes: int = COARSE_BYTES
     alike: bool = False
 
-    def ticks(self, should_stop: ShouldStop = never) -> BesideTicks | Rejection:
-        """Simulate it, each alone and both together; a Rejection where it is not known what the groups share.
+    def ticks(self, should_stop: ShouldStop = never) -> int:
+        """Simulate it, or look it up.
 
         Raises
         ------
         ScheduleError
-            If the layer, or the traffic, cannot be carried out so.
-        RunTooLarge
-            If the run would take minutes or more memory than is sensible.
+            If it cannot be carried out so.
         Cancelled
             If ``should_stop`` said so.
         """
-        unfit = rejected(self.scenario.system, self.copies)
-        if unfit is not None:
-            return unfit
-        system, schedule = self.scenario.system, replace(self.schedule, name="")
-        question = system, self.scenario.workload, schedule, self.copies, self.traffic, self.unit_bytes, self.alike
         with heeding(should_stop):
-            compute = partial(self._simulated, should_stop)
-            return memoized(memo_of(("beside", *question), ADVISOR), BesideTicks, compute)
+            return memoized(memo_of(("alone", self), ADVISOR), int, partial(self._simulated, should_stop))
 
-    def _simulated(self, should_stop: ShouldStop) -> BesideTicks:
-        layer = one_layer(self.scenario, self.schedule)
-        both = layer, self._others(1 + max(part.stream for part in layer.plan.parts))
-        traffic = partial(ticks_alone, self.copies, self.traffic, self.unit_bytes, should_stop)
-        return _ticks_of_both(
-            both, self.unit_bytes, should_stop, alike=self.alike, second=traffic if self.alike else None
-        )
-
-    def _others(self, stream: int) -> OnGroup:
-        """The traffic, in a stream that the layer has not."""
-        case, schedule = traffic_plan(self.copies, self.traffic)
-        part = replace(Plan.of_one(TRAFFIC, case.shape, schedule).parts[0], stream=stream, behind_kernels=False)
-        return OnGroup(self.copies, Plan(schedule.expression, (part,)))
+    def _simulated(self, should_stop: ShouldStop) -> int:
+        on = self.what.placed()
+        program = lower(on.system, on.plan, unit_bytes=self.unit_bytes, alike=self.alike).program
+        return int(_done(program, should_stop).max())
 
 
 @dataclass(frozen=True, slots=True)
-class PassesBeside:
-    """The question how long a pass of a layer takes beside one of another, on the same ranks: forward and backward.
+class Beside:
+    """The question how long a layer takes with what begins at the same time on the same GPUs, and that with the layer.
 
-    Each is a scenario and its schedule; ranks that do the same are taken for alike.
+    This is traffic along other axes of the same system, or a pass of another layer on the same ranks. A layer begins
+    with all that it takes and ends with its last op; layers that follow each other may take less. ``unit_bytes`` and
+    ``alike`` are as of ``Alone``.
     """
 
-    forward: tuple[Scenario, Schedule]
-    backward: tuple[Scenario, Schedule]
+    first: Layer
+    second: Layer | SharedTraffic
     unit_bytes: int = COARSE_BYTES
+    alike: bool = False
 
-    def ticks(self, should_stop: ShouldStop = never) -> BesideTicks:
-        """Simulate each alone and both together; the backward pass is what the other calls traffic.
+    @property
+    def alone(self) -> tuple[Alone, Alone]:
+        """The questions how long each takes alone."""
+        return Alone(self.first, self.unit_bytes, self.alike), Alone(self.second, self.unit_bytes, self.alike)
+
+    @property
+    def rejection(self) -> Rejection | None:
+        """Why it is not known what the groups of a layer and of traffic share; None if it is."""
+        return None if isinstance(self.second, Layer) else rejected(self.first.system, self.second.ranks)
+
+    def ticks(self, should_stop: ShouldStop = never) -> tuple[int, int] | None:
+        """Simulate both together, or look it up; None where there is a ``rejection``, or it cannot be simulated so.
 
         Raises
         ------
-        ScheduleError
-            If one of them cannot be carried out so.
-        RunTooLarge
-            If the run would take minutes or more memory than is sensible.
         Cancelled
             If ``should_stop`` said so.
         """
-        both = [(each.system, each.workload, replace(how, name="")) for each, how in (self.forward, self.backward)]
-        with heeding(should_stop):
-            question = memo_of(("passes beside", *both, self.unit_bytes), ADVISOR)
-            return memoized(question, BesideTicks, partial(self._simulated, should_stop))
+        if self.rejection is not None:
+            return None
+        with heeding(should_stop), suppress(ScheduleError, RunTooLarge):
+            return memoized(memo_of(("beside", self), ADVISOR), tuple[int, int], partial(self._simulated, should_stop))
+        return None
 
-    def _simulated(self, should_stop: ShouldStop) -> BesideTicks:
-        both = one_layer(*self.forward), one_layer(*self.backward)
-        return _ticks_of_both(both, self.unit_bytes, should_stop, alike=True, same_group=True)
-
-
-def one_layer(scenario: Scenario, schedule: Schedule) -> OnGroup:
-    """Return one layer; it has no others among which anything could be moved."""
-    one = replace(scenario.workload, repeat=None)
-    return OnGroup(scenario.system, build_plan(scenario.system, one, replace(schedule, prefetch=0, deferred=())))
-
-
-def _ticks_of_both(
-    both: tuple[OnGroup, OnGroup],
-    unit: int,
-    should_stop: ShouldStop,
-    *,
-    alike: bool,
-    same_group: bool = False,
-    second: Callable[[], int] | None = None,
-) -> BesideTicks:
-    """Simulate both together, and each alone; ``second`` returns the ticks of that one where they may be known."""
-    for on in both:
-        check_budget(on.system, on.plan, unit, plan_period(on.system, on.plan, alike=alike))
-    together = lower_beside(*both, unit_bytes=unit, alike=alike, same_group=same_group)
-    done = _done(together.program, should_stop)
-    beside = [max(int(done[ops.start : ops.stop].max()) for ops in each) for each in (together.first, together.second)]
-    programs = (lower(on.system, on.plan, unit_bytes=unit, alike=alike).program for on in both[: 1 + (second is None)])
-    alone = [int(_done(program, should_stop).max()) for program in programs]
-    return BesideTicks(alone[0], beside[0], alone[1] if second is None else second(), beside[1])
+    def _simulated(self, should_stop: ShouldStop) -> tuple[int, int]:
+        first, of_passes = self.first.placed(), isinstance(self.second, Layer)
+        free = 1 + max(part.stream for part in first.plan.parts)
+        second = self.second.placed() if isinstance(self.second, Layer) else self.second.placed(free)
+        for on in (first, second):
+            period = plan_period(on.system, on.plan, alike=self.alike)
+            check_budget(on.system, on.plan, self.unit_bytes, period)
+        lowered = lower_beside(first, second, unit_bytes=self.unit_bytes, alike=self.alike, same_group=of_passes)
+        done = _done(lowered.program, should_stop)
+        ends = [max(int(done[ops.start : ops.stop].max()) for ops in each) for each in (lowered.first, lowered.second)]
+        return ends[0], ends[1]
 
 
 def _done(program: Program, should_stop: ShouldStop) -> Int64Array:
@@ -214,70 +205,14 @@ def _done(program: Program, should_stop: ShouldStop) -> Int64Array:
     return finished.op_done
 
 
-def traffic_case(copies: System, traffic: SharedTraffic) -> OpCase:
-    """Return the collective among ``copies`` by itself."""
-    ranks, gathers = copies.num_ranks, traffic.pattern is Pattern.ALL_GATHER
-    moved = Tensor("x", traffic.dtype, ranks, -(-traffic.elements // ranks), Shard.ROWS if gathers else Shard.NONE)
-    return OpCase(TRAFFIC, copies, OpShape(TRAFFIC, "", traffic.pattern, (moved,), moved, None, "y"))
-
-
-@dataclass(frozen=True, slots=True)
-class TrafficTicks:
-    """Ticks of traffic with the machine to itself."""
-
-    ticks: int
-
-
-@dataclass(frozen=True, slots=True)
-class TrafficAlone:
-    """The question how long ``traffic`` among ``copies`` takes by itself, in packets of ``unit_bytes``."""
-
-    copies: System
-    traffic: SharedTraffic
-    unit_bytes: int
-
-    def ticks(self, should_stop: ShouldStop = never) -> TrafficTicks:
-        """Simulate it, or look it up.
-
-        Raises
-        ------
-        ScheduleError
-            If no algorithm does it.
-        Cancelled
-            If ``should_stop`` said so.
-        """
-        question = memo_of(("traffic alone", self.copies, self.traffic, self.unit_bytes), ADVISOR)
-        with heeding(should_stop):
-            return memoized(question, TrafficTicks, partial(self._simulated, should_stop))
-
-    def _simulated(self, should_stop: ShouldStop) -> TrafficTicks:
-        return TrafficTicks(ticks_alone(self.copies, self.traffic, self.unit_bytes, should_stop))
-
-
-@lru_cache(maxsize=8)  # layers with other rows, or that keep less, have the same weights
-def ticks_alone(copies: System, traffic: SharedTraffic, unit_bytes: int, should_stop: ShouldStop) -> int:
-    """Return the ticks of traffic that has the machine to itself, of ranks that do the same taken for alike.
-
-    Raises
-    ------
-    ScheduleError
-        If no algorithm does it.
-    Cancelled
-        If ``should_stop`` said so.
-    """
-    case, schedule = traffic_plan(copies, traffic)
-    lowered = lower(copies, Plan.of_one(TRAFFIC, case.shape, schedule), unit_bytes=unit_bytes, alike=True)
-    return int(_done(lowered.program, should_stop).max())
-
-
 def crosses_nodes(copies: System) -> bool:
     """Whether traffic among ``copies`` is not what a library's time is known of, which is that in one node."""
-    return library_rejection(traffic_case(copies, SharedTraffic(Pattern.ALL_GATHER, DType.FP8, 1))) is not None
+    return library_rejection(SharedTraffic(copies, Pattern.ALL_GATHER, DType.FP8, 1).case) is not None
 
 
 @lru_cache(maxsize=2)  # layers have gradients and weights of the same ranks; a plan of 16,384 has 160,000 steps
-def traffic_plan(copies: System, traffic: SharedTraffic) -> tuple[OpCase, OpPlan]:
-    """Return the collective among ``copies`` and its plan.
+def traffic_plan(traffic: SharedTraffic) -> tuple[OpCase, OpPlan]:
+    """Return the collective and its plan.
 
     By the library where its time is known, which is in one node; else by as many SMs in rings, or first in nodes.
 
@@ -286,7 +221,7 @@ def traffic_plan(copies: System, traffic: SharedTraffic) -> tuple[OpCase, OpPlan
     ScheduleError
         If no algorithm does it.
     """
-    case = traffic_case(copies, traffic)
+    case = traffic.case
     if library_rejection(case) is None:
         return case, build_op_plan(case, library_serial(case))
     if traffic.sends:

@@ -14,7 +14,7 @@ from ...compiler.ir.step import StepScenario, StepSchedule
 from ...compiler.planning.build import ScheduleError
 from ..work.on_dask import Cluster
 from ..work.pools import Submit, open_threads, result_of
-from .layer_times import LayerQuestion, LayerTimes, ticks_of_question
+from .layer_times import LayerAnswer, LayerQuestion, LayerTimes
 from .outcome import chunks_of, updated_of
 from .times import ticks_of
 
@@ -68,11 +68,15 @@ def simulate_ahead(
         If ``should_stop`` returned true first; what was known by then is kept.
     """
     unknown = dict.fromkeys(question for layout in layouts for question in _unknown(layout, times))
-    futures = [(question, submit(ticks_of_question, question)) for question in unknown]
+    futures = [(question, submit(_answered, question)) for question in unknown]
     for number, (question, future) in enumerate(futures):
         report("layers ahead", number, len(futures))
         with suppress(ScheduleError):  # whoever asks again is told
             times.take(question, result_of(future, should_stop))
+
+
+def _answered(question: LayerQuestion, should_stop: ShouldStop) -> LayerAnswer:
+    return question.ticks(should_stop)
 
 
 def is_known(layout: Layout, times: LayerTimes) -> bool:

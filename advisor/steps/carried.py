@@ -39,10 +39,10 @@ from ...compiler.planning.build import ScheduleError
 from ...runtime.report import MAX_STEPS
 from ...runtime.steps.work import GroupWork, LayerWork, StepWork, WeightSet, declared
 from ...simcore.steps.orders import Slot, orders_of, rejected
-from ..layers.beside import SharedTraffic
+from ..layers.beside import Layer, SharedTraffic
 from .layer_times import of_weights, schedule_of
 from .outcome import chunks_of
-from .plans import in_parts, pass_plan, refused, send_plan, shared_work, some_ops, some_parts
+from .plans import in_parts, refused, send_plan, shared_work, some_ops, some_parts
 from .ranks import StageRanks, check_handed_on, ranks_of_stage
 from .times import handed_on, weights_of
 
@@ -199,15 +199,15 @@ class _Small:
         """The sum of so many elements of gradients of two stages."""
         assert self._scenario.stages is not None, "there are several stages"
         pair = replace(self._scenario.stages, num_ranks=2)
-        return shared_work(pair, SharedTraffic(Pattern.ALL_REDUCE, self._scenario.step.optimizer.gradients, elements))
+        return shared_work(SharedTraffic(pair, Pattern.ALL_REDUCE, self._scenario.step.optimizer.gradients, elements))
 
     def _traffic(self, copies: System, elements: int) -> tuple[GroupWork, GroupWork | None]:
         """The sums of gradients, and the gathers of weights, among ranks that hold the same."""
         zero, dtype = self._schedule.zero, handed_on(next(iter(self._parts.values())).forward).dtype
         pattern = Pattern.REDUCE_SCATTER if zero else Pattern.ALL_REDUCE
-        sums = SharedTraffic(pattern, self._scenario.step.optimizer.gradients, elements)
-        gathers = SharedTraffic(Pattern.ALL_GATHER, dtype, elements)
-        return shared_work(copies, sums), shared_work(copies, gathers) if zero else None
+        sums = SharedTraffic(copies, pattern, self._scenario.step.optimizer.gradients, elements)
+        gathers = SharedTraffic(copies, Pattern.ALL_GATHER, dtype, elements)
+        return shared_work(sums), shared_work(gathers) if zero else None
 
     def _send(self) -> tuple[GroupWork | None, GroupWork | None]:
         """What a rank sends to the next stage, and what gathers that there where each rank of a group has all."""
@@ -222,8 +222,8 @@ class _Small:
             return send, None
         if moved.rows % ranks:
             raise refused(f"{moved.rows} rows of {moved.name} of {name} are no {ranks} equal parts to be sent")
-        gathered = SharedTraffic(Pattern.ALL_GATHER, moved.dtype, moved.rows * moved.cols)
-        return send, shared_work(small.system, gathered)
+        gathered = SharedTraffic(small.system, Pattern.ALL_GATHER, moved.dtype, moved.rows * moved.cols)
+        return send, shared_work(gathered)
 
     def _notes(self, ranks: StageRanks, microbatches: int, layers: int) -> Iterator[str]:
         step = self._scenario.step
@@ -265,7 +265,7 @@ def _divided(passes: list[tuple[Scenario, Schedule]]) -> tuple[int, list[GroupWo
         if divisor > 1 and min(least for (each, _), one in pairs for least in _parts(one, each.num_ranks)) < LEAST:
             continue
         try:
-            works = [GroupWork(each.system, one, pass_plan(each.system, one, how)) for (each, how), one in pairs]
+            works = [GroupWork(each.system, one, Layer(each.system, one, how).plan) for (each, how), one in pairs]
         except ScheduleError as error:
             failure = error
             continue

@@ -1,16 +1,15 @@
 """Times of layers: each is simulated once, by itself and beside traffic, however many layouts ask for it."""
 
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
+from typing import overload
 
 from ...compiler.codes import Code
 from ...compiler.ir import (
     TICKS_PER_SECOND,
     AttentionBackShape,
     AttentionShape,
-    DType,
     Gpu,
     GroupedGemmShape,
     HandOff,
@@ -18,7 +17,6 @@ from ...compiler.ir import (
     OpCase,
     OpChoice,
     OpMode,
-    Pattern,
     Rejection,
     Scenario,
     Schedule,
@@ -33,19 +31,10 @@ from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.parts import collective_alone
 from ...compiler.planning.plan import in_layer
 from ...compiler.resolve.schedules.from_text import SERIAL
-from ...simcore import RunTooLarge
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ..answer.switches import weights_gathered
 from ..bounds.lower_bound import quick_bound_ticks
-from ..layers.beside import (
-    BesideTicks,
-    LayerBeside,
-    PassesBeside,
-    SharedTraffic,
-    TrafficAlone,
-    TrafficTicks,
-    between_nodes,
-)
+from ..layers.beside import Alone, Beside, Layer, SharedTraffic, between_nodes
 from ..layers.joint import QUICK_LAYERS, SEARCH_LAYERS, JointRuns
 from ..layers.op_runs import kernel_works
 from ..layers.orders import by_library
@@ -146,18 +135,27 @@ class PassTicks:
 
 @dataclass(frozen=True, slots=True)
 class LayerPass:
-    """The question how long a layer takes under a schedule, at the rates that its system has for seconds."""
+    """The question how long a layer takes, at the rates that its system has for seconds.
 
-    scenario: Scenario
-    schedule: Schedule
+    ``name`` is that of the layer, and ``by`` that of its schedule, in words.
+    """
+
+    layer: Layer
+    name: str = field(compare=False)
+    by: str = field(compare=False)
+
+    @classmethod
+    def of(cls, scenario: Scenario, schedule: Schedule) -> "LayerPass":
+        """Return the question about the layer of a scenario under a schedule."""
+        return cls(Layer.of(scenario, schedule), scenario.name, schedule.name or "the library")
 
     @property
     def least(self) -> PassTicks:
         """No more than it takes: its kernels one after the other, which share SMs, without launches and copies."""
-        system, apart = self.scenario.system, of_weights(self.scenario.workload)
+        system, apart = self.layer.system, of_weights(self.layer.workload)
         bodies = {
             op.name: sum(work.body_ticks for work in kernel_works(system, op, system.gpu.sms))
-            for op in self.scenario.workload.ops
+            for op in self.layer.workload.ops
         }
         return PassTicks(sum(bodies.values()), sum(bodies[name] for name in apart))
 
@@ -169,28 +167,12 @@ class LayerPass:
         ScheduleError
             If it cannot be simulated so.
         """
-        question = memo_of(("layer of a step", *_key(self)), ADVISOR)
-        return memoized(question, PassTicks, partial(_simulated, self.scenario, self.schedule, should_stop))
+        compute = partial(_simulated, self, should_stop)
+        return memoized(memo_of(("layer of a step", self.layer), ADVISOR), PassTicks, compute)
 
 
-LayerQuestion = LayerPass | LayerBeside | PassesBeside | TrafficAlone
-LayerAnswer = PassTicks | BesideTicks | TrafficTicks | None
-
-
-def ticks_of_question(question: LayerQuestion, should_stop: ShouldStop = never) -> LayerAnswer:
-    """Answer a question about a layer or traffic; None where these are not simulated together.
-
-    Raises
-    ------
-    ScheduleError
-        If a layer, or traffic, cannot be simulated by itself.
-    """
-    if not isinstance(question, LayerBeside | PassesBeside):
-        return question.ticks(should_stop)
-    with suppress(ScheduleError, RunTooLarge):
-        found = question.ticks(should_stop)
-        return None if isinstance(found, Rejection) else found
-    return None
+LayerQuestion = LayerPass | Beside | Alone
+LayerAnswer = PassTicks | tuple[int, int] | int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +186,11 @@ class PassOf:
     def for_seconds(self) -> Scenario:
         """Return the layer with kernels at the rates that its system has for seconds."""
         return replace(self.scenario, system=for_seconds(self.scenario.system, self.stack))
+
+    def question(self) -> LayerPass:
+        """Return the question how long it takes."""
+        scenario = self.for_seconds()
+        return LayerPass.of(scenario, schedule_of(scenario, self.schedule))
 
 
 @dataclass(slots=True)
@@ -220,72 +207,56 @@ class LayerTimes:
     contended: bool = True
     noted: dict[LayerQuestion, None] | None = None
     least: bool = False
-    _known: dict[tuple[System, Workload, Schedule], PassTicks] = field(default_factory=dict)
-    _beside: dict[LayerBeside | PassesBeside, BesideTicks | None] = field(default_factory=dict)
-    _traffic: dict[TrafficAlone, TrafficTicks] = field(default_factory=dict)
-    _least: dict[tuple[System, Workload], PassTicks] = field(default_factory=dict)
+    _known: dict[LayerQuestion, LayerAnswer] = field(default_factory=dict)
+    _least: dict[LayerPass, PassTicks] = field(default_factory=dict)
     _bounds: dict[OpCase, int] = field(default_factory=dict)
 
     @property
     def num_simulated(self) -> int:
         """How many layers were simulated, forward and backward each."""
-        return len(self._known)
+        return sum(isinstance(each, LayerPass) for each in self._known)
 
     def of(self, each: PassOf) -> PassTicks:
         """Return the ticks of a pass; what its stack adds beside kernels is not in them."""
-        scenario = each.for_seconds()
-        return self.by_itself(LayerPass(scenario, schedule_of(scenario, each.schedule)))
+        return self.by_itself(each.question())
 
     def by_itself(self, question: LayerPass) -> PassTicks:
         """Return the ticks of a layer."""
-        if self.least:
-            key = question.scenario.system, question.scenario.workload
-            if key not in self._least:
-                self._least[key] = question.least
-            return self._least[key]
-        known = self._known.get(_key(question))
-        if known is None and self.noted is not None:
-            self.noted[question] = None
-            return PassTicks(0, 0)
-        if known is None:
-            known = question.ticks(self.should_stop)
-            self.take(question, known)
-        return known
+        if not self.least:
+            return self._answer(question, PassTicks(0, 0))
+        if question not in self._least:
+            self._least[question] = question.least
+        return self._least[question]
 
-    def beside(self, of: PassOf, held: Held, pattern: Pattern, dtype: DType) -> BesideTicks | None:
-        """Return the ticks of a layer and of traffic of weights that it has, each alone and beside the other.
+    def longer(self, of: PassOf, traffic: SharedTraffic) -> tuple[int, int]:
+        """Return how much longer a layer takes beside traffic than alone, and the traffic; 0 each where not known.
 
-        None where they are not simulated together: without such ranks, or where it is not known what the groups share.
+        It is not without ``contended``, nor where it is not known what the groups share.
         """
-        if held.ranks is None or held.ranks.num_ranks == 1:
-            return None
-        traffic = SharedTraffic(pattern, dtype, held.parameters)
-        scenario = of.for_seconds()
-        schedule, copies = schedule_of(scenario, of.schedule), for_seconds(held.ranks, of.stack)
-        return self.both(LayerBeside(scenario, schedule, copies, traffic, TRAFFIC_PACKET, alike=True))
+        ranks = for_seconds(traffic.ranks, of.stack)
+        question = Beside(of.question().layer, replace(traffic, ranks=ranks), TRAFFIC_PACKET, alike=True)
+        both = self.both(question)
+        if both is None and self.noted is None:
+            return 0, 0
+        layer, moved = (self._alone(each) for each in question.alone)
+        return (0, 0) if both is None else (max(0, both[0] - layer), max(0, both[1] - moved))
 
     def gained(self, forward: PassOf, backward: PassOf) -> int:
         """Return how much sooner a pass forward and one backward end beside each other than one behind the other."""
-        ahead, behind = forward.for_seconds(), backward.for_seconds()
-        schedules = schedule_of(ahead, forward.schedule), schedule_of(behind, backward.schedule)
-        both = self.both(PassesBeside((ahead, schedules[0]), (behind, schedules[1])))
-        if both is None:
+        question = Beside(forward.question().layer, backward.question().layer, alike=True)
+        both = self.both(question)
+        if both is None and self.noted is None:
             return 0
-        apart = both.layer_alone + both.traffic_alone
-        return max(0, apart - max(both.layer_beside, both.traffic_beside))
+        apart = sum(self._alone(each) for each in question.alone)
+        return 0 if both is None else max(0, apart - max(both))
 
-    def both(self, question: LayerBeside | PassesBeside) -> BesideTicks | None:
+    def both(self, question: Beside) -> tuple[int, int] | None:
         """Return the ticks of a layer and of what is beside it; None where they are not simulated together."""
-        if self.least or (not self.contended and isinstance(question, LayerBeside)):
+        if self.least or (not self.contended and isinstance(question.second, SharedTraffic)):
             return None
-        if question not in self._beside:
-            if self.noted is not None:
-                self.noted[question] = None
-                return None
-            self.take(question, ticks_of_question(question, self.should_stop))  # nothing is kept of one that is stopped
-        return self._beside[question]
+        return self._answer(question, None)
 
-    def traffic(self, ranks: System, traffic: SharedTraffic) -> int:
+    def traffic(self, traffic: SharedTraffic) -> int:
         """Return the ticks of traffic with the machine to itself.
 
         Raises
@@ -293,15 +264,10 @@ class LayerTimes:
         ScheduleError
             If no algorithm does it.
         """
-        question = TrafficAlone(ranks, traffic, TRAFFIC_PACKET)
-        if self.least:
-            return 0
-        if question not in self._traffic:
-            if self.noted is not None:
-                self.noted[question] = None
-                return 1  # it takes time, so that what runs beside it is asked too
-            self.take(question, question.ticks(self.should_stop))
-        return self._traffic[question].ticks
+        return 0 if self.least else self._alone(Alone(traffic, TRAFFIC_PACKET, alike=True))
+
+    def _alone(self, question: Alone) -> int:
+        return self._answer(question, 1)  # it takes time, so that what runs beside it is asked too
 
     def bound(self, case: OpCase) -> int:
         """Return the least ticks of a collective alone, which many layouts ask for."""
@@ -309,22 +275,27 @@ class LayerTimes:
             self._bounds[case] = quick_bound_ticks(case)
         return self._bounds[case]
 
+    @overload
+    def _answer(self, question: LayerPass, unknown: PassTicks) -> PassTicks: ...
+
+    @overload
+    def _answer(self, question: Alone, unknown: int) -> int: ...
+
+    @overload
+    def _answer(self, question: Beside, unknown: None) -> tuple[int, int] | None: ...
+
+    def _answer(self, question: LayerQuestion, unknown: LayerAnswer) -> LayerAnswer:
+        """The answer to a question; what is ``unknown`` where it is noted instead."""
+        if question not in self._known:
+            if self.noted is not None:
+                self.noted[question] = None
+                return unknown
+            self._known[question] = question.ticks(self.should_stop)  # nothing is kept of one that is stopped
+        return self._known[question]
+
     def take(self, question: LayerQuestion, ticks: LayerAnswer) -> None:
         """Know the answer to a question."""
-        if isinstance(question, LayerPass):
-            assert isinstance(ticks, PassTicks), "a layer by itself always has ticks"
-            self._known[_key(question)] = ticks
-        elif isinstance(question, TrafficAlone):
-            assert isinstance(ticks, TrafficTicks), "traffic by itself always has ticks"
-            self._traffic[question] = ticks
-        else:
-            assert ticks is None or isinstance(ticks, BesideTicks), "a layer beside traffic has both"
-            self._beside[question] = ticks
-
-
-def _key(question: LayerPass) -> tuple[System, Workload, Schedule]:
-    """What decides the ticks."""
-    return question.scenario.system, question.scenario.workload, replace(question.schedule, name="")
+        self._known[question] = ticks
 
 
 def schedule_of(scenario: Scenario, name: str | None) -> Schedule:
@@ -352,16 +323,17 @@ def schedule_of(scenario: Scenario, name: str | None) -> Schedule:
     return Schedule("library", separate, handoff=HandOff.WHOLE, prefetch=1)
 
 
-def _simulated(scenario: Scenario, schedule: Schedule, should_stop: ShouldStop) -> PassTicks:
-    in_turn = schedule == SERIAL or schedule.handoff is HandOff.WHOLE  # no layer then runs beside the one before
-    runs = JointRuns(scenario.system, scenario.workload, should_stop=should_stop)
+def _simulated(question: LayerPass, should_stop: ShouldStop) -> PassTicks:
+    workload, schedule = question.layer.workload, question.layer.schedule
+    in_turn = schedule == replace(SERIAL, name="") or schedule.handoff is HandOff.WHOLE  # no layer runs beside another
+    runs = JointRuns(question.layer.system, workload, should_stop=should_stop)
     result = runs.estimated(schedule, should_stop, QUICK_LAYERS if in_turn else SEARCH_LAYERS)
     if result is None:
-        message = f"{scenario.name} is not simulated by {schedule.name or 'the library'}"
+        message = f"{question.name} is not simulated by {question.by}"
         raise ScheduleError(Rejection(Code.MGS570, message, "magus simulate --workload says why"))
-    layers, shown, apart = scenario.num_layers, min(2, result.num_simulated), of_weights(scenario.workload)
+    shown, apart = min(2, result.num_simulated), of_weights(workload)
     weights = sum(result.op(in_layer(name, shown)).compute_ticks for name in apart)
-    per_layer = result.total_ticks // layers
+    per_layer = result.total_ticks // workload.num_layers
     return PassTicks(per_layer, min(weights, per_layer))
 
 

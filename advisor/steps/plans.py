@@ -21,7 +21,6 @@ from ...compiler.ir import (
     Read,
     Rejection,
     Scenario,
-    Schedule,
     Shard,
     System,
     Tensor,
@@ -30,7 +29,6 @@ from ...compiler.ir import (
 from ...compiler.ir.step import KEEP_ALL, KEEP_LEAST, ContextKind, Overlapped, PipelineKind
 from ...compiler.planning.build import build_op_plan
 from ...compiler.planning.knobs.library import library_engine
-from ...compiler.planning.plan import build_plan
 from ...compiler.templates import BASELINE
 from ...runtime.report import RunRefused
 from ...runtime.steps.serial import part_shape
@@ -38,17 +36,6 @@ from ...runtime.steps.work import GroupWork, KeyExchange, declared
 from ..layers.beside import SharedTraffic, traffic_plan
 from .outcome import StepOutcome
 from .times import handed_on
-
-
-def pass_plan(system: System, workload: Workload, schedule: Schedule) -> Plan:
-    """Return the plan of one layer as a step has it, with nothing of others ahead.
-
-    Raises
-    ------
-    ScheduleError
-        If the schedule cannot run so.
-    """
-    return build_plan(system, replace(workload, repeat=None), replace(schedule, prefetch=0, deferred=()))
 
 
 def some_parts(plan: Plan, apart: frozenset[str], *, of: bool) -> Plan:
@@ -96,11 +83,11 @@ def send_plan(stages: System, forward: Scenario) -> tuple[OpCase, OpPlan]:
     return case, build_op_plan(case, choice)
 
 
-def shared_work(copies: System, traffic: SharedTraffic) -> GroupWork:
+def shared_work(traffic: SharedTraffic) -> GroupWork:
     """Return a collective among ranks, to be carried out."""
-    case, plan = traffic_plan(copies, traffic)
+    case, plan = traffic_plan(traffic)
     name = traffic.pattern.value
-    return GroupWork(copies, Workload.of_one(case.shape, name), Plan.of_one(name, case.shape, plan))
+    return GroupWork(traffic.ranks, Workload.of_one(case.shape, name), Plan.of_one(name, case.shape, plan))
 
 
 def refused(message: str, hint: str = "magus simulate answers about it") -> RunRefused:
@@ -128,8 +115,7 @@ def in_parts(work: GroupWork, context: System | None, kind: ContextKind) -> Grou
     ranks = replace(context, num_ranks=2) if is_ring else context
     gather, scatter = (
         shared_work(
-            ranks,
-            SharedTraffic(pattern, op.shape.tensors[0].dtype, ranks.num_ranks * sizes[0][0] * cols, sends=is_ring),
+            SharedTraffic(ranks, pattern, op.shape.tensors[0].dtype, ranks.num_ranks * sizes[0][0] * cols, is_ring)
         )
         for pattern in (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER)
     )

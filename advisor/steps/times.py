@@ -31,7 +31,7 @@ from ...compiler.planning.knobs.library import library_rejection
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.steps.step import LayerTicks, StepTicks
-from ..layers.beside import LayerBeside, SharedTraffic, crosses_nodes, traffic_case
+from ..layers.beside import Beside, SharedTraffic, crosses_nodes
 from .layer_times import (
     TRAFFIC_PACKET,
     Held,
@@ -95,7 +95,7 @@ def exchange_ticks(of: PassOf, context: System, kind: ContextKind, times: LayerT
         return sum(_beyond(*each, ring) for each in _attentions(of.for_seconds()))
     moved = exchanged_bytes(of.scenario)
     patterns = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER)[: 1 + backward]
-    return sum(times.traffic(context, SharedTraffic(pattern, DType.FP8, moved)) for pattern in patterns)
+    return sum(times.traffic(SharedTraffic(context, pattern, DType.FP8, moved)) for pattern in patterns)
 
 
 def _beyond(blocks: Scenario, whole: Scenario, shape: AttentionShape, ring: _Ring) -> int:
@@ -106,11 +106,11 @@ def _beyond(blocks: Scenario, whole: Scenario, shape: AttentionShape, ring: _Rin
     """
     blocks_bytes = shape.dtype.bytes_of(shape.exchanged) * (1 + ring.backward)
     ranks, elements = _neighbours(ring.context, -(-blocks_bytes // shape.context))
-    traffic = SharedTraffic(Pattern.ALL_GATHER, DType.FP8, elements, sends=True)
-    times, alone = ring.times, ring.times.by_itself(LayerPass(blocks, SERIAL)).ticks
-    both = times.both(LayerBeside(blocks, SERIAL, ranks, traffic, TRAFFIC_PACKET, alike=True))
-    beside = (alone, times.traffic(ranks, traffic)) if both is None else (both.layer_beside, both.traffic_beside)
-    return max(0, (shape.context - 1) * max(beside) + alone - times.by_itself(LayerPass(whole, SERIAL)).ticks)
+    traffic = SharedTraffic(ranks, Pattern.ALL_GATHER, DType.FP8, elements, sends=True)
+    block, times = LayerPass.of(blocks, SERIAL), ring.times
+    alone, at_once = (times.by_itself(each).ticks for each in (block, LayerPass.of(whole, SERIAL)))
+    both = times.both(Beside(block.layer, traffic, TRAFFIC_PACKET, alike=True)) or (alone, times.traffic(traffic))
+    return max(0, (shape.context - 1) * max(both) + alone - at_once)
 
 
 def _neighbours(context: System, block: int) -> tuple[System, int]:
@@ -193,12 +193,11 @@ def traffic_ticks(times: LayerTimes, system: System | None, num_bytes: int, patt
     """
     if system is None or system.num_ranks == 1 or num_bytes == 0:
         return 0
-    ranks, traffic = system.num_ranks, SharedTraffic(pattern, DType.FP8, num_bytes)
-    case = traffic_case(system, traffic)
-    if library_rejection(case) is None:
-        return times.traffic(system, traffic)
-    steps = (ranks - 1) * (2 if pattern is Pattern.ALL_REDUCE else 1)
-    return times.bound(case) + steps * max(link.latency_ticks for link in system.fabric.links)
+    traffic = SharedTraffic(system, pattern, DType.FP8, num_bytes)
+    if library_rejection(traffic.case) is None:
+        return times.traffic(traffic)
+    steps = (system.num_ranks - 1) * (2 if pattern is Pattern.ALL_REDUCE else 1)
+    return times.bound(traffic.case) + steps * max(link.latency_ticks for link in system.fabric.links)
 
 
 def send_ticks(scenario: StepScenario, times: LayerTimes, at_once: int = 1) -> int:
@@ -333,16 +332,15 @@ def _with_traffic(
 ) -> LayerTicks:
     """A layer with the traffic of some of its weights, and how much longer the pass ``of`` a layer takes beside it."""
     alone = traffic_ticks(times, held.ranks, dtype.bytes_of(held.parameters), pattern)
-    both = times.beside(of, held, pattern, dtype) if alone else None
-    longer, slower = (
-        (0, 0) if both is None else (both.layer_beside - both.layer_alone, both.traffic_beside - both.traffic_alone)
-    )
-    ticks = alone + max(0, slower)
+    longer, slower = 0, 0
+    if alone and held.ranks is not None:
+        longer, slower = times.longer(of, SharedTraffic(held.ranks, pattern, dtype, held.parameters))
+    ticks = alone + slower
     if backward:
         usual = layer.backward_beside or layer.backward
-        return replace(layer, gradients=layer.gradients + ticks, backward_beside=usual + max(0, longer))
+        return replace(layer, gradients=layer.gradients + ticks, backward_beside=usual + longer)
     usual = layer.forward_beside or layer.forward
-    return replace(layer, gathered=layer.gathered + ticks, forward_beside=usual + max(0, longer))
+    return replace(layer, gathered=layer.gathered + ticks, forward_beside=usual + longer)
 
 
 def _on_stack(

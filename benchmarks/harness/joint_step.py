@@ -11,9 +11,9 @@ from itertools import zip_longest
 
 from magus.advisor.layers.beside import SharedTraffic, traffic_plan
 from magus.advisor.layers.joint import COARSE_BYTES
-from magus.advisor.steps.layer_times import LayerTimes, for_seconds, of_weights, schedule_of
+from magus.advisor.steps.layer_times import LayerTimes, PassOf, for_seconds, of_weights
 from magus.advisor.steps.outcome import chunks_of, outcome_of, updated_of
-from magus.advisor.steps.plans import pass_plan, send_plan, some_parts
+from magus.advisor.steps.plans import send_plan, some_parts
 from magus.advisor.steps.times import handed_on, held_by, ticks_of
 from magus.compiler import compile_text
 from magus.compiler.ir import (
@@ -104,8 +104,9 @@ class _JointStep:
         self._gather = self._sum = None
         if part.copies is not None:
             summed = Pattern.REDUCE_SCATTER if schedule.zero else Pattern.ALL_REDUCE
-            self._sum = _traffic(part.copies, SharedTraffic(summed, gradient, held.parameters))
-            self._gather = _traffic(part.copies, SharedTraffic(Pattern.ALL_GATHER, weight, held.parameters))
+            copies = for_seconds(part.copies, None)
+            self._sum = _traffic(SharedTraffic(copies, summed, gradient, held.parameters))
+            self._gather = _traffic(SharedTraffic(copies, Pattern.ALL_GATHER, weight, held.parameters))
         # Stages are neighbours: of each one rank, or all.
         sizes = {axis.name: axis.size for axis in scenario.system.mesh}
         self._axes = {"tp": (self._stages, sizes["tp"]), "dp": (self._stages * sizes["tp"], sizes.get("dp", 1))}
@@ -256,8 +257,7 @@ class _JointStep:
 
 def _pass(scenario: Scenario) -> OnGroup:
     """One layer as a step has it."""
-    system = for_seconds(scenario.system, None)
-    return OnGroup(system, pass_plan(system, scenario.workload, schedule_of(scenario, None)))
+    return PassOf(scenario).question().layer.placed()
 
 
 def _some(on: OnGroup, apart: frozenset[str], *, of: bool) -> OnGroup:
@@ -271,8 +271,7 @@ def _sent(stages: System, forward: Scenario) -> OnGroup:
     return OnGroup(case.system, Plan.of_one("send", case.shape, plan))
 
 
-def _traffic(copies: System, traffic: SharedTraffic) -> OnGroup:
+def _traffic(traffic: SharedTraffic) -> OnGroup:
     """Traffic among ranks that hold the same weights, in a stream of its own."""
-    copies = for_seconds(copies, None)
-    case, schedule = traffic_plan(copies, traffic)
-    return OnGroup(copies, Plan.of_one(traffic.pattern.value, case.shape, schedule))
+    case, schedule = traffic_plan(traffic)
+    return OnGroup(traffic.ranks, Plan.of_one(traffic.pattern.value, case.shape, schedule))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.layers.beside import BesideTicks, LayerBeside, SharedTraffic, crosses_nodes
+from magus.advisor.layers.beside import Beside, Layer, SharedTraffic, crosses_nodes
 from magus.advisor.steps.layer_times import TRAFFIC_PACKET, LayerTimes, PassOf
 from magus.advisor.steps.outcome import outcome_of
 from magus.advisor.steps.plans import flags_of
@@ -122,17 +122,15 @@ def test_a_block_comes_beside_attention_to_the_one_before() -> None:
     text = TEXT.replace("node=8", "node=2").replace(str(LENGTH), "32768")
     (part,) = step_of(4, text).step.blocks[0].parts
     assert part.context is not None and crosses_nodes(part.context)
-    traffic = SharedTraffic(Pattern.ALL_GATHER, DType.FP8, 2 * exchanged_bytes(part.forward) // 4, sends=True)
     attention = replace(part.forward, workload=alone_of(part.forward.workload))
     pair = replace(part.context, num_ranks=2)
-    both = LayerBeside(attention, SERIAL, pair, traffic, TRAFFIC_PACKET, alike=True).ticks()
-    assert isinstance(both, BesideTicks)
-    longer = max(both.layer_beside, both.traffic_beside)
-    assert longer < 1.05 * max(both.layer_alone, both.traffic_alone)
+    traffic = SharedTraffic(pair, Pattern.ALL_GATHER, DType.FP8, 2 * exchanged_bytes(part.forward) // 4, sends=True)
+    question = Beside(Layer.of(attention, SERIAL), traffic, TRAFFIC_PACKET, alike=True)
+    both, (layer_alone, traffic_alone) = question.ticks(), (each.ticks() for each in question.alone)
+    assert both is not None and max(both) < 1.05 * max(layer_alone, traffic_alone)
     # Else copies wait for SMs until attention has ended.
-    late = replace(traffic, sends=False)
-    waiting = LayerBeside(attention, SERIAL, pair, late, TRAFFIC_PACKET, alike=True).ticks()
-    assert isinstance(waiting, BesideTicks) and waiting.traffic_beside > waiting.layer_alone > both.traffic_beside
+    waiting = replace(question, second=replace(traffic, sends=False)).ticks()
+    assert waiting is not None and waiting[1] > layer_alone > both[1]
 
 
 def alone_of(workload: Workload) -> Workload:
