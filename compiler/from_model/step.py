@@ -6,6 +6,7 @@ of its own, as Megatron-LM and DeepSeek-V3 train them.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from ..codes import Code
 from ..request.request import RequestError, shipped_gpu
@@ -117,11 +118,12 @@ def _of_heads(model: ModelConfig, request: StepRequest) -> _Layout:
     contexts = _contexts(model, request)
     sizes = [tp for tp in sizes if request.gpus % (tp * contexts[0]) == 0]
     stages = _stages(model, request)
+    cp, pp = _first(request, contexts, stages, sizes[-1])
     batches = [each for each in _powers(MOST_MICROBATCH) if request.sequences % each == 0]
     params = (
-        *_context_params(contexts),
+        *_context_params(cp, contexts),
         f"param TP = {sizes[-1]} in {_list(sizes)}",
-        f"param PP = 1 in {_list(stages)}",
+        f"param PP = {pp} in {_list(stages)}",
         f"param MB = 1 in {_list(batches)}  # sequences that a pipeline takes at once",
     )
     mesh = f"mesh tp TP, dp {request.gpus} / (TP * PP), pp PP"
@@ -164,22 +166,36 @@ def _of_experts(model: ModelConfig, request: StepRequest) -> _Layout:
         raise RequestError(Code.MGS304, "gpus", message, f"a multiple of {EP_SIZES[-1]} GPUs")
     stages = [each for each in _stages(model, request) if request.gpus % (each * fitting[-1]) == 0]
     contexts = _contexts(model, request)
+    cp, pp = _first(request, contexts, stages)
+    ep = next(each for each in fitting if request.gpus % (each * pp) == 0)
     params = (
-        *_context_params(contexts),
-        f"param EP = {fitting[0]} in {_list(fitting[::-1])}",
-        f"param PP = 1 in {_list(stages)}",
+        *_context_params(cp, contexts),
+        f"param EP = {ep} in {_list(fitting[::-1])}",
+        f"param PP = {pp} in {_list(stages)}",
     )
     experts = f"mesh ep EP, edp {request.gpus} / (PP * EP) over"
     mesh = f"mesh dp {request.gpus} / PP, pp PP; {experts} dp"
     if contexts != [1]:
         mesh = f"mesh cp CP, dp {request.gpus} / (CP * PP), pp PP; {experts} cp, dp"
     explore = f"{_space(contexts)}EP {_list(fitting[::-1])}; PP {_list(stages)}; {_pipelines(model, stages)}"
-    parallel = Parallelism(request.gpu, fitting[0], node=request.node, own_tokens=True)
+    parallel = Parallelism(request.gpu, ep, node=request.node, own_tokens=True)
     return _Layout(params, mesh, "pod.ep", f"EP * {request.length}{_part(contexts)}", explore, parallel)
 
 
-def _context_params(contexts: list[int]) -> tuple[str, ...]:
-    return () if contexts == [1] else (f"param CP = {contexts[0]} in {_list(contexts)}",)
+def _first(request: StepRequest, contexts: list[int], stages: list[int], tp: int = 1) -> tuple[int, int]:
+    """CP and PP of the layout that the file has without ``--set``: the first in which ranks by data have equal batches.
+
+    With few sequences these are several stages; where there is none, compiling the file says why.
+    """
+    for cp, pp in product(contexts, stages):
+        by_data, left = divmod(request.gpus, tp * cp * pp)
+        if not left and request.sequences % by_data == 0:
+            return cp, pp
+    return contexts[0], stages[0]
+
+
+def _context_params(first: int, contexts: list[int]) -> tuple[str, ...]:
+    return () if contexts == [1] else (f"param CP = {first} in {_list(contexts)}",)
 
 
 def _space(contexts: list[int]) -> str:

@@ -107,6 +107,19 @@ def test_what_does_not_divide_is_said(gpus: int, sequences: int, name: str, code
     assert (caught.value.code, caught.value.field) == (code, field)
 
 
+@pytest.mark.parametrize(
+    ("name", "gpus", "sequences", "pp", "microbatches"), [("llama-3.1-8b", 16, 1, 2, 1), ("qwen3-235b", 64, 16, 4, 1)]
+)
+def test_few_sequences_are_shared_by_stages(name: str, gpus: int, sequences: int, pp: int, microbatches: int) -> None:
+    """Layouts that need more sequences are left out of the comparison, and are not the one that the file has."""
+    step = compile_text(step_text(shipped_model(name), StepRequest("h100", gpus, sequences, 4096))).step()
+    assert step is not None and step.step.microbatches == microbatches
+    assert {axis.name: axis.size for axis in step.system.mesh}["pp"] == pp
+    assert "1" in dict(step.explore.settings)["PP"]
+    with pytest.raises(RequestError, match="microbatches"):
+        step_text(shipped_model("qwen3-235b"), StepRequest("h100", 64, 2, 4096))
+
+
 def test_models_with_experts_compare_a_dual_pipeline() -> None:
     """Their rows travel under kernels of the other direction; stages divide by the smallest group of experts."""
     kinds = {}
