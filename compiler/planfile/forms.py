@@ -16,7 +16,6 @@ from ..ir import (
     DType,
     EngineChoice,
     EngineKind,
-    ExecutionOptions,
     IndexRange,
     JsonObject,
     Override,
@@ -179,26 +178,8 @@ SCENARIO = record(
 )
 
 
-def _transfer(
-    kind: Direction,
-    name: str,
-    region: Region,
-    peer: int,
-    signal: str,
-    after: tuple[str, ...] = (),
-    lane: int | None = None,
-    reduce: bool = False,
-    origin: int = 0,
-) -> Transfer:
-    return Transfer(name, kind, region, peer, signal, after, lane, reduce, Reach.PEER if peer else Reach.ALL, origin)
-
-
-def _tiles(kind: str, **values: Any) -> TileGroup:
-    return TileGroup(**values)
-
-
-def _reduction(kind: str, parts: int, **values: Any) -> Reduction:
-    return Reduction(num_parts=parts, **values)
+def _transfer(kind: Direction, peer: int, **values: Any) -> Transfer:
+    return Transfer(direction=kind, peer=peer, reach=Reach.PEER if peer else Reach.ALL, **values)
 
 
 def _peer(ranks: int) -> Form[int]:
@@ -218,7 +199,7 @@ def _step(limits: StepLimits) -> Form[Step]:
         {"after": _NAMES, "lane": whole(0, limits.engines - 1), "reduce": FLAG, "origin": owner},
     )
     tiles = record(
-        _tiles,
+        lambda kind, **values: TileGroup(**values),
         {"kind": word({"tiles": ""}), "name": NAME, "regions": list_form(region, MAX_STEPS, 1), "k": _SPAN},
         {
             **queue,
@@ -228,7 +209,7 @@ def _step(limits: StepLimits) -> Form[Step]:
         },
     )
     reduction = record(
-        _reduction,
+        lambda kind, parts, **values: Reduction(num_parts=parts, **values),
         {"kind": word({"reduction": ""}), "name": NAME, "region": region, "parts": whole(2, max(2, limits.ranks))},
         queue,
     )
@@ -236,29 +217,19 @@ def _step(limits: StepLimits) -> Form[Step]:
     return named("step", variants("kind", "a step", {tuple(directions): transfer, **kinds}))
 
 
-def _tactics(**words: Any) -> ExecutionOptions:
-    return options_from(words)
-
-
 def _option(knob: Knob) -> Form[Any]:
     """A value of a knob that says how a plan is carried out."""
     return list_form(whole(1, MAX_EXTENT), 2, 2) if knob is TILE else word({each: each for each in knob.words})
 
 
-TACTICS = record(_tactics, {}, {each: _option(knob) for each, knob in OPTIONS.items()})
-_USUAL = ExecutionOptions()
+TACTICS = record(lambda **words: options_from(words), {}, {each: _option(knob) for each, knob in OPTIONS.items()})
 
 
 def _plan(
-    engine: EngineChoice,
-    expression: str = "",
-    tactics: ExecutionOptions = _USUAL,
-    overlaps: bool = True,
-    steps: tuple[Step, ...] = (),
-    overrides: tuple[Override, ...] = (),
-    ranks: tuple[tuple[Step, ...], ...] = (),
+    steps: tuple[Step, ...] = (), ranks: tuple[tuple[Step, ...], ...] = (), expression: str = "", **values: Any
 ) -> WrittenPlan:
-    return WrittenPlan(engine, ranks[0] if ranks else steps, overrides, tactics, ranks, overlaps)
+    """The plan; its ``expression`` is read by itself."""
+    return WrittenPlan(steps=ranks[0] if ranks else steps, by_rank=ranks, **values)
 
 
 def plan_form(limits: StepLimits) -> Form[WrittenPlan]:
@@ -298,10 +269,6 @@ def plan_form(limits: StepLimits) -> Form[WrittenPlan]:
     return record(_plan, {"engine": ENGINE}, optional, check=check, also=either)
 
 
-def _staging(bytes: int, until: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
-    return bytes, until
-
-
 _BYTES: Form[int] = Form(lambda item: item.number(0, 1 << 62), {"type": "integer", "minimum": 0})
 PART = record(
     PartInFile,
@@ -311,7 +278,9 @@ PART = record(
         "stream": whole(COLLECTIVES_STREAM, MAX_STREAMS - 1),
         "priority": _PRIORITY,
         "behind_kernels": FLAG,
-        "staging": record(_staging, {"bytes": _BYTES, "until": list_form(SHORT_TEXT, MAX_PARTS)}),
+        "staging": record(
+            lambda bytes, until: (bytes, until), {"bytes": _BYTES, "until": list_form(SHORT_TEXT, MAX_PARTS)}
+        ),
         "waits": list_form(
             record(
                 PartWait,

@@ -13,6 +13,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from ..codes import Code
 from ..ir import (
     COLLECTIVES_STREAM,
     UNCUT,
@@ -32,6 +33,7 @@ from ..ir import (
     Read,
     Reduction,
     Region,
+    Rejection,
     Step,
     System,
     TileGroup,
@@ -40,7 +42,7 @@ from ..ir import (
     WorkloadCut,
     WrittenPlan,
 )
-from ..planning.build import compute_sms, non_default_options, values_of
+from ..planning.build import ScheduleError, compute_sms, non_default_options, values_of
 from ..planning.groups import cut_up
 from ..planning.knobs.base import value_text
 from ..planning.knobs.execution import TILE
@@ -77,7 +79,7 @@ def plan_document(system: System, workload: Workload, plan: Plan) -> JsonObject:
             plans += [body] if places[key] == len(plans) else []
         parts.append(_part(part, places[key], holders[part.op]))
     body = {"schema": SCHEMA, "scenario": fingerprint(system, workload, plan.cut, plan.num_layers)}
-    body |= {"sums_priority": plan.sums_priority} if plan.sums_priority else {}
+    body |= _unusual(plan, "sums_priority")
     body |= {"plans": plans, "parts": parts}
     return {"schema": SCHEMA, "expression": plan.expression, "hash": _hash(body)} | body
 
@@ -91,9 +93,7 @@ def fingerprint(system: System, workload: Workload, cut: WorkloadCut = UNCUT, la
         {"name": op.name, **_shapes(op.shape)} | ({"reads": reads} if (reads := _reads(op.reads)) else {})
         for op in layers_of(cut_up(workload, cut), min(layers, SHOWN_LAYERS)).ops
     ]
-    document: JsonObject = {"ranks": system.num_ranks}
-    document |= {"batches": cut.batches} if cut.batches > 1 else {}
-    document |= {"groups": list(cut.groups)} if cut.groups else {}
+    document: JsonObject = {"ranks": system.num_ranks} | _unusual(cut, "batches", "groups")
     document |= {"layers": layers} if layers > 1 else {}
     return document | {"ops": ops}
 
@@ -151,6 +151,11 @@ def plan_of(scenario: OpCase, schedule: OpPlan) -> WrittenPlan:
     return WrittenPlan(schedule.engine, schedule.steps, *rest, overlaps)
 
 
+def unwritable(message: str, hint: str = "") -> ScheduleError:
+    """Return the error of a schedule that no plan of another program is written for."""
+    return ScheduleError(Rejection(Code.MGS550, message, hint))
+
+
 def document_text(document: JsonObject) -> str:
     """Return a document as readable JSON: one step, one part and one op per line."""
     return _text(document, "scenario", "") + "\n"
@@ -179,34 +184,33 @@ def _shapes(shape: OpShape) -> JsonObject:
         document["kernel"] = _kernel(shape.kernel)
     if shape.then is not None:
         document["then"] = _kernel(shape.then.kernel)
-    if shape.split:
-        document["split"] = list(shape.split)
-    if shape.loads:
-        document["loads"] = _plain(shape.loads)
-    if shape.experts:
-        document["experts"] = _plain(shape.experts)
-    return document
+    return document | _unusual(shape, "split", "loads", "experts")
 
 
 def _kernel(kernel: KernelShape) -> JsonObject:
     return {"kind": kernel.operation, **_shape(kernel)}
 
 
-def _shape(shape: object) -> JsonObject:
-    assert is_dataclass(shape), "shapes of kernels are dataclasses"
+def _shape(shape: KernelShape) -> JsonObject:
     # A GEMM that is part of a longer one runs at its clock, but computes the same.
-    names = (attribute.name for attribute in fields(shape) if attribute.name != "whole_flops")
-    members = ((name, getattr(shape, name)) for name in names)
-    return {name: _plain(value) for name, value in members if value is not None}
+    return {name: each for name, each in _plain(shape).items() if each is not None and name != "whole_flops"}
 
 
-def _plain(value: object) -> object:
+def _plain(value: Any) -> Any:
+    """A value as JSON: the word of a member, the ends of a span, any other dataclass by its fields."""
     if isinstance(value, Enum):
-        return str(value.value)
+        return value.value
+    if isinstance(value, IndexRange):
+        return [value.start, value.stop]
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    assert isinstance(value, bool | int | str), "shapes hold numbers, words and lists of them"
-    return value
+    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value
+
+
+def _unusual(value: Any, *names: str) -> JsonObject:
+    """Those of the fields that do not have their default."""
+    usual = {each.name: each.default for each in fields(value)}
+    return {name: _plain(getattr(value, name)) for name in names if getattr(value, name) != usual[name]}
 
 
 def _reads(reads: tuple[Read, ...]) -> list[JsonObject]:
@@ -217,8 +221,7 @@ def _reads(reads: tuple[Read, ...]) -> list[JsonObject]:
 def _read(read: Read) -> JsonObject:
     document: JsonObject = {"from": read.made_by}
     document |= {"what": "moved"} if read.what is Made.MOVED else {}
-    document |= {"by_rows": True} if read.by_rows else {}
-    return document | ({"moves": True} if read.moves else {})
+    return document | _unusual(read, "by_rows", "moves")
 
 
 def _plan(scenario: OpCase, schedule: OpPlan, of_whole: str) -> JsonObject:
@@ -236,21 +239,14 @@ def _plan(scenario: OpCase, schedule: OpPlan, of_whole: str) -> JsonObject:
 
 def _part(part: Part, place: int, holders: tuple[str, ...]) -> JsonObject:
     usual = COLLECTIVES_STREAM if part.shape.is_collective else 0
-    document: JsonObject = {"name": part.name, "op": part.op, "plan": place}
-    document |= {"layer": part.layer} if part.layer > 1 else {}
+    document: JsonObject = {"name": part.name, "op": part.op, "plan": place} | _unusual(part, "layer")
     document |= {"stream": part.stream} if part.stream != usual else {}
-    document |= {"priority": part.priority} if part.priority else {}
-    document |= {"behind_kernels": True} if part.behind_kernels else {}
+    document |= _unusual(part, "priority", "behind_kernels")
     if part.schedule.staging_bytes:
         document["staging"] = {"bytes": part.schedule.staging_bytes, "until": [part.op, *holders]}
-    waits = [_wait(wait.on, wait.what.name.lower(), wait.kernels_only) for wait in part.waits]
+    waits = [{"on": one.on, "what": one.what.name.lower()} | _unusual(one, "kernels_only") for one in part.waits]
     document |= {"waits": waits} if waits else {}
-    steps: list[JsonObject] = [{"step": wait.step, "on": wait.on, "of": wait.of} for wait in part.step_waits]
-    return document | ({"step_waits": steps} if steps else {})
-
-
-def _wait(on: str, what: str, kernels_only: bool) -> JsonObject:
-    return {"on": on, "what": what} | ({"kernels_only": True} if kernels_only else {})
+    return document | _unusual(part, "step_waits")
 
 
 def engine_and_tactics(engine: EngineChoice, tactics: ExecutionOptions) -> JsonObject:
@@ -265,40 +261,15 @@ def engine_and_tactics(engine: EngineChoice, tactics: ExecutionOptions) -> JsonO
 def _step(step: Step) -> JsonObject:
     match step:
         case Transfer():
-            document = _transfer(step)
+            document = {"kind": step.direction.value, "name": step.name, "region": _plain(step.region)}
+            document |= {"peer": "all" if step.reach is Reach.ALL else step.peer, "signal": step.signal}
+            return document | _unusual(step, "after", "lane", "reduce", "origin")
         case TileGroup():
-            document = {"kind": "tiles", "name": step.name, "regions": [_region(region) for region in step.regions]}
-            document |= {"k": _span(step.k)} | _queue(step.after, step.stream)
-            document |= {"more_k": [_span(each) for each in step.more_k]} if step.more_k else {}
-            document |= {"accumulate": True} if step.accumulate else {}
-            document |= {"kernel": step.kernel} if step.kernel else {}
+            document = {"kind": "tiles", "name": step.name, "regions": _plain(step.regions), "k": _plain(step.k)}
+            return document | _unusual(step, "after", "stream", "more_k", "accumulate", "kernel")
         case Reduction():
-            document = {"kind": "reduction", "name": step.name, "region": _region(step.region), "parts": step.num_parts}
-            document |= _queue(step.after, step.stream)
-    return document
-
-
-def _transfer(step: Transfer) -> JsonObject:
-    document: JsonObject = {"kind": step.direction.value, "name": step.name, "region": _region(step.region)}
-    document["peer"] = "all" if step.reach is Reach.ALL else step.peer
-    document["signal"] = step.signal
-    document |= {"after": list(step.after)} if step.after else {}
-    document |= {"lane": step.lane} if step.lane is not None else {}
-    document |= {"reduce": True} if step.reduce else {}
-    return document | ({"origin": step.origin} if step.origin else {})
-
-
-def _queue(after: tuple[str, ...], stream: int) -> JsonObject:
-    waits: JsonObject = {"after": list(after)} if after else {}
-    return waits | ({"stream": stream} if stream else {})
-
-
-def _region(region: Region) -> JsonObject:
-    return {"owner": region.owner, "rows": _span(region.rows), "cols": _span(region.cols)}
-
-
-def _span(span: IndexRange) -> list[int]:
-    return [span.start, span.stop]
+            document = {"kind": "reduction", "name": step.name, "region": _plain(step.region), "parts": step.num_parts}
+            return document | _unusual(step, "after", "stream")
 
 
 def plan_text(scenario: OpCase, schedule: OpPlan, name: str) -> str:

@@ -116,7 +116,7 @@ MAX_PIECES = 1 << 12
 """Pieces of the moved tensor."""
 MAX_MOVED = 1 << 20
 """Pieces read and written by all operations together."""
-_COLLECTIVES = {
+COLLECTIVES = {
     "allgather": Pattern.ALL_GATHER,
     "allreduce": Pattern.ALL_REDUCE,
     "reducescatter": Pattern.REDUCE_SCATTER,
@@ -209,10 +209,10 @@ class BufferSpace:
 def chunks_of(scenario: OpCase, execution: Execution, document: Item) -> int:
     """Return the chunks of the moved tensor; ``execution`` must be a plan for the workload of ``scenario``."""
     shape, n = scenario.shape, scenario.num_ranks
-    pattern = _COLLECTIVES.get(execution.collective)
+    pattern = COLLECTIVES.get(execution.collective)
     if pattern is None:
         message = f"collective '{execution.collective[:32]}' is not in the reach of plans"
-        raise document.fail(message, f"collectives are {', '.join(_COLLECTIVES)}", Code.MGS526)
+        raise document.fail(message, f"collectives are {', '.join(COLLECTIVES)}", Code.MGS526)
     if pattern is not shape.pattern or shape.uneven or shape.loads:
         message = f"the plan is an {execution.collective}, {shape.name} is {shape.label}"
         raise document.fail(message, "a plan of MSCCL++ is for a collective alone, with equal blocks", Code.MGS524)

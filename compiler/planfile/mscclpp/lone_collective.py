@@ -10,7 +10,6 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 from math import gcd
 
-from ...codes import Code
 from ...ir import (
     Arrival,
     CopyProtocol,
@@ -22,27 +21,17 @@ from ...ir import (
     Reach,
     Reduction,
     Region,
-    Rejection,
     Step,
     Transfer,
     all_arrivals,
     before_each,
 )
-from ...planning.build import ScheduleError
+from ..write import unwritable
+from .document import COLLECTIVES
 
-COLLECTIVE_NAMES = {
-    Pattern.ALL_GATHER: "allgather",
-    Pattern.ALL_REDUCE: "allreduce",
-    Pattern.REDUCE_SCATTER: "reducescatter",
-    Pattern.ALL_TO_ALL: "alltoall",
-}
+COLLECTIVE_NAMES = {pattern: name for name, pattern in COLLECTIVES.items()}
 Key = tuple[int, str]
 """A step: absolute rank and name."""
-
-
-def beyond_mscclpp(message: str, hint: str = "") -> ScheduleError:
-    """Return the error of a schedule that no execution plan of MSCCL++ is written for."""
-    return ScheduleError(Rejection(Code.MGS550, message, hint))
 
 
 @dataclass(frozen=True)
@@ -65,15 +54,15 @@ class LoneCollective:
         if shape.uneven_parts and shape.pattern in COLLECTIVE_NAMES:
             n = scenario.num_ranks
             message = f"a plan of MSCCL++ has equal chunks, and parts for {n} ranks are not of one size here"
-            raise beyond_mscclpp(message, f"rows or columns that are a multiple of {n}")
+            raise unwritable(message, f"rows or columns that are a multiple of {n}")
         if shape.pattern not in COLLECTIVE_NAMES or shape.uneven or shape.loads:
             message = f"no execution plan of MSCCL++ does {shape.label}"
-            raise beyond_mscclpp(message, f"it does a lone {', '.join(each.value for each in COLLECTIVE_NAMES)}")
+            raise unwritable(message, f"it does a lone {', '.join(each.value for each in COLLECTIVE_NAMES)}")
         if schedule.tactics.protocol is CopyProtocol.LL128:
-            raise beyond_mscclpp("the executor has no packets of 128 bytes (ll128)", "protocol=ll, or simple")
+            raise unwritable("the executor has no packets of 128 bytes (ll128)", "protocol=ll, or simple")
         if schedule.engine.mode not in (EngineMode.OWN, EngineMode.CHANNELS):
             message = f"{schedule.engine}: engines of a plan take what comes as it comes"
-            raise beyond_mscclpp(message, f"engine={schedule.engine.kind.value}({schedule.engine.count})")
+            raise unwritable(message, f"engine={schedule.engine.kind.value}({schedule.engine.count})")
         collective = cls(scenario, schedule)
         for rank in range(scenario.num_ranks):
             for step in schedule.steps_of(rank):
@@ -85,18 +74,18 @@ class LoneCollective:
         if isinstance(step, Transfer):
             cols = shape.moved.cols if shape.moved is not None else 0
             if step.region.cols.size != cols:
-                raise beyond_mscclpp(f"{step.name} moves some columns of its rows", "split rows")
+                raise unwritable(f"{step.name} moves some columns of its rows", "split rows")
             if step.reach is Reach.PEER and step.reduce:
                 message = f"{step.name} adds where it lands, and operations of a plan add what they read"
-                raise beyond_mscclpp(message, "engine=dma(n), where a kernel sums, or algorithm direct or one_shot")
+                raise unwritable(message, "engine=dma(n), where a kernel sums, or algorithm direct or one_shot")
             if step.reach is Reach.PEER and step.direction is Direction.GET:
-                raise beyond_mscclpp(f"{step.name} is a get, and puts are written", "transfer=put")
+                raise unwritable(f"{step.name} is a get, and puts are written", "transfer=put")
             if shape.pattern is Pattern.ALL_TO_ALL and step.passes:
                 message = f"{step.name} puts a block to a rank that passes it on, for which a plan has no buffer here"
-                raise beyond_mscclpp(message, "a schedule whose blocks go straight, such as serial")
+                raise unwritable(message, "a schedule whose blocks go straight, such as serial")
         elif isinstance(step, Reduction) and shape.pattern is Pattern.REDUCE_SCATTER and step.region.owner:
             message = f"{step.name} sums a part of the result of another rank"
-            raise beyond_mscclpp(message, "algorithm direct or one_shot; ring for an all_reduce")
+            raise unwritable(message, "algorithm direct or one_shot; ring for an all_reduce")
 
     @property
     def packets(self) -> bool:
@@ -185,7 +174,7 @@ class LoneCollective:
             if overlap(arrival.region, step.region)
         ]
         if len(found) != step.num_parts - 1 or any(arrival.region != step.region for arrival in found):
-            raise beyond_mscclpp(f"{step.name} adds parts that were cut in another way", "algorithm direct or one_shot")
+            raise unwritable(f"{step.name} adds parts that were cut in another way", "algorithm direct or one_shot")
         return sorted(found, key=lambda arrival: arrival.source)
 
     @cached_property

@@ -20,7 +20,7 @@ MAX_GROUP = 64
 MAX_UNIT = (1 << 32) - 1
 """Bytes of each run through a loop, which are a 32-bit number in the executor."""
 _PROTOCOLS = ("Simple", "LL")
-_ANY_SIZE = (1 << 64) - 1
+ANY_SIZE = (1 << 64) - 1
 
 
 def read_execution(document: Item) -> Execution:
@@ -35,8 +35,8 @@ def read_execution(document: Item) -> Execution:
         _key(document, "protocol").word(_PROTOCOLS) == "LL",
         _key(document, "inplace").flag(),
         documents,
-        _number(document, "min_message_size", 0, _ANY_SIZE, 0),
-        _number(document, "max_message_size", 0, _ANY_SIZE, _ANY_SIZE),
+        _number(document, "min_message_size", 0, ANY_SIZE, 0),
+        _number(document, "max_message_size", 0, ANY_SIZE, ANY_SIZE),
     )
 
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from .... import __version__
 from ...ir import Direction, EngineChoice, EngineKind, JsonObject, OpCase, OpPlan, Pattern, Reach, Reduction, Transfer
 from ...planning.build import ScheduleError
-from ..write import op_plan_document
+from ..write import op_plan_document, unwritable
 from .document import ALIGNMENT
-from .lone_collective import COLLECTIVE_NAMES, Key, LoneCollective, beyond_mscclpp
+from .lone_collective import COLLECTIVE_NAMES, Key, LoneCollective
+from .parse import ANY_SIZE
 from .threadblocks import MAX_BLOCK_OPS, Foreseen, GpuUnderConstruction, Threadblock, WaitsSoFar, here
 
 # Write a schedule by switch (nvls) as an execution plan of MSCCL++.
@@ -43,12 +44,10 @@ def written_by_switch(collective: LoneCollective) -> list[JsonObject]:
     engine, moved = collective.schedule.engine, collective.scenario.shape.moved
     assert moved is not None, "a collective moves a tensor"
     if engine.kind is not EngineKind.SM or collective.packets:
-        raise beyond_mscclpp(
-            "a switch is reached by SMs, without packets", f"engine=sm({engine.count}), protocol=simple"
-        )
+        raise unwritable("a switch is reached by SMs, without packets", f"engine=sm({engine.count}), protocol=simple")
     if engine.count > MAX_BLOCKS:
         message = f"{engine} are {engine.count} threadblocks, more than the {MAX_BLOCKS} of a plan"
-        raise beyond_mscclpp(message, f"engine=sm({MAX_BLOCKS})")
+        raise unwritable(message, f"engine=sm({MAX_BLOCKS})")
     unit, count = collective.unit_rows, engine.count
     unit_bytes = moved.dtype.bytes_of(unit * moved.cols)
     most = max(1, count // len(list(_stores(collective, 0))))
@@ -96,19 +95,16 @@ def _stores(collective: LoneCollective, rank: int) -> Iterator[Transfer]:
     made = {step.signal: step for step in steps if isinstance(step, Transfer) and step.direction is Direction.GET}
     for step in steps:
         if not isinstance(step, Transfer) or step.reach is not Reach.ALL:
-            raise beyond_mscclpp(f"{step.name} does not go by the switch, as others do", "algorithm nvls, or direct")
+            raise unwritable(f"{step.name} does not go by the switch, as others do", "algorithm nvls, or direct")
         if step.direction is Direction.GET:
             continue
         sums = [made.pop(name, None) for name in step.after]
         if [each.region for each in sums if each] != ([step.region] if made or sums else []):
-            raise beyond_mscclpp(f"{step.name} does not store one sum of its rows", "algorithm nvls, or direct")
+            raise unwritable(f"{step.name} does not store one sum of its rows", "algorithm nvls, or direct")
         yield step
     if made:
         message = f"{next(iter(made))} is a sum for one rank, and the executor stores sums of a switch at all"
-        raise beyond_mscclpp(message, "algorithm direct or one_shot; nvls for an all_reduce")
-
-
-ANY_SIZE = (1 << 64) - 1
+        raise unwritable(message, "algorithm direct or one_shot; nvls for an all_reduce")
 
 
 def mscclpp_document(scenario: OpCase, schedule: OpPlan) -> JsonObject:
@@ -250,7 +246,7 @@ class _Writer:
         for number, block in ((number, block) for gpu in self.gpus for number, block in enumerate(gpu.blocks)):
             if len(block.ops) > MAX_BLOCK_OPS:
                 message = f"threadblock {number} has {len(block.ops)} operations, at most {MAX_BLOCK_OPS} are taken"
-                raise beyond_mscclpp(message, "fewer chunks, or more engines")
+                raise unwritable(message, "fewer chunks, or more engines")
         whole = len(self.gpus) * self.per_block
         inputs = self.per_block if self.pattern is Pattern.ALL_GATHER else whole
         outputs = self.per_block if self.pattern is Pattern.REDUCE_SCATTER else whole
@@ -321,6 +317,6 @@ class _Writer:
 def _check_engines(engine: EngineChoice, blocks: int, most: int) -> None:
     if blocks > MAX_BLOCKS:
         message = f"{engine} are {blocks} threadblocks, more than the {MAX_BLOCKS} of a plan"
-        raise beyond_mscclpp(message, f"fewer engines, such as {MAX_BLOCKS // 2 // most * most}")
+        raise unwritable(message, f"fewer engines, such as {MAX_BLOCKS // 2 // most * most}")
     if engine.kind is EngineKind.DMA and engine.count < most:
-        raise beyond_mscclpp(f"{engine} are fewer engines than peers", f"engine=dma({most})")
+        raise unwritable(f"{engine} are fewer engines than peers", f"engine=dma({most})")

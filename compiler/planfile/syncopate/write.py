@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from .... import __version__
-from ...codes import Code
 from ...ir import (
     Arrival,
     CopyProtocol,
@@ -18,14 +17,12 @@ from ...ir import (
     OpPlan,
     Reach,
     Reduction,
-    Rejection,
     Tensor,
     TileGroup,
     Transfer,
     all_arrivals,
 )
-from ...planning.build import ScheduleError
-from ..write import engine_and_tactics
+from ..write import engine_and_tactics, unwritable
 from .data import CommKind, Key, first_slots
 from .python import OWN
 from .read import reason_against
@@ -59,11 +56,6 @@ from syncopate.communication.descriptor import {names}
 '''
 
 
-def beyond_syncopate(message: str, hint: str = "") -> ScheduleError:
-    """Return the error of a schedule that no CommPlan is written for."""
-    return ScheduleError(Rejection(Code.MGS550, message, hint))
-
-
 def syncopate_text(scenario: OpCase, schedule: OpPlan, times: JsonObject | None = None) -> str:
     """Return the Python that builds the CommPlan; ``times`` stand under ``MAGUS`` with what it was written from.
 
@@ -86,14 +78,14 @@ def syncopate_text(scenario: OpCase, schedule: OpPlan, times: JsonObject | None 
 def _check(scenario: OpCase, schedule: OpPlan) -> None:
     why, hint = reason_against(scenario)
     if why:
-        raise beyond_syncopate(why, hint)
+        raise unwritable(why, hint)
     engine, moved = schedule.engine, scenario.shape.moved
     assert moved is not None, "a collective moves a tensor"
     if engine.mode is not EngineMode.OWN:
         message = f"{engine}: a stream of Syncopate takes its copies one after the other"
-        raise beyond_syncopate(message, f"engine={engine.kind.value}({engine.count})")
+        raise unwritable(message, f"engine={engine.kind.value}({engine.count})")
     if schedule.tactics.protocol is not CopyProtocol.SIMPLE:
-        raise beyond_syncopate("copies of Syncopate carry no flags", "protocol=simple")
+        raise unwritable("copies of Syncopate carry no flags", "protocol=simple")
     for rank in range(scenario.num_ranks):
         for step in schedule.steps_of(rank):
             if isinstance(step, Transfer):
@@ -103,16 +95,16 @@ def _check(scenario: OpCase, schedule: OpPlan) -> None:
         on = any(step.region.owner != step.peer or not sums.isdisjoint(step.after) for step in sent)
         if sums and (on or not scenario.shape.pattern.reduces):
             message = f"{min(sums)} sums what is sent on, and a copy that is written waits for products, not sums"
-            raise beyond_syncopate(message, "algorithm direct of a reduce_scatter, or ring by engine=sm(n)")
+            raise unwritable(message, "algorithm direct of a reduce_scatter, or ring by engine=sm(n)")
 
 
 def _check_transfer(step: Transfer, scenario: OpCase, moved: Tensor) -> None:
     if step.reach is not Reach.PEER:
-        raise beyond_syncopate(f"{step.name} goes to all by a switch, and a copy has one peer", "algorithm direct")
+        raise unwritable(f"{step.name} goes to all by a switch, and a copy has one peer", "algorithm direct")
     if step.passes and step.origin:
-        raise beyond_syncopate(f"{step.name} passes on a block, for which there is no buffer", "algorithm direct")
+        raise unwritable(f"{step.name} passes on a block, for which there is no buffer", "algorithm direct")
     if scenario.shape.gemm is not None and step.region.cols.size != moved.cols:
-        raise beyond_syncopate(f"{step.name} moves some columns of its rows, and kernels take whole rows", "split rows")
+        raise unwritable(f"{step.name} moves some columns of its rows, and kernels take whole rows", "split rows")
 
 
 @dataclass(slots=True)
@@ -240,7 +232,7 @@ class _Writer:
                 continue
             if arrival is None:
                 message = f"{step.name} waits for the end of {name} in another stream, of which its rank hears nothing"
-                raise beyond_syncopate(message, "the same lane for both, or no order of transfers")
+                raise unwritable(message, "the same lane for both, or no order of transfers")
             yield before
 
     def _check_waits(self) -> None:
@@ -255,7 +247,7 @@ class _Writer:
             first_slots(waits)
         except ValueError:
             message = "transfers that are dealt to streams in turn wait for each other"
-            raise beyond_syncopate(message, "fewer chunks, or as many engines as peers") from None
+            raise unwritable(message, "fewer chunks, or as many engines as peers") from None
 
 
 def _lines(operations: Iterable[str]) -> str:
