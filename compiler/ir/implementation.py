@@ -9,9 +9,9 @@ from fractions import Fraction
 
 from .costs import ExchangeKernel, FusedExperts, SumKernel
 from .hardware import Provenance
+from .op_shape import OpShape
 from .schedule import EngineKind, OpChoice
 from .tensors import DType, Pattern
-from .workload import OpShape
 
 # Terms of an expectation: arithmetic on figures of schedules and numbers.
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from .op_shape import OpShape
 from .schedule import OpChoice, OpPlan, WrittenPlan
-from .workload import UNCUT, OpShape, WorkloadCut
+from .workload import UNCUT, WorkloadCut
 
 COLLECTIVES_STREAM = -1
 """The stream of collectives that stand alone, or apart from their kernel: they run one after the other."""

@@ -9,22 +9,12 @@ from operator import itemgetter
 
 from ..codes import Code
 from .copies import Direction
+from .op_shape import OpShape
 from .operations.kernel_shape import Cutting
+from .options import Kernels
 from .scenario import OpCase
-from .schedule import (
-    EngineChoice,
-    EngineMode,
-    Kernels,
-    OpPlan,
-    Reach,
-    Reduction,
-    Region,
-    Step,
-    TileGroup,
-    Transfer,
-)
+from .schedule import EngineChoice, EngineMode, OpPlan, Reach, Reduction, Region, Step, TileGroup, Transfer
 from .tensors import Pattern
-from .workload import OpShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +241,7 @@ def kernels_that_store(steps: Collection[Step]) -> dict[str, TileGroup | Reducti
         if not isinstance(step, Transfer) or step.direction is not Direction.PUT or step.reach is not Reach.PEER:
             continue
         awaited = sorted((kernels[name] for name in step.after if name in kernels), key=itemgetter(0))
-        holding = [kernel for _, kernel in awaited if any(_holds(each, step.region) for each in _regions(kernel))]
+        holding = [kernel for _, kernel in awaited if any(_holds(each, step.region) for each in regions_of(kernel))]
         if holding and len(awaited) == len(step.after):
             found[step.name] = holding[-1]
     return found
@@ -309,7 +299,7 @@ def span_of(part: Region, kernel: TileGroup | Reduction) -> Span:
 
     Tiles go through the regions in order, and through the rows of each; a band of columns is in all tiles of its rows.
     """
-    regions = _regions(kernel)
+    regions = regions_of(kernel)
     rows, before = sum(region.rows.size for region in regions), 0
     for region in regions:
         if _holds(region, part):
@@ -319,8 +309,9 @@ def span_of(part: Region, kernel: TileGroup | Reduction) -> Span:
     return Fraction(0), Fraction(1)
 
 
-def _regions(kernel: TileGroup | Reduction) -> tuple[Region, ...]:
-    return kernel.regions if isinstance(kernel, TileGroup) else (kernel.region,)
+def regions_of(step: Step) -> tuple[Region, ...]:
+    """Return the regions that a step names."""
+    return step.regions if isinstance(step, TileGroup) else (step.region,)
 
 
 def _holds(region: Region, part: Region) -> bool:

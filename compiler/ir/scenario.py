@@ -14,13 +14,14 @@ from ..codes import Code
 from .costs import GemmModel
 from .hardware import Gpu
 from .implementation import Implementation
+from .op_shape import OpShape
 from .operations.routing_laws import DRAWN_LAWS, RoutingLaw
 from .plan import OpMode, Schedule
 from .schedule import EngineChoice, EngineKind, EngineMode, NamedSchedule, Reach, Transfer
 from .stopping import Rejection
 from .topologies import Fabric, Network, network_of, part_of
 from .variability import BackgroundTraffic, Replay, Variability
-from .workload import OpShape, Workload
+from .workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

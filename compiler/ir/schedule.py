@@ -8,7 +8,8 @@ All waits are local to a rank: a step waits for signals that arrived here and fo
 from dataclasses import dataclass, field
 from enum import Enum
 
-from .copies import CopyProtocol, Direction, GroupKernel
+from .copies import Direction, GroupKernel
+from .options import USUAL_OPTIONS, ExecutionOptions, PeerOrder
 from .tensors import Word
 
 
@@ -137,6 +138,10 @@ class IndexRange:
         """Number of indices."""
         return self.stop - self.start
 
+    def meets(self, other: "IndexRange") -> bool:
+        """Whether both have indices in common."""
+        return max(self.start, other.start) < min(self.stop, other.stop)
+
     def __str__(self) -> str:
         return f"{self.start}:{self.stop}"
 
@@ -152,75 +157,9 @@ class Region:
     rows: IndexRange
     cols: IndexRange
 
-
-class Kernels(Word):
-    """A kernel per group of tiles, or one persistent kernel that walks through the groups in order.
-
-    SHARING is a kernel per group whose tiles are those for its share of the SMs, since kernels of other streams run
-    beside it; else the library picks them as if the kernel had all SMs.
-    """
-
-    LAUNCHED = "launched"
-    PERSISTENT = "persistent"
-    SHARING = "sharing"
-
-
-class Wait(Word):
-    """How kernels learn of what they wait for: events of the stream, polled flags, or a monitor that wakes them."""
-
-    EVENT = "event"
-    POLL = "poll"
-    MONITOR = "monitor"
-
-
-class WaitPer(Word):
-    """Whether a persistent kernel looks once for each chunk, or again for each tile."""
-
-    CHUNK = "chunk"
-    TILE = "tile"
-
-
-class LaunchMode(Word):
-    """Kernels are launched one by one from the host, or replayed as a graph."""
-
-    STREAM = "stream"
-    GRAPH = "graph"
-
-
-class PeerOrder(Word):
-    """In which order a rank serves its peers; the value is the word in the language.
-
-    ROTATED begins with the next rank, so that no two ranks serve the same one at a time, and REVERSED with the one
-    before. ABSOLUTE begins with rank 0 at every rank: all serve the same one. SMALL_FIRST and LARGE_FIRST go by the
-    rows that an uneven all_to_all moves, equal ones nearest first.
-    """
-
-    ROTATED = "rotated"
-    REVERSED = "reversed"
-    ABSOLUTE = "absolute"
-    SMALL_FIRST = "small_first"
-    LARGE_FIRST = "large_first"
-
-    @property
-    def by_size(self) -> bool:
-        """Whether it goes by sizes."""
-        return self in (PeerOrder.SMALL_FIRST, PeerOrder.LARGE_FIRST)
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutionOptions:
-    """How a schedule is carried out, beside what it moves and computes; each has a usual value.
-
-    ``tile`` has the rows and columns of a tile of a persistent kernel, none where it has the one that is fastest alone.
-    """
-
-    direction: Direction = Direction.PUT
-    protocol: CopyProtocol = CopyProtocol.SIMPLE
-    kernel: Kernels = Kernels.LAUNCHED
-    wait: Wait = Wait.EVENT
-    per: WaitPer = WaitPer.CHUNK
-    launch: LaunchMode = LaunchMode.STREAM
-    tile: tuple[int, ...] = ()
+    def meets(self, other: "Region") -> bool:
+        """Whether both have elements in common."""
+        return self.owner == other.owner and self.rows.meets(other.rows) and self.cols.meets(other.cols)
 
 
 class Reach(Enum):
@@ -335,7 +274,7 @@ class OpPlan:
     compute_sms: int
     staging_bytes: int
     overrides: tuple[Override, ...] = ()
-    tactics: ExecutionOptions = ExecutionOptions()
+    tactics: ExecutionOptions = USUAL_OPTIONS
     by_rank: tuple[tuple[Step, ...], ...] = ()
 
     @property
@@ -369,7 +308,7 @@ class OpChoice:
     chunks: int
     engine: EngineChoice
     streams: int = 1
-    tactics: ExecutionOptions = ExecutionOptions()
+    tactics: ExecutionOptions = USUAL_OPTIONS
     algorithm: str = ""
     """The collective algorithm (``compiler/collectives``), empty for the usual one of the template."""
     order: PeerOrder = PeerOrder.ROTATED
@@ -402,7 +341,7 @@ class WrittenPlan:
     engine: EngineChoice
     steps: tuple[Step, ...]
     overrides: tuple[Override, ...] = ()
-    tactics: ExecutionOptions = ExecutionOptions()
+    tactics: ExecutionOptions = USUAL_OPTIONS
     by_rank: tuple[tuple[Step, ...], ...] = ()
     overlaps: bool = True
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
-from ..ir import EngineChoice, ExecutionOptions, IndexRange, PeerOrder
+from ..ir import USUAL_OPTIONS, EngineChoice, ExecutionOptions, IndexRange, PeerOrder
 
 # First words of statements, in the order of the canonical text.
 WORDS = ("split", "move", "group", "order", "streams", "sums", "sync", "kernel", "launch", "tile")
 # Algorithms in which every rank reaches each peer by itself, so that peers may come in any order.
 ANY_ORDER = ("", "direct", "one_shot")
 MAX_PIECES = 4096
-_USUAL = ExecutionOptions()
 
 
 class SplitAxis(Enum):
@@ -129,7 +128,7 @@ class Outline:
 
     engine: EngineChoice
     split: Split = Split()
-    tactics: ExecutionOptions = _USUAL
+    tactics: ExecutionOptions = USUAL_OPTIONS
     algorithm: str = ""
     one_at_a_time: bool = False
     lanes: int = 0

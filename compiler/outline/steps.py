@@ -116,12 +116,8 @@ def makers(outline: Outline, problem: TemplateInput, names: Mapping[str, Kernel]
     spans = {name: outline.own_span(each.first, each.last) for name, each in names.items() if 0 in each.owners}
     for piece in range(outline.split.parts):
         rows = outline.split.span(piece, problem.gathered(0).rows.size)
-        by_cell[0, piece] = tuple(name for name, span in spans.items() if _overlap(span, rows))
+        by_cell[0, piece] = tuple(name for name, span in spans.items() if span.meets(rows))
     return by_cell
-
-
-def _overlap(one: IndexRange, other: IndexRange) -> bool:
-    return max(one.start, other.start) < min(one.stop, other.stop)
 
 
 def inner_slice(outline: Outline, problem: TemplateInput, kernel: Kernel) -> IndexRange:

@@ -101,7 +101,7 @@ def _adds(problem: TemplateInput, kernel: Kernel, k: IndexRange, before: Kernel,
         case Adds.COLUMNS:
             return not set(kernel.owners).isdisjoint(before.owners) and k != k_before
         case Adds.ROWS:
-            return k.start < k_before.stop and k_before.start < k.stop
+            return k.meets(k_before)
         case Adds.BLOCKS:
             return k != k_before or (kernel.first <= before.last and before.first <= kernel.last)
         case _:

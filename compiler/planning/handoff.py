@@ -29,12 +29,12 @@ from ..ir import (
     Region,
     Rejection,
     Scenario,
-    Step,
     StepWait,
     Then,
     TileGroup,
     Transfer,
     Workload,
+    regions_of,
 )
 
 _TAKE_ROWS = (Pattern.GEMM_RS, Pattern.GEMM_AR)
@@ -59,18 +59,19 @@ class Delivered:
     def of(cls, pair: OpShape, taker: OpShape, num_ranks: int) -> "Delivered | None":
         """What ``pair`` brings for ``taker``; None if that is no kernel with an all_to_all of equal blocks and a GEMM.
 
-        >>> from ..ir import DType, GemmShape, Tensor
+        >>> from ..ir import DType, GemmShape, Shard, Tensor
         >>> first = GemmShape(8, 4, 6, DType.BF16)
-        >>> pair = Workload("h", "", Pattern.GEMM_A2A, (), Tensor("h", 8, 4, DType.BF16), first, "h")
-        >>> then = Workload("y", "", Pattern.GEMM, (), None, GemmShape(8, 2, 4, DType.BF16), "y")
+        >>> moved = Tensor("h", DType.BF16, 8, 4, Shard.NONE)
+        >>> pair = OpShape("h", "", Pattern.GEMM_A2A, (), moved, first, "h")
+        >>> then = OpShape("y", "", Pattern.GEMM, (), None, GemmShape(8, 2, 4, DType.BF16), "y")
         >>> Delivered.of(pair, then, 2)
         Delivered(num_ranks=2, rows=4, cols=4, beside=False)
         """
-        moved, gemm = pair.moved, taker.gemm
+        gemm = taker.gemm
         if pair.pattern is not Pattern.GEMM_A2A or taker.pattern is not Pattern.GEMM or pair.uneven:
             return None
-        assert moved is not None and gemm is not None, "the patterns say so"
-        rows, cols = moved.rows // num_ranks, moved.cols
+        assert gemm is not None, "the pattern says so"
+        rows, cols = pair.moved_tensor.rows // num_ranks, pair.moved_tensor.cols
         if (gemm.m, gemm.k) == (num_ranks * rows, cols):
             return cls(num_ranks, rows, cols, beside=False)
         return cls(num_ranks, rows, cols, beside=True) if (gemm.m, gemm.k) == (rows, num_ranks * cols) else None
@@ -212,9 +213,7 @@ def _slices(rects: Sequence[Rect]) -> tuple[IndexRange, ...]:
 
 def _overlap(some: Sequence[Region], others: Sequence[Region]) -> bool:
     """Whether two kernels make parts of the same rows and columns."""
-    return any(
-        one.owner == other.owner and Rect.of(one).clip(Rect.of(other)) is not None for one in some for other in others
-    )
+    return any(one.meets(other) for one in some for other in others)
 
 
 def row_waits(maker: Part, taker: Part, num_ranks: int) -> tuple[StepWait, ...]:
@@ -266,7 +265,7 @@ def _taken(part: Part) -> Iterator[tuple[str, Places]]:
     if any(isinstance(step, Transfer) and step.direction is Direction.GET for step in steps):
         return
     for step in steps:
-        own = tuple(region for region in _regions(step) if region.owner == 0)
+        own = tuple(region for region in regions_of(step) if region.owner == 0)
         if pattern.gathers and own:
             yield step.name, _rows(own)
         elif pattern in _TAKE_ROWS and isinstance(step, TileGroup):
@@ -279,10 +278,6 @@ def _input(schedule: OpPlan) -> Iterator[tuple[str, Places]]:
         if isinstance(step, TileGroup):
             taken = (replace(region, cols=k) for region in step.regions for k in step.slices)
             yield step.name, tuple((0, Rect.of(each)) for each in taken)
-
-
-def _regions(step: Step) -> tuple[Region, ...]:
-    return step.regions if isinstance(step, TileGroup) else (step.region,)
 
 
 def _rows(regions: Iterable[Region]) -> Places:

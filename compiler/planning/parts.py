@@ -22,9 +22,9 @@ class PlanError(ScheduleError):
 def collective_name(op: Op) -> str:
     """The name of the part that is the collective of an op, where it is separated.
 
-    >>> from ..ir import DType, Pattern, Shard, Tensor, Workload
+    >>> from ..ir import DType, Shard, Tensor
     >>> x = Tensor("x", DType.BF16, 8, 8, Shard.ROWS)
-    >>> collective_name(Op("y", Workload("y", "", Pattern.AG_GEMM, (), x, None, "y")))
+    >>> collective_name(Op("y", OpShape("y", "", Pattern.AG_GEMM, (), x, None, "y")))
     'y.all_gather'
     """
     collective = collective_in(op.shape.pattern)

@@ -131,16 +131,14 @@ def _accumulator_bytes(shape: OpShape) -> int:
 
 def _remote_bytes(shape: OpShape, num_ranks: int) -> int:
     """Bytes of the moved tensor that a rank gets: all but its own block, or the uneven blocks of an all_to_all."""
-    moved = shape.moved
-    assert moved is not None, "this workload moves a tensor"
+    moved = shape.moved_tensor
     rows = sum(moved_rows(shape, num_ranks, 0, holder) for holder in range(1, num_ranks))
     return moved.dtype.bytes_of(rows * moved.cols)
 
 
 def _own_bytes(shape: OpShape, num_ranks: int) -> int:
     """The own block of what an all_to_all takes."""
-    assert shape.moved is not None, "this workload moves a tensor"
-    return shape.moved.dtype.bytes_of(moved_rows(shape, num_ranks) * shape.moved.cols)
+    return shape.moved_tensor.dtype.bytes_of(moved_rows(shape, num_ranks) * shape.moved_tensor.cols)
 
 
 def staging_of_steps(scenario: OpCase, ranks: tuple[tuple[Step, ...], ...], *, slices_inner: bool) -> int:

@@ -9,7 +9,6 @@ from ..collectives import signal_of
 from ..ir import (
     Pattern,
     PeerOrder,
-    Rect,
     Reduction,
     Region,
     Rejection,
@@ -189,8 +188,7 @@ def _delivered(first: Iterable[Step], second: Iterable[Step]) -> dict[str, tuple
 
 def _own(makers: Iterable[TileGroup], step: TileGroup) -> Iterator[str]:
     """The kernels that make what ``step`` takes of the own block."""
-    wanted = [Rect.of(replace(region, cols=step.k)) for region in step.regions if region.owner == 0]
+    wanted = [replace(region, cols=step.k) for region in step.regions if region.owner == 0]
     for maker in makers:
-        here = [Rect.of(region) for region in maker.regions if region.owner == 0]
-        if any(one.clip(other) is not None for one in here for other in wanted):
+        if any(one.meets(other) for one in maker.regions for other in wanted):
             yield maker.name

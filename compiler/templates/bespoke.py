@@ -296,7 +296,7 @@ def _sums(problem: TemplateInput, batches: Sequence[_Batch]) -> list[IndexRange]
 def _summed(problem: TemplateInput, batches: Sequence[_Batch], rows: IndexRange) -> Iterator[Step]:
     """The sums of ``rows`` of the own block, one for each band of columns that all batches keep apart there."""
     blocks = ((batch, owner, span) for batch in batches for owner, span in enumerate(batch.rows))
-    needed = [(batch, owner) for batch, owner, span in blocks if _meet(span, rows)]
+    needed = [(batch, owner) for batch, owner, span in blocks if span.meets(rows)]
     edges = set.intersection(*({band.stop for band in batch.bands} for batch, _ in needed))
     for low, high in pairwise([0, *sorted(edges)]):
         stem = f"{rows.start}" if len(edges) == 1 else f"{rows.start}c{low}"
@@ -309,14 +309,9 @@ def _summed(problem: TemplateInput, batches: Sequence[_Batch], rows: IndexRange)
 def _made_by(batch: _Batch, owner: int, cols: IndexRange) -> Iterator[str]:
     """Names to wait for before ``cols`` of the rows of a batch are here: own kernels, or signals of peer ``owner``."""
     for band, made in enumerate(batch.bands):
-        if _meet(made, cols):
+        if made.meets(cols):
             last = len(batch.slices) - 1
             yield batch.kernel(last, band) if owner == 0 else signal_of(batch.taken(band, owner))
-
-
-def _meet(one: IndexRange, other: IndexRange) -> bool:
-    """Whether two spans have anything in common."""
-    return max(one.start, other.start) < min(one.stop, other.stop)
 
 
 TEMPLATE = Template(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from ..collectives import signal_of
 from ..ir import (
+    USUAL_OPTIONS,
     Adds,
     Cutting,
     Direction,
@@ -17,7 +18,6 @@ from ..ir import (
     Transfer,
 )
 
-_USUAL = ExecutionOptions()
 _ANY_WAY = Cutting()
 
 
@@ -73,7 +73,7 @@ class TemplateInput:
     streams: int
     output_rows: int = 0
     algorithm: str = ""
-    tactics: ExecutionOptions = _USUAL
+    tactics: ExecutionOptions = USUAL_OPTIONS
     engine: EngineKind = EngineKind.DMA
     by_tiles: bool = False
     split: tuple[int, ...] = ()

@@ -23,20 +23,15 @@ from ..ir import (
     Rect,
     Reduction,
     Region,
-    Step,
     TileGroup,
     Transfer,
+    regions_of,
     rows_of_block,
 )
 from .happens_before import Event, HappensBefore, Waits
 
 Cell = tuple[int, int]
 """(row, column) in the grid."""
-
-
-def regions_of(step: Step) -> tuple[Region, ...]:
-    """Return the regions that a step names."""
-    return step.regions if isinstance(step, TileGroup) else (step.region,)
 
 
 class Grid:
@@ -95,14 +90,13 @@ class AccessMap:
 
     def __init__(self, scenario: OpCase, schedule: OpPlan, waits: Waits) -> None:
         shape, self.num_ranks, self.period = scenario.shape, waits.num_ranks, waits.period
-        assert shape.moved is not None, "only plans that move a tensor have contributions"
         self.sums = shape.pattern.sums
         self.computes = shape.pattern in (Pattern.GEMM_RS, Pattern.GEMM_AR)
         self.order = HappensBefore(waits)
         self.steps = {(rank, step.name): step for rank, steps in waits.steps.items() for step in steps}
         self.block_rows = tuple(rows_of_block(shape, self.num_ranks, block) for block in range(self.num_ranks))
         regions = (region for step in self.steps.values() for region in regions_of(step))
-        self.grid = Grid(max(self.block_rows), shape.moved.cols, regions)
+        self.grid = Grid(max(self.block_rows), shape.moved_tensor.cols, regions)
         self.accesses: dict[Place, list[Access]] = {}
         self._note_kernels()
         self._note_transfers()

@@ -162,9 +162,8 @@ class _Flow:
     def _lacks(self, place: Place, missing: int) -> PlanFault:
         rect, block, rank = self._access_map.where(place)
         if not self._access_map.sums:
-            moved = self._scenario.shape.moved
-            assert moved is not None, "this workload moves a tensor"
-            return PlanFault(Code.MGS501, "", f"{rect} of block {block} of {moved.name} never reach rank {rank}")
+            moved = self._scenario.shape.moved_tensor.name
+            return PlanFault(Code.MGS501, "", f"{rect} of block {block} of {moved} never reach rank {rank}")
         message = f"{rect} of block {block} at rank {rank} lack {self._ranks(missing, rank)}"
         return PlanFault(Code.MGS507, "", message)
 

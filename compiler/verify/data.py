@@ -87,8 +87,7 @@ def _origin(plan: RankPlan, arrival: Arrival) -> int | None:
 def _arrival_faults(plan: RankPlan) -> Iterator[PlanFault]:
     """Check arrivals: each remote block once for a gather, each peer's part of the own block once otherwise."""
     shape, n = plan.scenario.shape, plan.scenario.num_ranks
-    moved = shape.moved
-    assert moved is not None, "data arrive only where a tensor moves"
+    moved = shape.moved_tensor
     for other in range(1, n):
         whole = Rect(0, moved_rows(shape, n, 0, other), 0, moved.cols)
         rects = [Rect.of(arrival.region) for arrival in plan.arrivals if _origin(plan, arrival) == other]
@@ -155,8 +154,7 @@ def _own_faults(plan: RankPlan, step: TileGroup, before: frozenset[str]) -> Iter
 
 def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:
     """Check that the own block is reduced exactly once, unless every part is added as it arrives."""
-    moved = plan.scenario.shape.moved
-    assert moved is not None
+    moved = plan.scenario.shape.moved_tensor
     rects = [Rect.of(step.region) for step in plan.steps.values() if isinstance(step, Reduction)]
     adds = [arrival.transfer.reduce for arrival in plan.arrivals]
     if not rects and adds and all(adds):

@@ -27,12 +27,12 @@ from ..ir import (
     inner_size,
     moved_rows,
     num_tile_blocks,
+    regions_of,
     tile_cols,
     tile_rows,
     uncovered,
 )
 from ..planning.staging import reject_reach
-from .accesses import regions_of
 
 
 def shape_faults(plan: RankPlan) -> Iterator[PlanFault]:
@@ -272,7 +272,7 @@ def _same_output(shape: OpShape, one: TileGroup, other: TileGroup, num_ranks: in
     """
     cutting = cutting_of(shape)
     if cutting.adds is Adds.ROWS:
-        return one.k.start < other.k.stop and other.k.start < one.k.stop
+        return one.k.meets(other.k)
     blocks = cutting.adds is Adds.BLOCKS
     if cutting.head > 1 or (one.slices == other.slices and not blocks):
         return False  # each head has an output of its own

@@ -218,8 +218,7 @@ def chunks_of(scenario: OpCase, execution: Execution, document: Item) -> int:
         raise document.fail(message, "a plan of MSCCL++ is for a collective alone, with equal blocks", Code.MGS524)
     if len(execution.gpus) != n:
         raise document.fail(f"the plan is for {len(execution.gpus)} GPUs, here are {n}", code=Code.MGS524)
-    moved = shape.moved
-    assert moved is not None, "these patterns move a tensor"
+    moved = shape.moved_tensor
     if not execution.min_bytes <= moved.num_bytes <= execution.max_bytes:
         limits = f"{execution.min_bytes} to {execution.max_bytes} bytes"
         raise document.fail(f"the plan is for {limits}, here are {moved.num_bytes}", code=Code.MGS524)
@@ -228,8 +227,7 @@ def chunks_of(scenario: OpCase, execution: Execution, document: Item) -> int:
 
 def space_of(scenario: OpCase, execution: Execution, chunks: int, document: Item) -> BufferSpace:
     """Cut an execution plan without loops into pieces."""
-    n, moved = scenario.num_ranks, scenario.shape.moved
-    assert moved is not None, "these patterns move a tensor"
+    n, moved = scenario.num_ranks, scenario.shape.moved_tensor
     ops = [op for gpu in execution.gpus for block in gpu.threadblocks for op in block]
     chunk_bytes = moved.num_bytes // chunks
     in_loops = [op for op in ops if op.window is not None]

@@ -180,8 +180,7 @@ class LoneCollective:
     @cached_property
     def unit_rows(self) -> int:
         """Rows of a chunk: all regions begin and end between chunks."""
-        moved = self.scenario.shape.moved
-        assert moved is not None, "a collective moves a tensor"
+        moved = self.scenario.shape.moved_tensor
         unit = moved.rows // self.scenario.num_ranks
         for rank in range(self.schedule.period(self.scenario.num_ranks)):
             for step in self.schedule.steps_of(rank):
@@ -189,8 +188,18 @@ class LoneCollective:
                     unit = gcd(unit, step.region.rows.start, step.region.rows.stop)
         return unit
 
+    @property
+    def unit_bytes(self) -> int:
+        """Bytes of a chunk."""
+        moved = self.scenario.shape.moved_tensor
+        return moved.dtype.bytes_of(self.unit_rows * moved.cols)
+
+    @property
+    def per_block(self) -> int:
+        """Chunks in the row block of a rank."""
+        return self.scenario.shape.moved_tensor.rows // self.scenario.num_ranks // self.unit_rows
+
 
 def overlap(one: Region, other: Region) -> bool:
     """Whether two regions of one rank share rows."""
-    rows, others = one.rows, other.rows
-    return one.owner == other.owner and rows.start < others.stop and others.start < rows.stop
+    return one.owner == other.owner and one.rows.meets(other.rows)

@@ -99,8 +99,7 @@ def read_mscclpp(scenario: OpCase, document: Item) -> WrittenPlan:
     """Return the plan for ``scenario``, a collective alone; report operations that plans cannot express."""
     execution = read_execution(document)
     chunks = chunks_of(scenario, execution, document)
-    assert scenario.shape.moved is not None, "a collective moves a tensor"
-    execution = unrolled(execution, scenario.shape.moved.num_bytes // chunks, document)
+    execution = unrolled(execution, scenario.shape.moved_tensor.num_bytes // chunks, document)
     return plan_of_execution(scenario, execution, chunks, document)
 
 

@@ -130,8 +130,8 @@ class Foreseen:
     """Who waits for whom, which is known once all is written.
 
     ``listeners`` are the threadblocks that wait for the signals of a channel, by (rank, peer, number): the first whose
-    transfer needs one, so that it waits for no other threadblock, else the one that serves the channel. ``asked`` are
-    the threadblocks that wait for a part of a step: they are told before what the threadblock does next.
+    transfer needs one, so that it waits for no other threadblock, else the one that serves the channel. ``requested``
+    are the threadblocks that wait for a part of a step: they are told before what the threadblock does next.
     """
 
     listeners: dict[tuple[int, int, int], int] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class WaitsSoFar:
     ``peers`` are relative; ``width`` channels lead to each, served by as many threadblocks.
     ``sent`` counts the signals of a channel and ``awaited`` those that were waited for, by (rank, peer, number).
     ``arrived`` has the channels that bring a transfer, with the count of their signals until then; ``done`` the
-    threadblocks that do a step of a rank, with the count of their operations until then. ``told`` has, for two
+    threadblocks that do a step of a rank, with the count of their operations until then. ``reported`` has, for two
     threadblocks of a rank, up to which operation of the first the second knows. ``shared`` has the regions of sums
     that several threadblocks share. ``foreseen`` is what a first writing has ``found``; ``early`` has the semaphores
     that were released for it, by (rank, threadblock, count of its operations, threadblock that acquires it). Packets
@@ -162,8 +162,8 @@ class WaitsSoFar:
     done: dict[Key, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     reported: dict[tuple[int, int, int], int] = field(default_factory=dict)
     shared: dict[Key, Region] = field(default_factory=dict)
-    foreseen: "Foreseen" = field(default_factory=lambda: Foreseen())
-    found: "Foreseen" = field(default_factory=lambda: Foreseen())
+    foreseen: Foreseen = field(default_factory=Foreseen)
+    found: Foreseen = field(default_factory=Foreseen)
     early: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
     packets: dict[tuple[int, int, int], list[JsonObject]] = field(default_factory=lambda: defaultdict(list))
 

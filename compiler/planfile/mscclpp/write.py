@@ -41,18 +41,16 @@ def written_by_switch(collective: LoneCollective) -> list[JsonObject]:
         If the executor has no operation for a transfer, or too few threadblocks.
     """
     n, pattern = collective.scenario.num_ranks, collective.scenario.shape.pattern
-    engine, moved = collective.schedule.engine, collective.scenario.shape.moved
-    assert moved is not None, "a collective moves a tensor"
+    engine = collective.schedule.engine
     if engine.kind is not EngineKind.SM or collective.packets:
         raise unwritable("a switch is reached by SMs, without packets", f"engine=sm({engine.count}), protocol=simple")
     if engine.count > MAX_BLOCKS:
         message = f"{engine} are {engine.count} threadblocks, more than the {MAX_BLOCKS} of a plan"
         raise unwritable(message, f"engine=sm({MAX_BLOCKS})")
     unit, count = collective.unit_rows, engine.count
-    unit_bytes = moved.dtype.bytes_of(unit * moved.cols)
     most = max(1, count // len(list(_stores(collective, 0))))
-    share = next(each for each in range(most, 0, -1) if each == 1 or unit_bytes % (each * ALIGNMENT) == 0)
-    per_block, gpus = moved.rows // n // unit, list[GpuUnderConstruction]()
+    share = next(each for each in range(most, 0, -1) if each == 1 or collective.unit_bytes % (each * ALIGNMENT) == 0)
+    per_block, gpus = collective.per_block, list[GpuUnderConstruction]()
     for rank in range(n):
         gpu = GpuUnderConstruction(rank, [Threadblock("memory") for _ in range(count)])
         gpu.peers = [(rank + peer) % n for peer in range(1, n) for _ in range(count)]
@@ -155,11 +153,9 @@ def _with_share(collective: LoneCollective, share: int) -> list[JsonObject]:
 
 def _shares(collective: LoneCollective) -> list[int]:
     """How many threadblocks may share a transfer, most first: of copy engines each does one alone."""
-    width, moved = _layout(collective)[1], collective.scenario.shape.moved
-    assert moved is not None, "a collective moves a tensor"
-    unit_bytes = moved.dtype.bytes_of(collective.unit_rows * moved.cols)
+    width = _layout(collective)[1]
     by_sms = collective.schedule.engine.kind is EngineKind.SM
-    fit = [share for share in range(width, 1, -1) if unit_bytes % (share * ALIGNMENT) == 0]
+    fit = [share for share in range(width, 1, -1) if collective.unit_bytes % (share * ALIGNMENT) == 0]
     return [*(fit if by_sms else ()), 1]
 
 
@@ -181,10 +177,10 @@ def _layout(collective: LoneCollective) -> tuple[list[int], int, int]:
 
 @dataclass(slots=True)
 class _Writer:
-    """The GPUs so far. Each transfer is shared by ``share`` threadblocks of its peer; chunks have ``unit`` rows.
+    """The GPUs so far. Each transfer is shared by ``share`` threadblocks of its peer.
 
-    ``dealt`` counts the parts of transfers of a rank to a relative peer, and its sums (0). ``slots`` has the first
-    scratch chunk of what a transfer brings.
+    Chunks have ``unit`` rows, the row block of a rank has ``per_block`` chunks. ``dealt`` counts the parts of transfers
+    of a rank to a relative peer, and its sums (0). ``slots`` has the first scratch chunk of what a transfer brings.
     """
 
     collective: LoneCollective
@@ -192,6 +188,7 @@ class _Writer:
     kind: str
     share: int
     unit: int
+    per_block: int
     dealt: Counter[tuple[int, int]] = field(default_factory=Counter)
     slots: dict[Key, int] = field(default_factory=dict)
 
@@ -205,18 +202,11 @@ class _Writer:
         for gpu in gpus:
             gpu.peers = [(gpu.rank + peer) % n for peer in peers for _ in range(width)]
         waits = WaitsSoFar(collective, peers, width, gpus, foreseen=foreseen or Foreseen())
-        return cls(collective, waits, kind, share, collective.unit_rows)
+        return cls(collective, waits, kind, share, collective.unit_rows, collective.per_block)
 
     @property
     def gpus(self) -> list[GpuUnderConstruction]:
         return self.waits.gpus
-
-    @property
-    def per_block(self) -> int:
-        """Chunks in the row block of a rank."""
-        moved = self.collective.scenario.shape.moved
-        assert moved is not None, "a collective moves a tensor"
-        return moved.rows // len(self.gpus) // self.unit
 
     @property
     def pattern(self) -> Pattern:

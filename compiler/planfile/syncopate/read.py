@@ -71,8 +71,7 @@ def read_syncopate(scenario: OpCase, document: Item) -> WrittenPlan:
     why, hint = reason_against(scenario)
     if why:
         raise document.fail(why, hint, Code.MGS526)
-    moved = scenario.shape.moved
-    assert moved is not None, "a collective moves a tensor"
+    moved = scenario.shape.moved_tensor
     own = OWN.read(document.members()["magus"])
     comm = CommPlan.read(document, scenario.num_ranks, moved.cols, moved.dtype.bytes_of(1))
     other = _of_another(scenario.shape.pattern, moved, scenario.num_ranks, comm)

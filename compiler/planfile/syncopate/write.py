@@ -79,8 +79,7 @@ def _check(scenario: OpCase, schedule: OpPlan) -> None:
     why, hint = reason_against(scenario)
     if why:
         raise unwritable(why, hint)
-    engine, moved = schedule.engine, scenario.shape.moved
-    assert moved is not None, "a collective moves a tensor"
+    engine, moved = schedule.engine, scenario.shape.moved_tensor
     if engine.mode is not EngineMode.OWN:
         message = f"{engine}: a stream of Syncopate takes its copies one after the other"
         raise unwritable(message, f"engine={engine.kind.value}({engine.count})")
@@ -125,8 +124,7 @@ class _Writer:
     @classmethod
     def of(cls, scenario: OpCase, schedule: OpPlan) -> "_Writer":
         """Deal transfers without a lane to streams in turn, and check that streams do not wait for each other."""
-        moved, n = scenario.shape.moved, scenario.num_ranks
-        assert moved is not None, "a collective moves a tensor"
+        moved, n = scenario.shape.moved_tensor, scenario.num_ranks
         keys: dict[tuple[int, str], Key] = {}
         for rank in range(n):
             steps = [step for step in schedule.steps_of(rank) if isinstance(step, Transfer)]
