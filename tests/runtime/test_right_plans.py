@@ -161,7 +161,8 @@ def test_plans_of_the_documentation() -> None:
         check(scenario, resolve_schedule(scenario, str(DOCS / "plans" / f"{name}.json")))
 
 
-PAIRS = [name for name in (*NAMES, *TEMPLATES, *PAPERS) if name != "papers/layers"]  # graphs alone
+GRAPHS_ALONE = ("papers/layers", "papers/trace")
+PAIRS = [name for name in (*NAMES, *TEMPLATES, *PAPERS) if name not in GRAPHS_ALONE]
 
 
 @pytest.mark.quick(1)
