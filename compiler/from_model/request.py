@@ -126,7 +126,7 @@ def model_of(config: Mapping[str, object] | str | os.PathLike[str], name: str = 
             raise RequestError(Code.MGS310, "model", "it is neither an object nor the path of a config.json")
         return read_config(Path(config))
     except CompileError as error:
-        raise RequestError(Code.MGS138, "model", _first(error)[1]) from None
+        raise RequestError(Code.MGS138, "model", error.first.message) from None
 
 
 def _in_memory(config: Mapping[str, object], name: str) -> ModelConfig:
@@ -165,11 +165,6 @@ def _explore(request: LayerRequest) -> str:
     said += [f"implementations {', '.join(request.implementations)}"] if request.implementations else []
     said += [f"staging <= {request.staging_bytes} B"] if request.staging_bytes is not None else []
     return f"\nexplore {request.workload} {{ {'; '.join(said)} }}\n" if said else ""
-
-
-def _first(error: CompileError) -> tuple[Code, str, str]:
-    first = error.first
-    return first.code, first.message, first.hint
 
 
 @cache

@@ -14,7 +14,7 @@ from .config import Latent, ModelConfig
 from .frameworks import Experts, Parallelism
 
 LAYER, BACK = "layer", "layer_back"
-DENSE, _DENSE_BACK = "dense", "dense_back"
+DENSE = "dense"
 """Layers without experts of a model that has others with them."""
 ATTENTION, EXPERTS = "attention", "experts"
 """A layer of groups of GPUs that share attention: what a group does, and what all do together."""
@@ -85,28 +85,16 @@ def whole_layer(model: ModelConfig, kv_heads: int, parallel: Parallelism) -> Ite
         yield from _in_groups(model, parallel, attention, kinds)
         return
     comment = f"# {sequences}\n"
-    for (mlp, count), names in zip(kinds, ((LAYER, BACK), (DENSE, _DENSE_BACK)), strict=False):
+    x = f"x = tensor {model.dtype.value}[M, {model.hidden}]{words.shard}"
+    for (mlp, count), name in zip(kinds, (LAYER, DENSE), strict=False):
         of = "" if count == model.layers else f"{' with experts' if mlp is experts else ''}, of {model.layers} in all"
-        yield comment + _workload(
-            names[0],
-            f'about "one of {count} layer{"s" if count > 1 else ""}{of}"',
-            f"x = tensor {model.dtype.value}[M, {model.hidden}]{words.shard}",
-            *attention.weights,
-            *mlp.weights,
-            "",
-            *attention.statements,
-            *mlp.statements,
-            "",
-            f"repeat {count} y as x",
-            place=parallel.place,
-        )
+        about = f"one of {count} layer{'s' if count > 1 else ''}{of}"
+        derives = parallel.trains and (mlp is not experts or parallel.sharing is Experts.SENT)  # of rows that are sent
+        kept = (*attention.kept, *(() if model.parallel else ("r",)), *mlp.kept) if derives else ()
+        forward, *back = _with_back(name, parallel.place, about, _both(x, attention, mlp, count), kept)
+        yield comment + forward
+        yield from back
         comment = ""
-        if not parallel.trains or (mlp is experts and parallel.sharing is not Experts.SENT):
-            continue  # nothing is derived of rows that are not sent
-        kept = ", ".join((*attention.kept, *(() if model.parallel else ("r",)), *mlp.kept))
-        yield _workload(
-            names[1], 'about "its backward pass with weight gradients"', f"backward {names[0]}", f"keep {kept}"
-        )
 
 
 def _in_groups(
@@ -117,23 +105,29 @@ def _in_groups(
     x = f"x = tensor {dtype}[{parallel.rows}, {hidden}] shard rows"
     taken = (f"{name} = tensor {dtype}[M, {hidden}] shard rows" for name in ("r", "x")[: 1 + model.parallel])
     lines = (x, *attention.weights, "", *attention.statements, "", f"repeat {layers} r as x")
-    yield from _with_back(ATTENTION, "node.tp", f"of {layers} layers with experts", lines, attention.kept, parallel)
+    kept = attention.kept if parallel.trains else ()
+    yield from _with_back(ATTENTION, "node.tp", f"of {layers} layers with experts", lines, kept)
     lines = (*taken, *experts.weights, "", *experts.statements, "", f"repeat {layers} y as r")
-    yield from _with_back(EXPERTS, "node", f"of {layers} layers", lines, experts.kept, parallel)
+    kept = experts.kept if parallel.trains else ()
+    yield from _with_back(EXPERTS, "node", f"of {layers} layers", lines, kept)
     for mlp, count in kinds[1:]:
-        lines = (x, *attention.weights, *mlp.weights, "", *attention.statements, *mlp.statements)
-        lines, kept = (*lines, "", f"repeat {count} y as x"), (*attention.kept, "r", *mlp.kept)
-        yield from _with_back(DENSE, "node.tp", f"one of {count} layers without experts", lines, kept, parallel)
+        kept = (*attention.kept, "r", *mlp.kept) if parallel.trains else ()
+        about = f"one of {count} layers without experts"
+        yield from _with_back(DENSE, "node.tp", about, _both(x, attention, mlp, count), kept)
 
 
-def _with_back(
-    name: str, place: str, about: str, lines: Sequence[str], kept: Sequence[str], parallel: Parallelism
-) -> Iterator[str]:
-    """Write a workload on ``place``, and its backward pass where one is asked about."""
-    yield _workload(name, f'about "{about}"', *lines, place=place)
-    if parallel.trains:
-        lines = ('about "its backward pass with weight gradients"', f"backward {name}", f"keep {', '.join(kept)}")
-        yield _workload(f"{name}_back", *lines, place=place)
+def _both(x: str, attention: _Block, mlp: _Block, count: int) -> tuple[str, ...]:
+    """The lines of a layer of both halves, with ``x`` its input, of which ``count`` follow each other."""
+    weights, statements = (*attention.weights, *mlp.weights), (*attention.statements, *mlp.statements)
+    return x, *weights, "", *statements, "", f"repeat {count} y as x"
+
+
+def _with_back(name: str, place: str, about: str, lines: Sequence[str], kept: Sequence[str]) -> Iterator[str]:
+    """Write a workload on ``place``, and its backward pass where something is ``kept`` for one."""
+    yield _workload(name, place, about, *lines)
+    if kept:
+        lines = (f"backward {name}", f"keep {', '.join(kept)}")
+        yield _workload(f"{name}_back", place, "its backward pass with weight gradients", *lines)
 
 
 _EXPERT_WEIGHTS = ("wup", "wdn")
@@ -308,6 +302,6 @@ def _taken(model: ModelConfig) -> str:
     return "norm(x)" if model.parallel else "norm(r)"
 
 
-def _workload(name: str, *lines: str, place: str = "node") -> str:
-    inner = "".join(f"  {line}\n" if line else "\n" for line in lines)
+def _workload(name: str, place: str, about: str, *lines: str) -> str:
+    inner = "".join(f"  {line}\n" if line else "\n" for line in (f'about "{about}"', *lines))
     return f"workload {name} on {place} {{\n{inner}}}"

@@ -444,3 +444,9 @@ def test_any_sizes_give_a_file_that_compiles_or_an_error(tmp_path: Path, changed
         assert "MGS" in str(error)
         return
     assert text.startswith("mgs 1\n") and "system node" in text
+
+
+def test_one_rank_goes_back_where_it_went_forward() -> None:
+    compiled = compile_text(layer_text(LLAMA_70B, Parallelism("h100", 1)))
+
+    assert [compiled.scenario(name).system.num_ranks for name in ("layer", "layer_back")] == [1, 1]
