@@ -6,8 +6,6 @@ simplest of those that the profile cannot tell from the fastest. Times are simul
 over the fastest schedule of all answers. Counts are of simulations that search, not of those that confirm.
 """
 
-import argparse
-import json
 import statistics
 import sys
 import time
@@ -23,7 +21,7 @@ from magus.advisor.work import workers as simulations
 from magus.compiler.ir import OpCase, Scenario
 from magus.simcore import simulate_op
 
-from .harness.report import Figure, document, render
+from .harness.report import Figure, parser_of, tell
 
 SEED, SCENARIOS = 2, 30
 FULL, AT_ONCE = AdviceOptions(), AdviceOptions(verify=False)
@@ -62,7 +60,7 @@ def _ticks(scenario: OpCase, candidate: Candidate) -> int:
     return simulate_op(scenario, candidate.schedule, unit_bytes=unit).makespan_ticks
 
 
-def figures(seed: int = SEED, count: int = SCENARIOS) -> Iterator[Figure]:
+def figures(seed: int, count: int) -> Iterator[Figure]:
     """Yield the figures of all ways to answer."""
     learned = Advisor.load()
     ways = (
@@ -94,13 +92,11 @@ def _regrets(name: str, ticks: Sequence[int], best: Sequence[int]) -> Iterator[F
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser = parser_of(__doc__)
     parser.add_argument("--scenarios", type=int, default=SCENARIOS)
     parser.add_argument("--seed", type=int, default=SEED)
     requested = parser.parse_args(argv)
-    found = list(figures(requested.seed, requested.scenarios))
-    print(json.dumps(document(found), indent=2) if requested.json else "\n".join(map(render, found)))
+    tell(figures(requested.seed, requested.scenarios), as_json=requested.json)
     return 0
 
 

@@ -4,7 +4,6 @@ Each command is a process of its own without results on disk, as in ``benchmarks
 largest process of a command, its workers included.
 """
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from .harness.checkouts import HERE, trees
-from .harness.report import Figure, tell
+from .harness.report import Figure, parser_of, tell
 from .startup import Command, start
 
 EXAMPLE_S, MEDIAN_S, PEAK_MIB = 15.0, 4.0, 1024.0
@@ -118,8 +117,7 @@ def _commands() -> Iterator[list[Command]]:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """The command line; a missed target is reported and is no error."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser = parser_of(__doc__)
     parser.add_argument("--only", default="", metavar="WORD", help="commands whose line contains this")
     options = parser.parse_args(argv)
     tell(figures(options.only), as_json=options.json)

@@ -18,13 +18,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
 from magus.advisor import Advice, AdviceOptions, Advisor, Request
 from magus.advisor.policy.distill import distilled, rule_python
 
-from .harness.report import Figure, main
+from .harness.report import Figure, main, timed
 
 AT_ONCE, SIMULATED = AdviceOptions(verify=False), AdviceOptions()
 HURRIED = AdviceOptions(verify=False, within_s=0.005)
@@ -141,12 +142,7 @@ def _rule_us() -> float:
 
 
 def _median_s(advisor: Advisor, rows: Sequence[int], options: AdviceOptions) -> float:
-    times = []
-    for request in requests(rows):
-        since = time.perf_counter()
-        advisor.recommend(request, options)
-        times.append(time.perf_counter() - since)
-    return statistics.median(times)
+    return statistics.median(timed(partial(advisor.recommend, each, options))[0] for each in requests(rows))
 
 
 def _throughputs() -> Iterator[Figure]:

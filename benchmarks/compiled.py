@@ -19,7 +19,7 @@ from statistics import median
 from typing import IO
 
 from .harness.checkouts import HERE, environment, trees
-from .harness.report import Figure, tell
+from .harness.report import Figure, parser_of, tell
 
 UNCHANGED = 0.97
 """How fast a change may make the core, by the median over the loads, beside the checkout it is measured against."""
@@ -176,8 +176,7 @@ def figures(places: Mapping[str, Path], only: str, rounds: int) -> Iterator[Figu
 
 def run(argv: Sequence[str] | None = None) -> int:
     """The command line; a missed target is reported and is no error."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser = parser_of(__doc__)
     parser.add_argument("--against", type=Path, metavar="PATH", help="another checkout of Magus, measured in turns")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of each load and checkout")
     parser.add_argument("--only", default="", metavar="WORD", help="loads whose name contains this")

@@ -7,10 +7,9 @@ for all 256 in detail. What is alike in both is how much less one GPU beside rep
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from magus.compiler import compile_text
 from magus.compiler.ir import OpCase, OpPlan, Replay
@@ -18,7 +17,7 @@ from magus.compiler.planfile.file import ignore_warnings
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.simcore import RunOptions, record_writes, simulate_op
 
-from .harness.report import Figure, main
+from .harness.report import Figure, main, timed
 
 ROWS, COLUMNS, LINE_BYTES = 8192, 4096, 128
 REPLAYED = (3, 15, 63)
@@ -26,14 +25,14 @@ IN_DETAIL = (3, 15)
 """Numbers for which all GPUs are simulated too, none for another."""
 
 
-def fused(gpus: int, rows: int = ROWS) -> tuple[OpCase, OpPlan]:
+def fused(gpus: int) -> tuple[OpCase, OpPlan]:
     """Return the fused kernel on ``gpus`` MI300X in a full mesh; of one GPU the GEMV alone."""
     columns = COLUMNS * gpus
     shards = ("shard cols", "shard rows") if gpus > 1 else ("", "")
     result, template = "all_reduce(gemm(w, v))", f"hetero_unfused_1d(chunks={gpus}, streams=1, engine=sm(tiles),"
     scenario = compile_text(
         f'use "amd/mi300x"\nsystem node {{ gpus {max(2, gpus)} x MI300X; fabric full_mesh(xgmi) }}\n'
-        f"workload fused on node {{ w = tensor bf16[{rows}, {columns}] {shards[0]}\n"
+        f"workload fused on node {{ w = tensor bf16[{ROWS}, {columns}] {shards[0]}\n"
         f"v = tensor bf16[{columns}, 1] {shards[1]}\ny = {result if gpus > 1 else 'gemm(w, v)'} }}\n"
     )
     case = scenario.scenario().case
@@ -47,29 +46,21 @@ def replaying(case: OpCase, schedule: OpPlan) -> OpCase:
     return replace(case, system=replace(case.system, replay=Replay("recorded", writes)))
 
 
-def cpu_seconds(action: Callable[[], Any], repeats: int = 3) -> float:
-    """Return the least processor time of ``repeats`` calls."""
-    taken = []
-    for _ in range(repeats):
-        begin = time.process_time()
-        action()
-        taken.append(time.process_time() - begin)
-    return min(taken)
-
-
 def figures() -> Iterator[Figure]:
     """All figures: simulations in lines, lowering included."""
     case, schedule = fused(1)
-    alone = cpu_seconds(partial(simulate_op, case, schedule, unit_bytes=LINE_BYTES))
+    cpu_time = partial(timed, repeats=3, clock=time.process_time)
+    alone, _ = cpu_time(partial(simulate_op, case, schedule, unit_bytes=LINE_BYTES))
     yield Figure("GEMV on one GPU", alone, "s", "lower")
     for count in REPLAYED:
         whole, schedule = fused(count + 1)
         here = replaying(whole, schedule)
-        seconds = cpu_seconds(partial(simulate_op, here, schedule, unit_bytes=LINE_BYTES))
+        seconds, _ = cpu_time(partial(simulate_op, here, schedule, unit_bytes=LINE_BYTES))
         yield Figure(f"{count} replayed GPUs, over one GPU", seconds / alone, "x", "lower")
         if count in IN_DETAIL:
             each = RunOptions(fold=False)
-            all_of_them = cpu_seconds(partial(simulate_op, whole, schedule, unit_bytes=LINE_BYTES, options=each), 1)
+            in_detail = partial(simulate_op, whole, schedule, unit_bytes=LINE_BYTES, options=each)
+            all_of_them, _ = cpu_time(in_detail, repeats=1)
             yield Figure(f"{count + 1} GPUs in detail, over {count} replayed", all_of_them / seconds, "x", "higher")
 
 

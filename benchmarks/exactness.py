@@ -3,13 +3,11 @@
 And what the comparison is worth: how often it notices a core, an order of ties or a fold that is wrong on purpose.
 """
 
-import argparse
 import itertools
 import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from unittest.mock import patch
 
 from magus.compiler.ir import (
@@ -59,7 +57,7 @@ from tests.helpers.scenarios.scenarios import (
 )
 from tests.helpers.scenarios.workloads import SYSTEMS, TEXTS, choices_of, workload_of
 
-from .harness.report import Figure, main
+from .harness.report import Figure, parser_of, tell
 
 Case = tuple[str, Program]
 
@@ -322,12 +320,12 @@ def caught(what: str, count: int, cases: int) -> Figure:
 
 def command(argv: Sequence[str] | None = None) -> int:
     """The command line: how many cases and where the seeds begin; the rest is as in all benchmarks."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--cases", type=int, default=1000, help="random programs with each feature, and random folds")
     parser.add_argument("--seed", type=int, default=0, help="the first")
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     given = parser.parse_args(argv)
-    return main(parser.description or "", partial(measure, given.cases, given.seed), ["--json"] * given.json)
+    tell(measure(given.cases, given.seed), as_json=given.json)
+    return 0
 
 
 if __name__ == "__main__":

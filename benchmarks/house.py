@@ -6,7 +6,6 @@ counted apart: typer makes an option of each parameter and has no way to group t
 those that begin with an underscore, and a class of the syntax tree may be called as what it resolves to.
 """
 
-import argparse
 import ast
 import io
 import json
@@ -17,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .harness.report import Figure, document
+from .harness.report import Figure, document, parser_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("grammar", "compiler", "simcore", "runtime", "advisor", "tui", "examples")
@@ -185,9 +184,7 @@ def table(packages: dict[str, tuple[Module, ...]]) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run from the command line; a missed target is reported and is no error."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
-    as_json = parser.parse_args(argv).json
+    as_json = parser_of(__doc__).parse_args(argv).json
     packages = {name: read_folder(name) for name in (*PACKAGES, *BESIDE)}
     packages["magus"] = (read_module(ROOT / "__init__.py"),)
     if as_json:

@@ -12,31 +12,12 @@ from magus.advisor.layers.orders import IN_TURN
 from magus.advisor.layers.recommend import recommend_workload
 from magus.advisor.layers.search import JointSearch
 from magus.advisor.layers.timing import estimated_ticks
-from magus.compiler import compile_file, compile_text
+from magus.compiler import compile_file
 from magus.compiler.ir import Scenario
 from magus.examples import path
+from tests.helpers.scenarios.mlp_backward import plain_backward
 
 from .harness.report import Figure, main, timed
-
-BACKWARD = """mgs 1
-use "nvidia/h100"
-system hgx {{ gpus {ranks} x H100; fabric switch(nvswitch, link=nvlink) }}
-workload back on hgx {{
-  dy  = tensor bf16[{m}, {width}] shard rows
-  x   = tensor bf16[{m}, {width}] shard rows
-  h   = tensor bf16[{m}, {inner}] shard cols
-  wdn = tensor bf16[{inner}, {width}] shard rows
-  wup = tensor bf16[{width}, {inner}] shard cols
-  dyg   = all_gather(dy)
-  dh    = gemm(dyg, wdn.t)
-  d_wdn = gemm(h.t, dyg)
-  dx    = reduce_scatter(gemm(dh, wup.t))
-  xg    = all_gather(x)
-  d_wup = gemm(xg.t, dh)
-  {repeat}
-}}
-"""
-"""An MLP backward with weight gradients, without its activation."""
 
 GRID = tuple((ranks, m, width) for ranks in (4, 8) for m in (1024, 4096, 8192) for width in (2048, 4096, 8192))
 """GPUs, tokens and width of the golden graphs; the inner width is 3.5 times as large."""
@@ -55,8 +36,8 @@ def measure() -> Iterator[Figure]:
 
 
 def _backward(ranks: int, m: int, width: int, repeat: str = "") -> Scenario:
-    text = BACKWARD.format(ranks=ranks, m=m, width=width, inner=width * 7 // 2, repeat=repeat)
-    return compile_text(text).scenario()
+    """An MLP backward with weight gradients, without its activation."""
+    return plain_backward(m, repeat, ranks=ranks, width=width, inner=width * 7 // 2)
 
 
 def _example(name: str, workload: str, **settings: int) -> Scenario:

@@ -11,15 +11,15 @@ import importlib.util
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from functools import partial
 
 from magus.compiler.pipeline import compile_text
 from magus.compiler.services.completion import complete
 from magus.compiler.services.document import colours, read_document
 from magus.compiler.services.hover import hover
 
-from .harness.report import Figure, main
+from .harness.report import Figure, main, timed
 
 LINES, CHANGES = 300, 7
 TARGET_S = 0.2
@@ -72,20 +72,12 @@ def measure() -> Iterator[Figure]:
         ("hover, mistakes known", lambda each: hover(read_document(each, "a.mgs"), place), 0.05),
         ("colours of a changed text", colours, 0.05),
     ):
-        yield Figure(name, _median_s(ask, texts), "s", "lower", target)
+        median_s = statistics.median(timed(partial(ask, each))[0] for each in texts)
+        yield Figure(name, median_s, "s", "lower", target)
     if importlib.util.find_spec("pygls") is not None:
         yield Figure(
             "magus lsp: from a change to its diagnostics", asyncio.run(_served_s(texts)), "s", "lower", TARGET_S
         )
-
-
-def _median_s(ask: Callable[[str], Any], texts: list[str]) -> float:
-    times = []
-    for text in texts:
-        begin = time.perf_counter()
-        ask(text)
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
 
 
 async def _served_s(texts: list[str]) -> float:

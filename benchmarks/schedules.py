@@ -12,16 +12,14 @@ graphs, and without dominance rules. Times are of the processor, not of the cloc
 matters less; the solver has one worker.
 """
 
-import argparse
 import json
 import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from magus.advisor import enumerate_space
 from magus.advisor.bespoke import (
@@ -46,9 +44,7 @@ from magus.compiler.planning.knobs.engine import default_engine
 from magus.simcore import affordable_unit, simulate_op
 
 from .harness.drawn import draw
-from .harness.report import Figure, document, render
-
-T = TypeVar("T")
+from .harness.report import Figure, document, parser_of, render, timed
 
 SEEDS = 30
 BUDGET = SearchBudget(evaluations=2500, simulations=70, solver_s=1.0)
@@ -260,25 +256,16 @@ def enumeration_figures() -> Iterator[Figure]:
 
 def _rates(label: str, scenario: OpCase, target: float | None) -> Iterator[Figure]:
     enumerate_space(scenario, limit=1, generated=False)  # loads the solver
-    solver_s, solved = _worked(partial(enumerate_space, scenario, generated=False))
-    generator_s, generated = _worked(partial(enumerate_space, scenario, generated=True))
+    worked = partial(timed, repeats=2, clock=time.process_time)
+    solver_s, solved = worked(partial(enumerate_space, scenario, generated=False))
+    generator_s, generated = worked(partial(enumerate_space, scenario, generated=True))
     assert solved.choices == generated.choices, "the generator gives what the solver states"
     size = len(solved.choices)
     load = f"{label}, {size:,} feasible schedules"
     yield Figure(f"{load}, CP-SAT, one core", size / solver_s, "schedules/s", "higher", target)
     yield Figure(f"{load}, generator", size / generator_s, "schedules/s", "higher")
-    sample_s, _ = _worked(partial(_sample, generated))
+    sample_s, _ = worked(partial(_sample, generated))
     yield Figure(f"{load}, sample of {SAMPLE} that differ most", sample_s, "s", "lower")
-
-
-def _worked(action: Callable[[], T], repeats: int = 2) -> tuple[float, T]:
-    """Seconds of the processor in the fastest of ``repeats`` calls, and what the last returned."""
-    best, results = float("inf"), list[T]()
-    for _ in range(repeats):
-        begin = time.process_time()
-        results.append(action())
-        best = min(best, time.process_time() - begin)
-    return best, results[-1]
 
 
 def _sample(space: Space) -> int:
@@ -288,8 +275,7 @@ def _sample(space: Space) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run from the command line; a missed target is reported and is no error."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser = parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help="scenarios 0 to N - 1")
     parser.add_argument("--first", type=int, default=0, metavar="I", help="begin with scenario I")
     options = parser.parse_args(argv)

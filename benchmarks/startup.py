@@ -5,7 +5,6 @@ include those of worker processes. Results on disk are used by the commands that
 process of each command and tree is not counted: it may have to write bytecode, machine code and results.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from statistics import median
 from time import perf_counter
 
 from .harness.checkouts import HERE, environment, trees
-from .harness.report import Figure, tell
+from .harness.report import Figure, parser_of, tell
 
 EXAMPLE = "examples/llama70b_tp8_mi300x.mgs"
 SMALL = "examples/decode_small_batch.mgs"
@@ -139,8 +138,7 @@ def figures(places: Sequence[tuple[str, Path]], commands: Sequence[Command], rou
 
 def run(argv: Sequence[str] | None = None) -> int:
     """The command line; a missed target is reported and is no error."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser = parser_of(__doc__)
     parser.add_argument("--against", type=Path, metavar="PATH", help="another checkout of Magus, measured in turns")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="processes for each command and tree")
     parser.add_argument("--only", default="", metavar="WORD", help="commands whose line contains this")

@@ -4,7 +4,6 @@ Times are simulated by ``magus advise``; the machines are those on which named a
 """
 
 import time
-from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
@@ -18,7 +17,7 @@ from magus.compiler.ir import TICKS_PER_US, OpChoice, Scenario
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore import simulate_op
 
-from .harness.report import Figure, tell
+from .harness.report import Figure, parser_of, tell
 
 SIZES = {"16 MiB": (1 << 24, 1.20), "256 MiB": (1 << 28, 1.04)}
 """Bytes of the whole tensor, and by how much the bound may be exceeded."""
@@ -255,10 +254,9 @@ def _on(name: str, work: str) -> Scenario:
 
 
 if __name__ == "__main__":
-    parser = ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument(
         "rows", nargs="?", default="", help="only rows whose name contains this, such as 'torus 4 x 4, 16'"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     arguments = parser.parse_args()
     tell(measure(arguments.rows), as_json=arguments.json)

@@ -43,13 +43,13 @@ schedule ring for back {{
 
 PLAIN = """
 use "nvidia/h100"
-system hgx {{ gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }}
+system hgx {{ gpus {ranks} x H100; fabric switch(nvswitch, link=nvlink) }}
 workload back on hgx {{
-  dy  = tensor bf16[{m}, 1024] shard rows
-  x   = tensor bf16[{m}, 1024] shard rows
-  h   = tensor bf16[{m}, 4096] shard cols
-  wdn = tensor bf16[4096, 1024] shard rows
-  wup = tensor bf16[1024, 4096] shard cols
+  dy  = tensor bf16[{m}, {width}] shard rows
+  x   = tensor bf16[{m}, {width}] shard rows
+  h   = tensor bf16[{m}, {inner}] shard cols
+  wdn = tensor bf16[{inner}, {width}] shard rows
+  wup = tensor bf16[{width}, {inner}] shard cols
   dyg   = all_gather(dy)
   dh    = gemm(dyg, wdn.t)
   d_wdn = gemm(h.t, dyg)
@@ -62,14 +62,14 @@ workload back on hgx {{
 """
 
 
-def plain_text(m: int, more: str, schedules: str = "") -> str:
-    """The same without its activation; ``more`` are further statements."""
-    return PLAIN.format(m=m, more=more, schedules=schedules)
+def plain_text(m: int, more: str, schedules: str = "", **sizes: int) -> str:
+    """The same without its activation; ``more`` are further statements, ``sizes`` other ranks, width and inner."""
+    return PLAIN.format(m=m, more=more, schedules=schedules, **({"ranks": 4, "width": 1024, "inner": 4096} | sizes))
 
 
-def plain_backward(m: int, more: str, schedules: str = "") -> Scenario:
+def plain_backward(m: int, more: str, schedules: str = "", **sizes: int) -> Scenario:
     """The scenario of ``plain_text``."""
-    return compile_text(plain_text(m, more, schedules)).workloads[0]
+    return compile_text(plain_text(m, more, schedules, **sizes)).workloads[0]
 
 
 def backward(m: int = 1024, ranks: int = 4, layers: int = 8, width: int = 256) -> Scenario:
