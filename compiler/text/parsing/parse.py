@@ -161,9 +161,25 @@ def _head(place: _Place, report: Report) -> bool:
     in_head = not any(token.type in ("EQUAL", "LBRACE") for token in place.statement[: place.at])
     if place.depth or word not in HEADS or not in_head or word in ("mgs", "let", "param"):
         return False
-    message = _SAYS.get(word, f"this is not how '{word}' begins")
-    report.error(Code.MGS104, message, place.here, f"write: {HEADS[word]}")
+    message, hint = _SAYS.get(word, f"this is not how '{word}' begins"), HEADS[word]
+    if word == "use" and place.at > 1:
+        message, hint = _behind_library(place)
+    report.error(Code.MGS104, message, place.here, f"write: {hint}")
     return True
+
+
+def _behind_library(place: _Place) -> tuple[str, str]:
+    """What is wrong behind the library that is used, and what to write."""
+    _, library, *rest = place.statement
+    if place.before is not None and place.before.type == "_AS":
+        said = str(place.token).strip('"')
+        return "behind 'as' stands a name, without quotes", f"use {library} as {said if said.isidentifier() else 'lib'}"
+    used = f"use {library} as {rest[1]}" if place.at > 3 else f"use {library}"
+    if place.token.type == "COMMA":
+        return "one library is used at a time", f"{used}, and another library on a line of its own"
+    names = [str(token) for token in rest if token.type == "NAME"]
+    alias = f" as {names[-1]}" if names and place.at == 2 else ""
+    return f"'{place.token}' cannot stand behind the library", used + alias
 
 
 def _definition(place: _Place, report: Report) -> bool:
