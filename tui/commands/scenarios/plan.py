@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ....advisor.candidates.shortlist import packet_bytes
 from ....compiler.codes import Code
-from ....compiler.ir import TICKS_PER_US, EngineChoice, JsonObject, OpCase, OpPlan, Plan, Rejection, Scenario
+from ....compiler.ir import TICKS_PER_US, JsonObject, OpCase, OpPlan, Plan, Rejection, Scenario
 from ....compiler.planfile.file import plan_in_text
 from ....compiler.planfile.mscclpp.write import mscclpp_document
 from ....compiler.planfile.syncopate.write import syncopate_text
@@ -115,7 +115,7 @@ def print_schema(out: Path | None) -> Exit:
 def _deliver_plan(scenario: Scenario, schedule: str | None, layers: int | None, out: Path | None) -> Exit:
     plan = plan_named(scenario, schedule, min(layers or FEWEST_LAYERS, scenario.num_layers))
     for part in plan.parts:
-        _check_written_out(part.schedule.engine)
+        _check_written_out(part.schedule)
     text = document_text(plan_document(scenario.system, scenario.workload, plan))
     return deliver(text, out, plan.expression)
 
@@ -133,15 +133,20 @@ def _deliver_block(scenario: Scenario, schedule: str | None, out: Path | None) -
 def _written_out(scenario: OpCase, text: str | None, *, in_language: bool = False) -> OpPlan:
     """The schedule that is meant, by default the first that the file declares, else serial."""
     chosen = resolve_schedule(scenario, text, show)
-    _check_written_out(chosen.engine, in_language=in_language)
+    _check_written_out(chosen, in_language=in_language)
     return chosen
 
 
-def _check_written_out(engine: EngineChoice, *, in_language: bool = False) -> None:
+def _check_written_out(chosen: OpPlan, *, in_language: bool = False) -> None:
     """Refuse what the library moves in one call, which has no steps, and kernels, which stand in the file."""
+    engine, expression = chosen.engine, chosen.expression
     if engine.kernel is not None and not in_language:
         message = f"{engine.kernel.name} is a kernel of the file, and other programs know no work-groups"
-        raise ScheduleError(Rejection(Code.MGS411, message, "leave --format out, or say engine=sm(16)"))
+        is_template = f"engine={engine}" in expression
+        hint = (
+            "leave --format out, or say engine=sm(16)" if is_template else "leave --format out, or say --format mscclpp"
+        )
+        raise ScheduleError(Rejection(Code.MGS411, message, hint))
     if engine.by_library:
         raise ScheduleError(reject_library_plan(engine))
 

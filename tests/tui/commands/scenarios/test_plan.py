@@ -269,3 +269,26 @@ def test_a_kernel_that_cannot_be_read(file: Path) -> None:
     found = magus("plan", file, "--format", "triton", "--kernel", file.with_name("none.py"))
 
     assert found.exit_code == 1 and "MGS120" in found.stderr
+
+
+KERNEL = """use "nvidia/h100"
+system s { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+kernel k {
+  groups 2; chunks 2; put { load 4; store }; get { load 4; store }
+  program { for p in 1..ranks - 1 { copy output.shard(0)[self] to p; signal p }; for p in 1..ranks - 1 { wait p } }
+}
+workload w on s { x = tensor bf16[64, 128] shard rows; y = all_gather(x) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "instead"), [("program(k)", "--format mscclpp"), ("serial(engine=sm(k))", "engine=sm(16)")]
+)
+def test_what_replaces_a_kernel_in_a_plan_fits_its_schedule(tmp_path: Path, how: str, instead: str) -> None:
+    file = tmp_path / "k.mgs"
+    file.write_text(f"{KERNEL}schedule mine for w = {how}\n")
+
+    found = magus("plan", file, "--format", "json")
+
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert found.stderr.endswith(f"help: leave --format out, or say {instead}\n")
