@@ -11,8 +11,10 @@ from ...text import syntax as ast
 from ...text.diagnostics import did_you_mean, listing
 from ...text.names import Entry, Kind, Scope
 from ...text.shipped import STACKS_FOLDER
+from ...text.vocabulary import BACKWARD_WORDS
 from ..devices.system import SystemResolver
 from ..schedules.implementation import ImplementationReader, shipped_implementations
+from ..values.evaluate import head_word
 from ..values.reading import Reading
 from .schedule import StepBlockReader
 from .step import NamedPart, StepText, StepTextReader, assembled, derived_backward, is_step, results_of, summed_once
@@ -67,6 +69,7 @@ class StepsReader:
         explore = spaces[0] if spaces else StepExplore()
         said = (*(each.keep for each in schedules), *explore.keep)
         keeps = tuple(dict.fromkeys((KEEP_ALL, *(each for each in said if each != KEEP_LEAST))))
+        self._check_backward(text)
         parts = {part.forward.text: self._part(system, part, keeps) for part in text.parts}
         stages = self._stages(system)
         step = assembled(text, system, 1 if stages is None else stages.num_ranks, parts, self._report)
@@ -139,15 +142,29 @@ class StepsReader:
         derived = [part.forward for part in text.parts if part.backward is None]
         return tuple(name for each in derived for name in results_of(self._workload(each)[0].workload))
 
+    def _check_backward(self, text: StepText) -> None:
+        """Check that what is named as a backward pass is none of the layers, and not the pass of another."""
+        forwards = {part.forward.text for part in text.parts}
+        for part in text.parts:
+            if part.backward is None:
+                continue
+            forward, name = part.forward.text, part.backward.text
+            statements = self._workload(part.backward)[0].workload.block.statements
+            said = (each for each in statements if isinstance(each, ast.Say) and head_word(each) == BACKWARD_WORDS[0])
+            of = next((each.phrase[0].parts[1].span.text for each in said), forward)
+            if name in forwards:
+                what = "itself" if name == forward else f"{forward}, but a layer of this step"
+                message = f"{name} is no backward pass of {what}"
+            elif of != forward:
+                message = f"{name} is the backward pass of {of}, not of {forward}"
+            else:
+                continue
+            raise self._report.fail(Code.MGS570, message, part.backward.span, f"step {forward}: it is derived")
+
     def _part(self, system: System, part: NamedPart, keeps: Sequence[str]) -> LayerPart:
         entry, forward = self._workload(part.forward)
         copies, stage = self._copies(system, entry), self._group(system, self._beside(system, ()), entry)
         context = self._context(system, entry, forward.workload)
-        if part.backward is not None and part.backward.text == part.forward.text:
-            message = f"{part.forward.text} is no backward pass of itself"
-            raise self._report.fail(
-                Code.MGS570, message, part.backward.span, f"step {part.forward.text}: it is derived"
-            )
         if part.backward is not None:
             return LayerPart(forward, ((KEEP_WRITTEN, self._workload(part.backward)[1]),), copies, stage, context)
         backward = []
