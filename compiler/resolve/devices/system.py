@@ -1,6 +1,6 @@
 """Systems: the GPU, the number of GPUs, and the fabric, a topology with its links and sizes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, TypeVar
 
@@ -53,11 +53,16 @@ class FabricResolver:
     def fabric(self, statement: ast.Say) -> Fabric:
         """Return the fabric; report sizes that do not fit the number of GPUs."""
         topology, call = self._call(statement)
+        failures = self._report.num_failures
         given = self._arguments(call, topology)
-        self._check_complete(topology, given, call)
+        if self._report.num_failures == failures:
+            with self._report.attempt():
+                self._check_complete(topology, given, call)
         values = self._values(topology, given)
-        if topology.takes_links:
+        if topology.takes_links and self._report.num_failures == failures:
             values[topologies.WIRES] = self._wires(topology, given, values, call)
+        if self._report.num_failures > failures:
+            raise self._report.stop()
         link = values["link"] if "link" in values else values[topologies.WIRES][0].link
         others = {name: value for name, value in values.items() if name not in _OF_FABRIC}
         layout = None if topology.layout is None else topology.layout(**others)
@@ -80,19 +85,24 @@ class FabricResolver:
         return topology, call
 
     def _arguments(self, call: ast.Call, topology: Topology) -> dict[str, ast.Expression]:
-        known = [argument.name for argument in topology.arguments]
         given: dict[str, ast.Expression] = {}
         for idx, argument in enumerate(call.arguments):
-            name = argument.name or (known[0] if idx == 0 and not topology.takes_links else None)
-            if name is None or (name not in known and not topology.takes_links):
-                hint = did_you_mean(name, known) if name else ""
-                needs = "every argument has a name" if topology.takes_links else "only the first argument has no name"
-                message = f"{topology.name} has no argument '{name[:64]}'" if name else needs
-                raise self._report.fail(Code.MGS201, message, argument.span, hint or f"write: {topology.example}")
-            if name in given:
-                raise self._report.fail(Code.MGS206, f"{name} is said twice", argument.span)
-            given[name] = single(argument.values, self._report, in_call=True)
+            with self._report.attempt():
+                name = argument.name or (topology.arguments[0].name if idx == 0 and not topology.takes_links else "")
+                self._check_argument(name, argument, topology)
+                if name in given:
+                    raise self._report.fail(Code.MGS206, f"{name} is said twice", argument.span)
+                given[name] = single(argument.values, self._report, in_call=True)
         return given
+
+    def _check_argument(self, name: str, argument: ast.Argument, topology: Topology) -> None:
+        known = [each.name for each in topology.arguments]
+        if name in known or (name and topology.takes_links):
+            return
+        needs = "every argument has a name" if topology.takes_links else "only the first argument has no name"
+        message = f"{topology.name} has no argument '{name[:64]}'" if name else needs
+        hint = (did_you_mean(name, known) if name else "") or f"write: {topology.example}"
+        raise self._report.fail(Code.MGS201, message, argument.span, hint)
 
     def _check_complete(self, topology: Topology, given: Mapping[str, ast.Expression], call: ast.Call) -> None:
         missing = [
@@ -105,11 +115,13 @@ class FabricResolver:
             raise self._report.fail(Code.MGS209, message, call.span, topology.example)
 
     def _values(self, topology: Topology, given: Mapping[str, ast.Expression]) -> dict[str, Any]:
-        """Return the values of the named arguments; errors in those of every fabric are reported first."""
-        by_name = {argument.name: argument for argument in topology.arguments if argument.name in given}
-        names = [name for name in _OF_FABRIC if name in by_name]
-        names += [name for name in by_name if name not in _OF_FABRIC]
-        return {name: self._readers[by_name[name].kind](by_name[name], given[name]) for name in names}
+        """Return the values of the named arguments; what is wrong with each is reported."""
+        values: dict[str, Any] = {}
+        for argument in topology.arguments:
+            with self._report.attempt():
+                if argument.name in given:
+                    values[argument.name] = self._readers[argument.kind](argument, given[argument.name])
+        return values
 
     def _wires(
         self, topology: Topology, given: Mapping[str, ast.Expression], values: Mapping[str, Any], call: ast.Call
@@ -118,22 +130,30 @@ class FabricResolver:
         last = (MAX_RANKS if self._num_ranks is None else self._num_ranks) + values.get("switches", 0) - 1
         wires: list[Wire] = []
         joined: set[tuple[int, int]] = set()
+        named = {argument.name for argument in topology.arguments}
+        failures = self._report.num_failures
         for name, pairs in given.items():
-            if name in values:
-                continue
-            link = self._link(ast.Name(name, span=pairs.span))
-            for pair in self._list(pairs, name, "[[0, 1], [1, 2]]"):
-                ends = self._pair(pair, last)
-                wire = Wire(ends, link, one_way=isinstance(pair, ast.Compare))
-                if not joined.isdisjoint(wire.ways):
-                    message = f"{ends[0]} and {ends[1]} are joined twice"
-                    raise self._report.fail(Code.MGS206, message, pair.span, "a wider link is a link of its own")
-                joined.update(wire.ways)
-                wires.append(wire)
+            with self._report.attempt():
+                if name not in named:
+                    wires += self._wires_of(name, pairs, last, joined)
+        if self._report.num_failures > failures:
+            return ()
         if not 1 <= len(wires) <= _MAX_WIRES:
             message = f"{topology.name} has 1 to {_MAX_WIRES:,} links, got {len(wires)}"
             raise self._report.fail(Code.MGS305, message, call.span)
         return tuple(wires)
+
+    def _wires_of(self, name: str, pairs: ast.Expression, last: int, joined: set[tuple[int, int]]) -> Iterator[Wire]:
+        """The links of one kind; ``joined`` are the pairs of nodes that are joined already."""
+        link = self._link(ast.Name(name, span=pairs.span))
+        for pair in self._list(pairs, name, "[[0, 1], [1, 2]]"):
+            ends = self._pair(pair, last)
+            wire = Wire(ends, link, one_way=isinstance(pair, ast.Compare))
+            if not joined.isdisjoint(wire.ways):
+                message = f"{ends[0]} and {ends[1]} are joined twice"
+                raise self._report.fail(Code.MGS206, message, pair.span, "a wider link is a link of its own")
+            joined.update(wire.ways)
+            yield wire
 
     def _pair(self, pair: ast.Expression, last: int) -> tuple[int, int]:
         if isinstance(pair, ast.Compare) and pair.operator == "->":

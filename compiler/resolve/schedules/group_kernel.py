@@ -3,15 +3,20 @@
 from ...codes import Code
 from ...ir import Arbitration, GroupKernel, WaveLoop, WithLoaded
 from ...text import syntax as ast
-from ...text.diagnostics import listing
+from ...text.diagnostics import Report, listing
 from ...text.names import Entry
-from ...text.vocabulary import KERNEL_LOOPS, KERNEL_NUMBERS, KERNEL_WORDS, LOOP_NUMBERS
+from ...text.vocabulary import KERNEL_LOOPS, KERNEL_NUMBERS, KERNEL_WORDS, LOOP_NUMBERS, PROGRAM_BUFFERS, PROGRAM_WORDS
 from ..values.evaluate import Words, behind, head_word, known_head, one_of
 from ..values.reading import Reading
 
 _EXAMPLE = "get { load 16; waitcnt 0; store }"
 _THEN = tuple(each.value for each in WithLoaded)
 _NUMBERS = {each.name: each for each in (*KERNEL_NUMBERS, *LOOP_NUMBERS)}
+
+
+def check_buffer(name: ast.Name, report: Report) -> None:
+    """Report a buffer that a program does not have."""
+    one_of(PROGRAM_BUFFERS, name, "buffer", report, f"buffers are {listing(PROGRAM_BUFFERS)}")
 
 
 class GroupKernelReader:
@@ -32,6 +37,8 @@ class GroupKernelReader:
             missing = "groups" if "groups" not in said else " or ".join(KERNEL_LOOPS)
             hint = "groups 32" if missing == "groups" else _EXAMPLE
             raise self._report.fail(Code.MGS209, f"{owner} does not say {missing}", declaration.span, hint)
+        if "program" in said and said["program"].block is not None:
+            self.check_program(said["program"].block)
         put, get = loops.get("put"), loops.get("get")
         waves, request = numbers.get("waves", 1), numbers.get("request", 0)
         return GroupKernel(entry.name, numbers["groups"], put, get, waves, request, arbitration)
@@ -45,6 +52,20 @@ class GroupKernelReader:
             message = f"kernel {entry.name} says no program"
             raise self._report.fail(Code.MGS209, message, declaration.span, "program { copy output.shard(0) to 1 }")
         return self._number(said["chunks"], self._reading.inside(entry.scope)) if "chunks" in said else 1, program
+
+    def check_program(self, block: ast.BlockNode) -> None:
+        """Report each statement and each buffer of a program that is unknown, whatever schedule it is for."""
+        for statement in block.statements:
+            with self._report.attempt():
+                word = known_head(statement, PROGRAM_WORDS, "a program", self._report)
+                assert isinstance(statement, ast.Say)
+                if statement.block is not None:
+                    self.check_program(statement.block)
+                match statement.phrase[0].parts[1:2]:
+                    case (ast.Index(base=ast.Call(function=ast.Member(base=ast.Name() as buffer))),) | (
+                        ast.Call(function=ast.Member(base=ast.Name() as buffer)),
+                    ) if word in ("load", "store", "copy"):
+                        check_buffer(buffer, self._report)
 
     def _statements(self, block: ast.BlockNode, known: tuple[str, ...], owner: str) -> dict[str, ast.Say]:
         """The statements of a block by their first word."""

@@ -20,8 +20,9 @@ from ...text.diagnostics import Span, listing
 from ...text.json_forms import Item, JsonPlace
 from ...text.units import NUMBER
 from ...text.vocabulary import PROGRAM_BUFFERS, PROGRAM_NUMBERS, PROGRAM_WORDS
-from ..values.evaluate import Words, known_head, one_of
+from ..values.evaluate import Words, known_head
 from ..values.reading import Reading
+from .group_kernel import check_buffer
 
 _BUFFERS = dict(zip(PROGRAM_BUFFERS, (Buffer.INPUT, Buffer.OUTPUT, Buffer.SCRATCH), strict=True))
 _REGION = "output.shard(0)[0]"
@@ -127,7 +128,7 @@ class ProgramReader:
         self._left -= 1
         if self._left < 0:
             message = f"the work-groups of a rank go through more than {MAX_OPS} statements"
-            raise self._report.fail(Code.MGS411, message, span, "fewer chunks, or fewer work-groups")
+            raise self._report.fail(Code.MGS411, message, span, "shorter loops, or fewer work-groups")
 
     def _repeat(self, group: _Group, statement: ast.Say, word: str, values: Mapping[str, int]) -> None:
         """Do ``for c in 0..3 { ... }``, or ``groups 0..3 { ... }`` where the work-group is one of these."""
@@ -192,6 +193,9 @@ class ProgramReader:
         if not group.summed:
             self._add(group, "store", span, sources, target)
         else:
+            if group.stored and group.done[-1].word != "store":
+                message = f"this stands behind {group.done[-1].word}, and a sum is stored in all its places at once"
+                raise self._report.fail(Code.MGS526, message, span, "store it right behind the store before")
             targets = (*group.done.pop().targets, target) if group.stored else (target,)
             self._check(sources, targets, span)
             name = ("rre" if any(each.peer for each in sources) else "re") + "s" * any(each.peer for each in targets)
@@ -263,7 +267,7 @@ class ProgramReader:
                 pass
             case _:
                 raise self._report.fail(Code.MGS116, "chunks of a buffer are expected here", written.span, _REGION)
-        one_of(_BUFFERS, name, "buffer", self._report, f"buffers are {listing(_BUFFERS)}")
+        check_buffer(name, self._report)
         first, stop = self._cut(cut[0], values) if cut else (0, self._chunks)
         piece = _Piece(_BUFFERS[buffer], self._rank(block, values, "a block"), first, stop - first)
         if words.take_word(clause):

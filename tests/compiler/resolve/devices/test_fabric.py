@@ -32,6 +32,24 @@ def codes(gpus: int, said: str) -> list[Code]:
     return [found.code for found in caught.value.diagnostics]
 
 
+@pytest.mark.parametrize(
+    ("said", "messages"),
+    [
+        ("fabric switch(nope, link=nada)", ["unknown switch 'nope'", "unknown link 'nada'"]),
+        ("fabric switch(nope)", ["switch does not say its link", "unknown switch 'nope'"]),
+        ("fabric torus(nope, shape=[0, 4])", ["unknown link 'nope'", "a side of the torus is from 1 to 65,536, got 0"]),
+        ("fabric ring(nope, sides=2)", ["unknown link 'nope'", "ring has no argument 'sides'"]),
+        ("fabric edges(nope=[[0, 1]], nada=[[1, 0]])", ["unknown link 'nope'", "unknown link 'nada'"]),
+        ("fabric edges(switches=1)", ["edges does not say its links"]),
+    ],
+)
+def test_all_that_is_wrong_in_a_fabric_is_told_at_once(said: str, messages: list[str]) -> None:
+    with pytest.raises(CompileError) as caught:
+        system(4, said)
+
+    assert [found.message for found in caught.value.diagnostics] == messages
+
+
 def test_a_torus_has_sides_that_are_expressions() -> None:
     fabric = system(16, "fabric torus(xgmi, shape=[side, 16 / side])").fabric
 

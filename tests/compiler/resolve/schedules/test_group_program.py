@@ -253,3 +253,29 @@ def test_a_program_is_no_expression() -> None:
 
     hint = caught.value.diagnostics[0].hint
     assert hint.startswith("a program is a schedule of a file: schedule mine for w = program(NAME)")
+
+
+WRONG_NAMES = "load nosuch.shard(0)[0]; for p in 1..3 { store nope.shard(0) to p }; copy neither.shard(1)[0] to 1; put"
+
+
+@pytest.mark.parametrize("schedule", ["schedule mine for w = program(k)", ""])
+def test_all_unknown_names_of_a_program_are_told_whoever_uses_it(schedule: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_text(text(WRONG_NAMES).replace("schedule mine for w = program(k)", schedule))
+
+    assert [each.message for each in caught.value.diagnostics] == [
+        "unknown buffer 'nosuch'",
+        "unknown buffer 'nope'",
+        "unknown buffer 'neither'",
+        "a program has no property 'put'",
+    ]
+
+
+def test_a_sum_is_stored_in_all_its_places_at_once() -> None:
+    """A signal between two stores of one sum was lost."""
+    program = SCATTER + "; signal 1; wait -1; store scratch.shard(0)[self] to 1"
+
+    code, message, place = refused(text(program, "y = reduce_scatter(x)"))
+
+    assert (code, place) == (Code.MGS526, "store scratch.shard(0)[self] to 1")
+    assert message == "this stands behind wait, and a sum is stored in all its places at once"
