@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_EVEN, Decimal
 from enum import Enum
 from fractions import Fraction
-from functools import reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -170,14 +169,16 @@ class Fitted:
         return self.constant.written(float(self.value))
 
 
+def with_values(profile: Profile, constants: Sequence[Constant], values: Sequence[float | Fraction]) -> Profile:
+    """Return the profile with these values of the constants."""
+    for constant, value in zip(constants, values, strict=True):
+        profile = constant.put(profile, Fraction(value))
+    return profile
+
+
 def put_all(profile: Profile, fitted: Sequence[Fitted]) -> Profile:
     """Return the profile with the fitted constants."""
-    return reduce(lambda held, one: one.constant.put(held, one.value), fitted, profile)
-
-
-def put_back(profile: Profile, fitted: Sequence[Fitted]) -> Profile:
-    """Return the profile with the constants from which the fit started."""
-    return reduce(lambda held, one: one.constant.put(held, Fraction(one.before)), fitted, profile)
+    return with_values(profile, [one.constant for one in fitted], [one.value for one in fitted])
 
 
 def fit(

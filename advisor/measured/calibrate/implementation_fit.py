@@ -38,7 +38,7 @@ from ..tables.fused import FusedPart, scenario_on
 from ..tables.gemm import peak_us
 from ..tables.implementations import LIBRARY
 from ..tables.own_rows import OwnRow
-from .fitting import Constant, ConstantUnit, Fitted, Floats, fit, put_all
+from .fitting import Constant, ConstantUnit, Fitted, Floats, fit, put_all, with_values
 
 CALL = Constant("call", ("call_ticks",), ConstantUnit.TIME, 0.1, 10_000, width=2)
 STEP = Constant("step", ("step_ticks",), ConstantUnit.TIME, 0.05, 80, width=2)
@@ -85,7 +85,7 @@ class _Times:
         self.axes = axes
         self.targets_us = np.array([point.target_us for point in points])
         nodes = product(*axes.values())
-        times = np.array([[point.us(_with(start, tuple(axes), node)) for point in points] for node in nodes])
+        times = np.array([[point.us(with_values(start, tuple(axes), node)) for point in points] for node in nodes])
         self._logs: Floats = np.log(times).reshape(*map(len, axes.values()), len(points))
 
     def us(self, method: Method) -> Floats:
@@ -144,7 +144,7 @@ def fit_exchange(constants: Sequence[Constant], start: Method, rows: Sequence[Ex
     """Return the ``constants`` of a dispatch or a combine that fit ``rows`` best."""
 
     def logs(values: Floats) -> Floats:
-        kernel = _with(start, constants, values.tolist()).routed
+        kernel = with_values(start, constants, values.tolist()).routed
         assert kernel is not None, "constants are of one"
         return np.log([row.us(kernel) for row in rows])
 
@@ -161,7 +161,7 @@ def _fit_on(start: Method, found: Method, constants: Sequence[Constant], times: 
     """Fit by the times of a grid, from ``start``, from ``found`` and from the nodes; the prior is around ``start``."""
 
     def logs(values: Floats) -> Floats:
-        trial = _with(start, constants, values.tolist())
+        trial = with_values(start, constants, values.tolist())
         return np.log(times.us(trial) + trial.call_ticks / TICKS_PER_US)
 
     starts = [[constant.of(method) for constant in constants] for method in (start, found)]
@@ -185,12 +185,6 @@ def _finer(one: Fitted, start: Method) -> Sequence[float]:
     nodes = (min(max(value * FINER**power, constant.low), constant.high) for power in (-1, 0, 1))
     back = min(max(constant.of(start), constant.low), constant.high)
     return sorted({*nodes, back})
-
-
-def _with(method: Method, constants: Sequence[Constant], values: Sequence[float]) -> Method:
-    for constant, value in zip(constants, values, strict=True):
-        method = constant.put(method, Fraction(value))
-    return method
 
 
 MIN_HALF = 2

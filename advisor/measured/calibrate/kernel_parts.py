@@ -14,7 +14,7 @@ from ..tables.attention import FITTED, FITTED_MLA, MAX_HEAD_DIM, AttentionRow, a
 from ..tables.csv_rows import left_out_lines, tables_of
 from ..tables.experts import DTYPES, EVEN, PATTERNS, ExpertRow, expert_rows
 from ..validate.report import kept_rows
-from .fitting import Constant, ConstantUnit, Fitted, Floats
+from .fitting import Constant, ConstantUnit, Floats
 from .parts import FittedRow, ProfilePart, fit_rows
 
 _Number = tuple[str, str, ConstantUnit, float, float]
@@ -111,7 +111,7 @@ def _of_known_experts(rows: Sequence[tuple[str, ExpertRow]], gpu: Gpu) -> Iterat
 def _reported(left_out: Counter[tuple[str, str]]) -> Iterator[str]:
     """Yield a line for each file and reason for which rows are left out."""
     for (file, reason), count in left_out.items():
-        yield from left_out_lines(Path(file), Counter({reason: count}))
+        yield from left_out_lines(file, {reason: count})
 
 
 def _attention(block: str, gpu: Gpu, found: Sequence[AttentionRow]) -> ProfilePart:
@@ -120,7 +120,7 @@ def _attention(block: str, gpu: Gpu, found: Sequence[AttentionRow]) -> ProfilePa
     rows = []
     for row in found:
         key = (f"{row.phase}, {row.shape.batch} x {row.shape.text}, {row.shape.kv_heads} of keys",)
-        times[key] = partial(_attention_us, row)
+        times[key] = partial(attention_us, shape=row.shape)
         least_us = row.shape.flops / gpu.peak(row.shape.dtype) * 1e6
         rows.append(FittedRow(f"{block} {row.phase}", key, row.time_us, row.file, least_us=least_us))
     of_heads = None if model is None else model.decode_head_ticks
@@ -134,7 +134,7 @@ def _grouped(dtype: DType, gpu: Gpu, found: Sequence[tuple[str, ExpertRow]]) -> 
     name, rows = GROUPED_PARTS[dtype], []
     for file, row in found:
         key = (row.label,)
-        times[key] = partial(_experts_us, row)
+        times[key] = partial(row.us, rows=row.even_rows)
         least_us = 6 * sum(row.even_rows) * prod(row.widths) / gpu.peak(row.dtype) * 1e6  # gated: three matrices
         rows.append(FittedRow(f"{name}, {row.load}", key, row.time_us, file, least_us=least_us))
     achieved = gpu.hbm.achieved_bytes_per_s / gpu.hbm.peak_bytes_per_s
@@ -142,14 +142,6 @@ def _grouped(dtype: DType, gpu: Gpu, found: Sequence[tuple[str, ExpertRow]]) -> 
     model = gpu.grouped_of(dtype)
     stated = [each for each in (CHOICE, EPILOGUE) if model is not None and getattr(model, each[1])]
     return _part(name, tuple(name.split()), (*numbers, *stated), rows, times)
-
-
-def _attention_us(row: AttentionRow, gpu: Gpu) -> float:
-    return attention_us(gpu, row.shape)
-
-
-def _experts_us(row: ExpertRow, gpu: Gpu) -> float:
-    return row.us(gpu, row.even_rows)
 
 
 def _part(
@@ -164,7 +156,4 @@ def _part(
     def predict(gpu: Gpu, some: Sequence[FittedRow]) -> Floats:
         return np.array([times[row.key](gpu) for row in some])
 
-    def fit(gpu: Gpu, start: Gpu, some: Sequence[FittedRow]) -> tuple[Fitted, ...]:
-        return fit_rows(constants, gpu, start, some, predict)
-
-    return ProfilePart(name, tuple(rows), predict, fit, len(constants))
+    return ProfilePart(name, tuple(rows), predict, partial(fit_rows, constants, predict, ()), len(constants))

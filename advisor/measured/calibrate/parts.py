@@ -3,8 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import partial, reduce
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -24,7 +23,7 @@ from ..tables.gemm_times import (
     gemm_ticks,
     slowdowns,
 )
-from .fitting import Constant, ConstantUnit, Fitted, Floats, differences, fit, put_all
+from .fitting import Constant, ConstantUnit, Fitted, Floats, differences, fit, put_all, with_values
 
 HELD_OUT_DIVISOR = 5
 """One of this number of rows is held out of the fit."""
@@ -85,21 +84,16 @@ def parted(rows: Sequence[FittedRow], sample: int, seed: int) -> tuple[tuple[Fit
 
 def fit_rows(
     constants: Sequence[Constant],
+    predict: Predict,
+    order: Sequence[tuple[int, int]],
     gpu: Gpu,
     start: Gpu,
     rows: Sequence[FittedRow],
-    predict: Predict,
-    order: Sequence[tuple[int, int]] = (),
 ) -> tuple[Fitted, ...]:
-    """Fit by the closed form: every trial is a profile, whose values ``predict`` returns."""
+    """Fit by the closed form: every trial is a profile, whose values ``predict`` returns; ``order`` as for ``fit``."""
 
     def logs(values: Floats) -> Floats:
-        trial = reduce(
-            lambda profile, trial: trial[0].put(profile, Fraction(trial[1])),
-            zip(constants, values.tolist(), strict=True),
-            gpu,
-        )
-        return np.log(predict(trial, rows))
+        return np.log(predict(with_values(gpu, constants, values.tolist()), rows))
 
     measured = np.array([row.measured for row in rows])
     return fit(constants, [[constant.of(start) for constant in constants]], logs, measured, order=order)
@@ -214,7 +208,7 @@ def _fit_with_fixed_sizes(
     """Fit all but the switch sizes; a protocol with more flags is slower: LL than LL128, LL128 than SIMPLE."""
     rates = [index for index, constant in enumerate(constants) if constant.name in PROTOCOL_RATES]
     order = list(pairwise(rates))
-    return fit_rows(constants, gpu, start, rows, collective_times_us, order)
+    return fit_rows(constants, collective_times_us, order, gpu, start, rows)
 
 
 def _mean_error(gpu: Gpu, fitted: Sequence[Fitted], rows: Sequence[FittedRow]) -> float:
@@ -346,7 +340,7 @@ def sm_copy_part(copies: Sequence[SmCopies]) -> ProfilePart:
         FittedRow("SM copy", (copy.sms, round(copy.remote_bytes), copy.label), copy.time_us, copy.file)
         for copy in copies
     )
-    fit = partial(_fit_copies, SM_COPY, sm_copy_times_us, ((0, 1),))
+    fit = partial(fit_rows, SM_COPY, sm_copy_times_us, ((0, 1),))
     return ProfilePart("SM copy", rows, sm_copy_times_us, fit, len(SM_COPY))
 
 
@@ -357,7 +351,7 @@ def dma_part(shares: Sequence[PhaseShare], file: str) -> ProfilePart:
         for index, share in enumerate(shares)
         if share.measured >= MIN_SHARE
     )
-    return ProfilePart("DMA phase share", rows, phase_percents, partial(_fit_copies, DMA, phase_percents, ()), len(DMA))
+    return ProfilePart("DMA phase share", rows, phase_percents, partial(fit_rows, DMA, phase_percents, ()), len(DMA))
 
 
 def sm_copy_times_us(gpu: Gpu, rows: Sequence[FittedRow]) -> Floats:
@@ -368,14 +362,3 @@ def sm_copy_times_us(gpu: Gpu, rows: Sequence[FittedRow]) -> Floats:
 def phase_percents(gpu: Gpu, rows: Sequence[FittedRow]) -> Floats:
     """Return the share of each row's phase in its copy by the profile, in percent."""
     return np.array([100 * dma_copy_time(gpu, int(row.key[0])).share(CopyPhase(row.key[1])) for row in rows])
-
-
-def _fit_copies(
-    constants: Sequence[Constant],
-    predict: Predict,
-    order: Sequence[tuple[int, int]],
-    gpu: Gpu,
-    start: Gpu,
-    rows: Sequence[FittedRow],
-) -> tuple[Fitted, ...]:
-    return fit_rows(constants, gpu, start, rows, predict, order)

@@ -16,7 +16,7 @@ from ..tables.collectives import DMA_GPU, DMA_PATTERNS, SM_PATTERNS, collective_
 from ..tables.csv_rows import MAX_RATIO, MeasuredError, tables_of
 from ..tables.gemm import gemm_tables, profile_of
 from ..validate.report import kept_rows
-from .fitting import Fitted, put_all, put_back
+from .fitting import Fitted, put_all, with_values
 from .kernel_parts import ATTENTION_PARTS, GROUPED_PARTS, KERNEL_PARTS, kernel_parts
 from .parts import (
     GEMM_PARTS,
@@ -199,7 +199,8 @@ def _fitted(part: ProfilePart, gpu: Gpu, start: Gpu, request: FitRequest) -> Fit
         return f"kept: {part.name}, the profile of {start.name} has none to start from"
     constants = part.fit(gpu, start, rows)
     files = tuple(dict.fromkeys(row.file for row in part.rows))
-    errors = tuple(_errors(part, put_back(gpu, constants), put_all(gpu, constants), held))
+    before = with_values(gpu, [each.constant for each in constants], [each.before for each in constants])
+    errors = tuple(_errors(part, before, put_all(gpu, constants), held))
     return FittedPart(part.name, constants, len(rows), len(part.rows) - len(held), files, errors)
 
 

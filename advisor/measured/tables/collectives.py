@@ -5,7 +5,7 @@ time_us; bytes are those of nccl-tests. Repeats of one point, of any version of 
 constants are fitted to the same points. Files ``*_allreduce_rccl_NAME.csv`` are of RCCL, in columns of their own.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +20,8 @@ from .csv_rows import (
     MissingColumns,
     MissingTable,
     TableComparison,
-    left_out_lines,
     read_rows,
+    reported,
     rows_in,
     tables_of,
     whole_number,
@@ -280,16 +280,8 @@ def sm_copies(path: Path, profile: Profiles, only: str = "") -> Iterator[SmCopie
     except MissingColumns as error:
         yield f"{path.name}: no combines by number of SMs in its columns: {error.names} missing"
         return
-    yield from table.skipped
-    left_out: Counter[str] = Counter()
     rows = [row for row in table.rows if not only or gpu_name(row["gpu"]) == only]
-    for row in rows:
-        copies = _sm_copies(row, profile, path.name)
-        if isinstance(copies, str):
-            left_out[copies] += 1
-        else:
-            yield copies
-    yield from left_out_lines(path, left_out)
+    yield from reported(path, table, (_sm_copies(row, profile, path.name) for row in rows))
     if rows or not only:
         yield f"{path.name}: all times of dispatch: it converts to fp8 and scans tokens beside copying"
 

@@ -207,11 +207,10 @@ def whole_number(row: Mapping[str, str], name: str, high: int) -> int | None:
     return int(value) if 1 <= value <= high and value % 1 == 0 else None
 
 
-def left_out_lines(path: Path, left_out: Counter[str]) -> Iterator[str]:
+def left_out_lines(file: str, left_out: Mapping[str, int]) -> Iterator[str]:
     """Yield a line for each reason for which rows of a table are left out, with their number."""
     for reason, count in left_out.items():
-        if count:
-            yield f"{path.name}: {count:,} row{'s' if count > 1 else ''}: {reason}"
+        yield f"{file}: {count:,} row{'s' if count > 1 else ''}: {reason}"
 
 
 Row = TypeVar("Row")
@@ -233,15 +232,20 @@ def rows_in(
         As ``read_rows``.
     """
     for path in paths:
-        table, left_out = read_rows(path, required, numeric), Counter[str]()
-        yield from table.skipped
-        for row in table.rows:
-            found = read(row)
-            if isinstance(found, str):
-                left_out[found] += 1
-            elif found is not None:
-                yield found
-        yield from left_out_lines(path, left_out)
+        table = read_rows(path, required, numeric)
+        yield from reported(path, table, map(read, table.rows))
+
+
+def reported(path: Path, table: Rows, found: Iterable[Row | str | None]) -> Iterator[Row | str]:
+    """Yield what was ``found`` in a table, with a line for each row that was skipped and each reason it holds."""
+    yield from table.skipped
+    left_out = Counter[str]()
+    for each in found:
+        if isinstance(each, str):
+            left_out[each] += 1
+        elif each is not None:
+            yield each
+    yield from left_out_lines(path.name, left_out)
 
 
 FIT, HELD_OUT = "fit", "held out"

@@ -5,19 +5,17 @@ Tables are ``trtllm_alltoall*`` (two-sided, with the prepare in a dispatch), ``d
 TensorRT-LLM. Its table sends a token to as many ranks as there can be; experts of DeepEP's are drawn.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
 
 from ....compiler.ir import DType, ExchangeKernel, Pattern
 from ....compiler.ir.operations.routing_laws import ranks_reached
 from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....simcore.kernels.nccl import routed_time
 from .collectives import MAX_RANKS
-from .csv_rows import TableComparison, left_out_lines, read_rows, tables_of, whole_number
+from .csv_rows import Rows, TableComparison, read_rows, reported, tables_of, whole_number
 from .gemm import gpu_name, gpu_named
 from .samples import collective_on
 
@@ -72,8 +70,8 @@ def exchange_rows(paths: Sequence[Path]) -> Iterator[ExchangeRow | str]:
         If a table cannot be read.
     """
     for path in paths:
-        skipped, found = _read(path)
-        yield from _reported(path, skipped, found)
+        table, found = _read(path)
+        yield from reported(path, table, found)
 
 
 def exchange_comparisons(folder: Path) -> Iterator[TableComparison | str]:
@@ -85,30 +83,21 @@ def exchange_comparisons(folder: Path) -> Iterator[TableComparison | str]:
         If a table cannot be read.
     """
     for path in tables_of(folder, PATTERNS):
-        skipped, found = _read(path)
-        yield from _reported(path, skipped, [each if isinstance(each, str) else _comparison(each) for each in found])
+        table, found = _read(path)
+        yield from reported(path, table, (each if isinstance(each, str) else _comparison(each) for each in found))
 
 
-def _read(path: Path) -> tuple[tuple[str, ...], list[ExchangeRow | str]]:
-    """Return the exchanges of a table, or why rows are left out, and what was skipped."""
+def _read(path: Path) -> tuple[Rows, list[ExchangeRow | str]]:
+    """Return a table, and its exchanges, or why rows are left out."""
     if path.name.startswith("trtllm"):
         table = read_rows(path, ("gpu", "kernel", "phase", "dtype"), (*_SIZES, "experts", "ep", "latency_us"))
         prepared = {_key(row): float(row["latency_us"]) for row in table.rows if row["phase"] == "prepare"}
-        return table.skipped, [_of_trtllm(row, prepared) for row in table.rows if row["phase"] != "prepare"]
+        return table, [_of_trtllm(row, prepared) for row in table.rows if row["phase"] != "prepare"]
     normal = path.name.startswith("deepep_dispatch")
     numbers = (*_DEEPEP, *(f"{phase}_us" for phase in PATTERN_OF))
     numbers += ("num_experts", "dispatch_sms", "combine_sms") if normal else ("experts",)
     table = read_rows(path, ("gpu",), numbers)
-    return table.skipped, [_of_deepep(row, phase, normal) for row in table.rows for phase in PATTERN_OF]
-
-
-_Found = TypeVar("_Found")
-
-
-def _reported(path: Path, skipped: Sequence[str], found: Sequence[_Found | str]) -> Iterator[_Found | str]:
-    yield from skipped
-    yield from (each for each in found if not isinstance(each, str))
-    yield from left_out_lines(path, Counter(each for each in found if isinstance(each, str)))
+    return table, [_of_deepep(row, phase, normal) for row in table.rows for phase in PATTERN_OF]
 
 
 def _key(row: Mapping[str, str]) -> tuple[str, ...]:

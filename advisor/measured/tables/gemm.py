@@ -151,7 +151,7 @@ def _tables_of(path: Path, only: str, casts_us: Casts) -> Iterator[GemmTable | s
     for (gpu, dtype), by_shape in times.items():
         measured = GemmTable(gpu, {shape: median(repeats) for shape, repeats in by_shape.items()}, path.name, dtype)
         yield from (measured,) if only else _within_peak(measured)
-    yield from left_out_lines(path, left_out)
+    yield from left_out_lines(path.name, left_out)
 
 
 def _within_peak(table: GemmTable) -> Iterator[GemmTable | str]:

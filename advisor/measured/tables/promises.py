@@ -4,9 +4,10 @@ Rows are the shapes of the tables that have a fused kernel, by any implementatio
 Each thread is a harness of its own, and nothing that a promise is made of was fitted to these rows.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 from ....compiler import CompileError
@@ -17,7 +18,7 @@ from ....simcore import RunTooLarge
 from ...candidates.advice import Advice
 from ...questions.advisor import Advisor
 from ...solver import NoFeasibleSchedule
-from .csv_rows import left_out_lines, read_rows, tables_of, whole_number
+from .csv_rows import Rows, read_rows, reported, tables_of, whole_number
 from .fused import COLUMNS, MAX_RANKS, NUMBERS, OPERATIONS, PATTERNS, FusedPart, partner_key, parts_of, scenario_on
 from .gemm import gpu_named, peak_us
 from .implementations import GPU_OF_SOURCE, SERIAL_NAMES, semantics_of
@@ -83,25 +84,21 @@ def promise_rows(folder: Path) -> Iterator[PromiseRow | str]:
         If a table cannot be read.
     """
     for path in tables_of(folder, PATTERNS):
-        yield from _rows_of(path)
+        table = read_rows(path, COLUMNS, NUMBERS)
+        yield from reported(path, table, _shapes(table))
 
 
-def _rows_of(path: Path) -> Iterator[PromiseRow | str]:
+def _shapes(table: Rows) -> Iterator[PromiseRow | str]:
+    """Yield the shapes of a table, or for each row why it is left out."""
     by_shape: dict[tuple[str, ...], list[Mapping[str, str]]] = defaultdict(list)
-    table, left_out = read_rows(path, COLUMNS, NUMBERS), Counter[str]()
-    yield from table.skipped
     for row in table.rows:
         if row["op"] in OPERATIONS:
             by_shape[partner_key(row)].append(row)
         else:
-            left_out["no promise: not one GEMM that needs a collective, or that one needs"] += 1
+            yield "no promise: not one GEMM that needs a collective, or that one needs"
     for rows in by_shape.values():
         found = _row(rows)
-        if isinstance(found, str):
-            left_out[found] += len(rows)
-        else:
-            yield found
-    yield from left_out_lines(path, left_out)
+        yield from repeat(found, len(rows)) if isinstance(found, str) else (found,)
 
 
 def _row(rows: Sequence[Mapping[str, str]]) -> PromiseRow | str:

@@ -268,7 +268,7 @@ def test_the_error_of_rccl_is_that_of_sizes_left_out_of_the_fit() -> None:
     for half in (0, 1):
         (part,) = collective_parts(start, found[half::2], fit_switch=False)
         trials = [
-            put_all(trial, fit_rows(constants, trial, trial, part.rows, collective_times_us, ((2, 5), (5, 8))))
+            put_all(trial, fit_rows(constants, collective_times_us, ((2, 5), (5, 8)), trial, trial, part.rows))
             for trial in (RING_SWITCH.put(start, Fraction(1 << power)) for power in range(15, 22))
         ]
         best = min(trials, key=lambda trial: mean(off(trial, found[half::2])))
