@@ -89,7 +89,8 @@ def load(folder: Path | None = None) -> tuple[ProposalModel, Card]:
         errors = value_of(document["errors"], EstimateErrors)
         if not all(-MAX_ERROR <= low <= high <= MAX_ERROR for low, high in (errors.time, errors.gain)):
             raise ValueError("errors")
-        trees = BoostedTrees.from_bytes(base64.b64decode(document["trees"], validate=True), _num_features(names))
+        packed = base64.b64decode(document["trees"], validate=True)
+        trees = BoostedTrees.from_bytes(packed, len(names_of_features(names)))
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ModelError(f"{FILE} is damaged: {type(error).__name__}; run `magus train`") from None
     if len(scale.deviation) != len(names) or not (scale.deviation > 0).all():
@@ -139,7 +140,3 @@ def _numbers(values: object, dimensions: int) -> FloatArray:
     if numbers.ndim != dimensions or not np.isfinite(numbers).all():
         raise ValueError("numbers")
     return numbers
-
-
-def _num_features(names: tuple[str, ...]) -> int:
-    return len(names_of_features(names))

@@ -209,28 +209,19 @@ def estimated(scenario: OpCase, choices: Iterable[OpChoice]) -> Iterator[Proposa
         yield Proposal(choice, schedule, each)
 
 
-@dataclass(frozen=True, slots=True)
-class Screen:
-    """Ranks choices of a scenario."""
+def fastest(scenario: OpCase, situation: Situation, choices: Iterable[OpChoice]) -> Iterator[OpChoice]:
+    """Yield the legal ones of ``choices`` that the file lets be explored, the fastest by the closed form first.
 
-    scenario: OpCase
-    situation: Situation
-
-    @classmethod
-    def of(cls, scenario: OpCase) -> "Screen":
-        """Return the screen of a scenario that overlaps a GEMM and a collective."""
-        return cls(scenario, Situation.of(scenario))
-
-    def fastest(self, choices: Iterable[OpChoice]) -> Iterator[OpChoice]:
-        """Yield the legal ones of ``choices`` that the file lets be explored, the fastest by the closed form first."""
-        explore, consumes = self.scenario.explore, self.scenario.shape.pattern.consumes
-        requested = [one for one in dict.fromkeys(choices) if not may_deadlock(one) and is_explored(explore, one)]
-        if not requested:
-            return
-        structures = [structure_of(self.scenario, choice) for choice in requested]
-        times = pipeline_times(self.situation, Shapes.of(structures, self.scenario.num_ranks, consumes=consumes))
-        ranked = (requested[place] for place in np.argsort(times, kind="stable"))
-        yield from (choice for choice in ranked if reject_choice(self.scenario, choice) is None)
+    ``situation`` is that of ``scenario``, which overlaps a GEMM and a collective.
+    """
+    explore, consumes = scenario.explore, scenario.shape.pattern.consumes
+    requested = [one for one in dict.fromkeys(choices) if not may_deadlock(one) and is_explored(explore, one)]
+    if not requested:
+        return
+    structures = [structure_of(scenario, choice) for choice in requested]
+    times = pipeline_times(situation, Shapes.of(structures, scenario.num_ranks, consumes=consumes))
+    ranked = (requested[place] for place in np.argsort(times, kind="stable"))
+    yield from (choice for choice in ranked if reject_choice(scenario, choice) is None)
 
 
 # Estimates of changes: at once, and where the best are simulated within a time; so many are made before the best is
@@ -251,10 +242,10 @@ def polished(
     estimator = PlanEstimator(scenario, evaluations)
     estimator.known[start.choice] = start.estimate_ticks
     changes = _Changes(scenario, usual_engines(scenario), lengths_of(scenario), Random(f"polish {seed}"))
-    screen, best = Screen.of(scenario), start.choice
+    situation, best = Situation.of(scenario), start.choice
     while not estimator.spent and not time_up():
         new = (choice for choice in changes.of(best) if choice not in estimator.known)
-        chosen = list(islice(screen.fastest(new), min(PER_STEP, evaluations - estimator.count)))
+        chosen = list(islice(fastest(scenario, situation, new), min(PER_STEP, evaluations - estimator.count)))
         if not chosen:
             break
         best = min((best, *chosen), key=estimator.ticks)
@@ -307,11 +298,11 @@ def serial_proposals(scenario: OpCase, near: Sequence[OpChoice] = ()) -> tuple[P
     bases = (OpChoice(BASELINE.name, scenario.num_ranks, engine, algorithm=name) for name, engine in knobs)
     legal = (one for one in bases if is_explored(scenario.explore, one) and reject_choice(scenario, one) is None)
     found = {each.choice: each for each in estimated(scenario, legal)}
-    fastest: dict[object, OpChoice] = {}
+    by_kind: dict[object, OpChoice] = {}
     for choice in sorted(found, key=lambda choice: found[choice].estimate_ticks):
-        fastest.setdefault(choice.engine.kind, choice)
-    forms = (form for base in fastest.values() for form in forms_of(scenario, base))
-    chosen = islice(Screen.of(scenario).fastest(forms), NUM_FORMS)
+        by_kind.setdefault(choice.engine.kind, choice)
+    forms = (form for base in by_kind.values() for form in forms_of(scenario, base))
+    chosen = islice(fastest(scenario, Situation.of(scenario), forms), NUM_FORMS)
     found |= {each.choice: each for each in estimated(scenario, chosen)}
     return tuple(sorted(found.values(), key=lambda each: (each.estimate_ticks, each.schedule.expression)))
 

@@ -7,7 +7,7 @@ rule matches has no answer: a runtime then does what it did before.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import ClassVar
 
 from ... import __version__
@@ -56,20 +56,8 @@ class OpRule:
 
     def document(self) -> JsonObject:
         """Return the part as JSON."""
-        return {
-            "part": self.part,
-            "op": self.op,
-            "schedule": self.schedule,
-            "template": self.template or None,
-            "algorithm": self.algorithm or None,
-            "protocol": self.protocol or None,
-            "chunks": self.chunks or None,
-            "copy_engines": self.copy_engines,
-            "copy_sms": self.copy_sms,
-            "stream": self.stream,
-            "priority": self.priority,
-            "starts_with": self.starts_with or None,
-        }
+        empty = ("template", "algorithm", "protocol", "chunks", "starts_with")
+        return asdict(self) | {name: getattr(self, name) or None for name in empty}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 import pytest
 
 from magus.advisor.answer.stages import AdviceOptions
-from magus.advisor.learned.proposal_model import Screen, serial_proposals
+from magus.advisor.learned.proposal_model import fastest, serial_proposals
+from magus.advisor.learned.situation import Situation
 from magus.advisor.questions.advisor import Advisor
 from magus.advisor.training.families import draw
 from magus.advisor.training.ways import least_serial_ticks
@@ -41,8 +42,8 @@ def test_a_screen_yields_what_is_legal_and_explored() -> None:
     scenario = exploring(ag_gemm(8192, 8192, 8192), Explore.of(engine=(SM16,)))
     choices = [OpChoice("uniform_fused_1d", chunks, engine) for chunks in (12, 16, 32, 64) for engine in (SM16, DMA7)]
 
-    found = list(Screen.of(scenario).fastest([*choices, *choices]))
+    found = list(fastest(scenario, Situation.of(scenario), [*choices, *choices]))
 
     assert sorted(choice.chunks for choice in found) == [16, 32, 64]
     assert all(choice.engine == SM16 and reject_choice(scenario, choice) is None for choice in found)
-    assert not list(Screen.of(scenario).fastest([]))
+    assert not list(fastest(scenario, Situation.of(scenario), []))
