@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
+from typing import Any
 
 from ...compiler import compile_text
 from ...compiler.ir import Explore, Gpu, OpCase, System
@@ -180,47 +181,31 @@ def moved_system(random: Random, system: System) -> System:
 
 def _moved_gpu(random: Random, gpu: Gpu) -> Gpu:
     """Return ``gpu`` with every figure moved, independently; notes on where they came from are dropped."""
-    hbm, model, memory = gpu.hbm, gpu.gemm, _factor(random)
+    memory = _factor(random)
+    hbm = replace(
+        gpu.hbm,
+        peak_bytes_per_s=_scaled(gpu.hbm.peak_bytes_per_s, memory),
+        achieved_bytes_per_s=_scaled(gpu.hbm.achieved_bytes_per_s, memory),
+    )
     return replace(
         gpu,
         sms=_moved(random, gpu.sms),
         peak_flops=tuple((dtype, _moved(random, peak)) for dtype, peak in gpu.peak_flops),
-        l2=replace(
-            gpu.l2,
-            bytes_per_s=_moved(random, gpu.l2.bytes_per_s),
-            latency_ticks=_moved(random, gpu.l2.latency_ticks),
+        l2=_with_moved(random, gpu.l2, "bytes_per_s", "latency_ticks"),
+        hbm=_with_moved(random, hbm, "latency_ticks"),
+        gemm=_with_moved(random, replace(gpu.gemm, fp8=None), "start_ticks", "tile_ticks", "k_step_ticks"),
+        dma=_with_moved(
+            random, replace(gpu.dma, engines=random.choice((2, 4, 8, 14, 16))), "setup_ticks", "bytes_per_s"
         ),
-        hbm=replace(
-            hbm,
-            peak_bytes_per_s=_scaled(hbm.peak_bytes_per_s, memory),
-            achieved_bytes_per_s=_scaled(hbm.achieved_bytes_per_s, memory),
-            latency_ticks=_moved(random, hbm.latency_ticks),
-        ),
-        gemm=replace(
-            model,
-            start_ticks=_moved(random, model.start_ticks),
-            tile_ticks=_moved(random, model.tile_ticks),
-            k_step_ticks=_moved(random, model.k_step_ticks),
-            fp8=None,
-        ),
-        dma=replace(
-            gpu.dma,
-            engines=random.choice((2, 4, 8, 14, 16)),
-            setup_ticks=_moved(random, gpu.dma.setup_ticks),
-            bytes_per_s=_moved(random, gpu.dma.bytes_per_s),
-        ),
-        sm_copy=replace(
-            gpu.sm_copy,
-            bytes_per_s=_moved(random, gpu.sm_copy.bytes_per_s),
-            setup_ticks=_moved(random, gpu.sm_copy.setup_ticks),
-        ),
-        launch=replace(
-            gpu.launch,
-            kernel_ticks=_moved(random, gpu.launch.kernel_ticks),
-            event_ticks=_moved(random, gpu.launch.event_ticks),
-        ),
+        sm_copy=_with_moved(random, gpu.sm_copy, "bytes_per_s", "setup_ticks"),
+        launch=_with_moved(random, gpu.launch, "kernel_ticks", "event_ticks"),
         provenance=(),
     )
+
+
+def _with_moved(random: Random, part: Any, *names: str) -> Any:
+    """Return a part of a GPU with the figures of these names moved, each by itself."""
+    return replace(part, **{name: _moved(random, getattr(part, name)) for name in names})
 
 
 def _factor(random: Random) -> float:
