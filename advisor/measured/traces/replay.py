@@ -17,11 +17,12 @@ from ....compiler.planning.knobs.library import library_engine, library_rejectio
 from ....compiler.text.diagnostics import Report, Source, Span
 from ....compiler.text.fmt import format_text
 from ....simcore.figures.result import Result
+from ..tables.gemm import profile_of
 from .chrome import TraceError
 from .graph import SLACK_US, GraphWriter, RunOp, graph_of
 from .ranks import TracedRank, check_clocks, rank_doubts, ranks_of, with_waits
 from .run import TracedCollective, TracedGemm, TracedKernel, TracedRun, TracedStep, Unused, pairs_of
-from .times import AS_IT_RAN, KindTimes, RankTimes, StepPart, at_ranks, kinds_of, parts_between, ranks_apart
+from .times import AS_IT_RAN, KindTimes, RankTimes, StepPart, at_ranks, kinds_of, parts_between, ranks_apart, unit_doubt
 from .workloads import MESH, TraceOrigin, head_of, model_of, run_of, system_text
 
 MAX_PAUSE_US = 1e6
@@ -140,13 +141,25 @@ def replayed_step(
         run = _only(run, run.kernels[:MAX_KERNELS], note)
     cut = parts_of(run)
     graphs = [graph_of(_only(run, kernels), ranks) for kernels in cut]
-    doubts = (*_doubts(run, [op for ops in graphs for op in ops]), *rank_doubts(run, known, len(runs), ranks))
-    doubts = (*doubts, *_cut_doubts(cut))
+    doubts = (
+        *_unit_doubts(runs, model),
+        *_doubts(run, [op for ops in graphs for op in ops]),
+        *rank_doubts(run, known, len(runs), ranks),
+        *_cut_doubts(cut),
+    )
     of_ranks = [_of_ranks(ops, known, ranks) for ops in graphs]
     text, writers = _text(TraceOrigin(file, run.kind, run.rank, doubts), of_ranks, model, known[0].place)
     parts = tuple(parts_between(compile_text(text), writers))
     waited_us = sum(each.waited_us for each in run.kernels)
     return ReplayedStep(_title(run, file, model, ranks), text, parts, known, _idle_us(run.kernels), waited_us, doubts)
+
+
+def _unit_doubts(runs: Sequence[TracedRun], model: LibraryGpu) -> Iterator[str]:
+    """Say of which traces the times are in another unit."""
+    gpu = profile_of(model.name)
+    assert gpu is not None, "a GPU of the library"
+    found = ((unit_doubt(run, gpu), "" if run.rank is None else f"rank {run.rank}: ") for run in runs)
+    yield from (f"{rank}{doubt}" for doubt, rank in found if doubt)
 
 
 def _of_ranks(ops: Sequence[RunOp], known: Sequence[TracedRank], ranks: int) -> tuple[tuple[RunOp, ...], ...]:

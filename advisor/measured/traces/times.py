@@ -2,18 +2,40 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
-from ....compiler.ir import TICKS_PER_US, Scenario
+import numpy as np
+
+from ....compiler.ir import TICKS_PER_US, DType, Gpu, Scenario
 from ....compiler.pipeline import Compiled
 from ....compiler.planning.plan import own_name
 from ....simcore.figures.metrics import union_ticks
 from ....simcore.figures.result import Interval, IntervalKind, Result
 from ....simcore.simulate_layers import simulate_layers
+from ..tables.csv_rows import MAX_RATIO
+from ..tables.gemm_times import gemm_ticks
 from .graph import GraphWriter, NamedOp, RunOp, with_gaps
 from .ranks import Same, TracedRank, moved
-from .run import TracedCollective, TracedGemm, TracedKernel
+from .run import TracedCollective, TracedGemm, TracedKernel, TracedRun
 
 AS_IT_RAN = "as_it_ran"
+
+
+def unit_doubt(run: TracedRun, gpu: Gpu) -> str:
+    """Say that times of a run are in another unit, by its GEMMs beside those of ``gpu``; empty if they are not.
+
+    Of a run without GEMMs that its profile has a rate for, nothing is known.
+    """
+    ratios = list[float]()
+    for dtype in DType:
+        gemms = [each for each in run.gemms if each.dtype is dtype and each.groups == 1 and gpu.peak(dtype)]
+        ticks = gemm_ticks(gpu, np.array([(each.m, each.n, each.k) for each in gemms], np.int64).reshape(-1, 3), dtype)
+        took = np.array([each.end_us - each.start_us for each in gemms])
+        ratios += (took / ticks * TICKS_PER_US).tolist()
+    ratio = median(ratios) if ratios else 1.0
+    if 1 / MAX_RATIO < ratio < MAX_RATIO:
+        return ""
+    return f"GEMMs take {ratio:.3g} times as long as on {gpu.name}, as in another unit: times of a trace are in us"
 
 
 @dataclass(frozen=True, slots=True)

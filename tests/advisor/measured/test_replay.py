@@ -479,6 +479,20 @@ def test_the_last_step_that_all_ranks_mark(tmp_path: Path) -> None:
     assert "step 4 of those that the trace marks: 4, 5" in step.doubts
 
 
+@pytest.mark.parametrize("factor", [1e3, 1e-3])
+def test_times_in_another_unit_are_told_of_one_rank_and_of_many(tmp_path: Path, factor: float) -> None:
+    def in_unit(events: Sequence[Event]) -> list[Event]:
+        return [{**each, "ts": AT + (each["ts"] - AT) * factor, "dur": each["dur"] * factor} for each in events]
+
+    runs = several_ranks(8, 1, 0.3)[:3]
+    alone, plain = step_of(tmp_path, in_unit(LAYER)), step_of(tmp_path, LAYER)
+    many = ranks_of(tmp_path, *((rank, in_unit(run)) for rank, run in enumerate(runs)))
+
+    assert "as in another unit: times of a trace are in us" in alone.doubts[0]
+    assert [doubt.partition(":")[0] for doubt in many.doubts[:3]] == ["rank 0", "rank 1", "rank 2"]
+    assert not any("another unit" in doubt for doubt in plain.doubts)
+
+
 def test_what_is_odd_in_the_trace_of_another_rank_is_told(tmp_path: Path) -> None:
     first, other_rank = several_ranks(8, 1, 0.3)[:2]
     kernels = [event for event in other_rank if event["cat"] == "kernel"]
