@@ -2,57 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
 
 from ....compiler import compile_text
 from ....compiler.ir import DType, OpCase, Pattern
 from ....compiler.request.request import Request
 from ....compiler.request.scenario import request_text, system_text
-
-
-class MeasuredPair(Protocol):
-    """The measured times of a fused kernel and of its partner, None if the table has none."""
-
-    @property
-    def fused_us(self) -> float:
-        """The time of the fused kernel."""
-
-    @property
-    def serial_us(self) -> float | None:
-        """The time of its partner."""
-
-
-Row = TypeVar("Row", bound=MeasuredPair)
-
-
-@dataclass(frozen=True, slots=True)
-class TimeComparison(Generic[Row]):
-    """One row, with the predicted times of its partner and of the fused kernel."""
-
-    row: Row
-    serial_us: float
-    fused_us: float
-
-    @property
-    def measured(self) -> float:
-        """The measured speedup; without a partner that over its predicted time."""
-        return (self.row.serial_us or self.serial_us) / self.row.fused_us
-
-    @property
-    def predicted(self) -> float:
-        """The predicted speedup."""
-        return self.serial_us / self.fused_us
-
-    @property
-    def error(self) -> float:
-        """Signed relative error of the predicted speedup, in percent."""
-        return 100 * (self.predicted / self.measured - 1)
-
-    @property
-    def fused_error(self) -> float:
-        """Signed relative error of the predicted time of the fused kernel, in percent."""
-        return 100 * (self.fused_us / self.row.fused_us - 1)
-
 
 PATTERNS = ("overlap_*.csv", "overlap_*.csv.gz")
 COLUMNS = ("gpu", "op", "impl")

@@ -23,7 +23,6 @@ from .fused import (
     PATTERNS,
     SERIAL,
     FusedPart,
-    TimeComparison,
     partner_key,
     parts_of,
     scenario_on,
@@ -156,13 +155,36 @@ MARGIN = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class ImplementationComparison(TimeComparison[ImplementationRow]):
-    """One row, with the predicted times of the implementation and of the library.
+class ImplementationComparison:
+    """One row, with the predicted times of the library and of the implementation.
 
     ``within`` is the error that its promise has without the rows of its thread, None if there are no others.
     """
 
+    row: ImplementationRow
+    serial_us: float
+    fused_us: float
     within: float | None = None
+
+    @property
+    def measured(self) -> float:
+        """The measured speedup; without a partner that over its predicted time."""
+        return (self.row.serial_us or self.serial_us) / self.row.fused_us
+
+    @property
+    def predicted(self) -> float:
+        """The predicted speedup."""
+        return self.serial_us / self.fused_us
+
+    @property
+    def error(self) -> float:
+        """Signed relative error of the predicted speedup, in percent."""
+        return 100 * (self.predicted / self.measured - 1)
+
+    @property
+    def fused_error(self) -> float:
+        """Signed relative error of the predicted time of the fused kernel, in percent."""
+        return 100 * (self.fused_us / self.row.fused_us - 1)
 
     @property
     def sign_is_right(self) -> bool:
@@ -233,52 +255,6 @@ BESIDE_NUMBERS = ("m", "n", "k", "copied_gb_s", "alone_us", "beside_us")
 MAX_SATURATED = 0.6
 """Copies alone that take more of memory than this are left out: the rest of it is too little to be told apart."""
 MAX_SIZE = 1 << 24
-
-
-def beside_comparisons(path: Path) -> Iterator[TableComparison | str]:
-    """Yield the rows of one table, grouped by what copies and by half, or why rows were left out.
-
-    Raises
-    ------
-    MeasuredError
-        If it cannot be read.
-    """
-    yield from rows_in((path,), ("gpu", "dtype", "beside", "copy_sms", "half"), BESIDE_NUMBERS, _beside)
-
-
-def state_comparisons(path: Path) -> Iterator[TableComparison | str]:
-    """Yield the rows of one table of times, grouped by state, or why rows were left out.
-
-    Raises
-    ------
-    MeasuredError
-        If it cannot be read.
-    """
-    yield from rows_in((path,), ("gpu", "dtype", "state"), ("m", "n", "k", "time_us"), _state)
-
-
-def tile_comparisons(path: Path) -> Iterator[TableComparison | str]:
-    """Yield the rows of one table of kernels of one tile; "times" are those over the library's kernel.
-
-    Raises
-    ------
-    MeasuredError
-        If it cannot be read.
-    """
-    numbers = ("m", "n", "k", "tile_m", "tile_n", "sms", "time_us", "library_us")
-    yield from rows_in((path,), ("gpu", "dtype", "waits"), numbers, _tile)
-
-
-def order_comparisons(path: Path) -> Iterator[TableComparison | str]:
-    """Yield the rows of one table of bytes read; "times" are bytes over reading each operand once.
-
-    Raises
-    ------
-    MeasuredError
-        If it cannot be read.
-    """
-    numbers = ("m", "n", "k", "tile_m", "tile_n", "order", "read_bytes")
-    yield from rows_in((path,), ("gpu", "dtype"), numbers, _order)
 
 
 def _beside(row: Mapping[str, str]) -> TableComparison | str:
@@ -371,17 +347,35 @@ def _gemm(row: Mapping[str, str]) -> tuple[Gpu, GemmShape] | str:
     return gpu, GemmShape(m, n, k, DType(row["dtype"]))
 
 
+_SIZES, _TILE = ("m", "n", "k"), ("m", "n", "k", "tile_m", "tile_n")
 READERS = {
-    "beside_*.csv": beside_comparisons,
-    "gemm_states_*.csv": state_comparisons,
-    "gemm_tiles_*.csv": tile_comparisons,
-    "tile_order_*.csv": order_comparisons,
+    "beside_": (("gpu", "dtype", "beside", "copy_sms", "half"), BESIDE_NUMBERS, _beside),
+    "gemm_states_": (("gpu", "dtype", "state"), (*_SIZES, "time_us"), _state),
+    "gemm_tiles_": (("gpu", "dtype", "waits"), (*_TILE, "sms", "time_us", "library_us"), _tile),
+    "tile_order_": (("gpu", "dtype"), (*_TILE, "order", "read_bytes"), _order),
 }
+"""How names of tables begin: their columns, those that are numbers, and what compares a row.
+
+What is compared are times beside copies by what copies and by half, times by state, those of a kernel of one tile over
+the library's, and bytes over reading each operand once.
+"""
+
+
+def own_comparisons(path: Path) -> Iterator[TableComparison | str]:
+    """Yield the rows of one table of ``READERS``, or why rows were left out.
+
+    Raises
+    ------
+    MeasuredError
+        If it cannot be read.
+    """
+    columns, numbers, compared = next(how for begin, how in READERS.items() if path.name.startswith(begin))
+    yield from rows_in((path,), columns, numbers, compared)
 
 
 def shipped_comparisons() -> Iterator[TableComparison | str]:
     """Yield the rows of all tables that ship, or why rows were left out."""
     with as_file(files((__package__ or "").rpartition(".")[0]).joinpath("rows")) as folder:
-        for pattern, comparisons in READERS.items():
-            for path in sorted(folder.glob(pattern)):
-                yield from comparisons(path)
+        for begin in READERS:
+            for path in sorted(folder.glob(f"{begin}*.csv")):
+                yield from own_comparisons(path)

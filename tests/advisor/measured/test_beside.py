@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 
 from magus.advisor.measured.tables.csv_rows import MeasuredError, TableComparison
-from magus.advisor.measured.tables.implementations import BESIDE_OPERATION, beside_comparisons, shipped_comparisons
+from magus.advisor.measured.tables.implementations import BESIDE_OPERATION, own_comparisons, shipped_comparisons
 
 HEADER = "gpu,m,n,k,dtype,beside,copy_sms,copied_gb_s,alone_us,beside_us,half"
 ROW = "H100,8192,8192,8192,bf16,ce,0,350,1570,1770,held out"
@@ -38,7 +38,7 @@ def test_the_shipped_constants_have_their_stated_error(group: str, rows: int, mi
 def read(tmp_path: Path, *rows: str, header: str = HEADER) -> list[TableComparison | str]:
     path = tmp_path / "beside_one.csv"
     path.write_text("\n".join((header, *rows)) + "\n")
-    return list(beside_comparisons(path))
+    return list(own_comparisons(path))
 
 
 def test_a_row_is_compared_with_the_slower_kernel(tmp_path: Path) -> None:

@@ -20,9 +20,8 @@ from magus.advisor.measured.tables.implementations import (
     STATES,
     STATES_OPERATION,
     TILES_OPERATION,
+    own_comparisons,
     shipped_comparisons,
-    state_comparisons,
-    tile_comparisons,
 )
 from magus.compiler.ir import DType, GemmShape
 from magus.simcore.kernels.gemm import gemm_work
@@ -145,7 +144,7 @@ def test_wrong_rows_of_times_are_named(tmp_path: Path, changed: tuple[str, str],
     path = tmp_path / "gemm_states_one.csv"
     path.write_text(STATE.replace(*changed))
 
-    (said,) = state_comparisons(path)
+    (said,) = own_comparisons(path)
 
     assert isinstance(said, str)
     assert reason in said
@@ -165,7 +164,7 @@ def test_wrong_rows_of_tiles_are_named(tmp_path: Path, changed: tuple[str, str],
     path = tmp_path / "gemm_tiles_one.csv"
     path.write_text(TILE.replace(*changed))
 
-    (said,) = tile_comparisons(path)
+    (said,) = own_comparisons(path)
 
     assert isinstance(said, str)
     assert reason in said

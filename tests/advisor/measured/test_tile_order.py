@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 
 from magus.advisor.measured.tables.csv_rows import TableComparison
-from magus.advisor.measured.tables.implementations import ORDER_OPERATION, order_comparisons, shipped_comparisons
+from magus.advisor.measured.tables.implementations import ORDER_OPERATION, own_comparisons, shipped_comparisons
 
 HEADER = "gpu,m,n,k,dtype,tile_m,tile_n,order,read_bytes,time_us"
 ROW = "H100,4096,8192,8192,bf16,128,256,8,738216960,1027.7"
@@ -39,7 +39,7 @@ def test_rows_that_cannot_be_compared_are_named(tmp_path: Path, changed: tuple[s
     path = tmp_path / "tile_order_one.csv"
     path.write_text(f"{HEADER}\n{ROW.replace(*changed)}\n")
 
-    (said,) = order_comparisons(path)
+    (said,) = own_comparisons(path)
 
     assert isinstance(said, str)
     assert reason in said
