@@ -240,4 +240,4 @@ async def test_the_answer_is_written_as_a_page(tmp_path: Path, monkeypatch: pyte
         await press(pilot, "escape")
         assert (tmp_path / "mlp_report.html").read_text(encoding="utf-8") == "mine"
         await press(pilot, "W", "home", *"none/", "enter")
-        assert "there is no folder" in screen_text(app)
+        assert "folder none" in screen_text(app)

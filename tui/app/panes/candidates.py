@@ -1,7 +1,7 @@
 """The pane Candidates: the ranked schedules, and which of them the other panes show."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
@@ -9,12 +9,14 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
+from textual.containers import Container, VerticalScroll
+from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import DataTable
+from textual.widgets import DataTable, Static
 
 from ....compiler.text.diagnostics import printable
+from ...text.door import wrapped_to
 from ..app import CandidatePicked
 from ..charts.comparison import LETTERS
 from ..session.job import AnyJob, Job
@@ -24,6 +26,7 @@ from . import CANDIDATES
 # What every pane of the workbench is.
 
 J = TypeVar("J", bound=AnyJob)
+V = TypeVar("V", bound=Widget)
 
 
 class JobPane(Container, Generic[J]):
@@ -62,6 +65,73 @@ class JobPane(Container, Generic[J]):
     def keeps(self, action: str) -> bool:
         """Whether the key of an action of the app is the pane's own now, as arrows are in a text."""
         return False
+
+
+class ViewPane(JobPane[J], Generic[J, V]):
+    """A pane of one widget, its ``view``."""
+
+    def __init__(self, view: V, *, id: str) -> None:
+        super().__init__(id=id)
+        self._view = view
+
+    def compose(self) -> ComposeResult:
+        """The widget alone."""
+        yield self._view
+
+    @property
+    def target(self) -> V:
+        """The widget."""
+        return self._view
+
+
+class Words(VerticalScroll, can_focus=True):
+    """A text that scrolls."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._text = Static(markup=False)
+
+    def compose(self) -> ComposeResult:
+        """One text."""
+        yield self._text
+
+    def update(self, text: str) -> None:
+        """Show another text."""
+        self._text.update(printable(text, block=True))
+
+
+class WordsPane(ViewPane[J, Words]):
+    """A pane of lines, which are wrapped to its width."""
+
+    TITLE = ""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(Words(id=f"{id}-words"), id=id)
+        self._job: J | None = None
+
+    def on_resize(self) -> None:
+        """Wrap again, to the width that the text has once all is laid out."""
+        self.call_after_refresh(self.draw)
+
+    def show(self, job: J) -> None:
+        """Show what is known of what is picked."""
+        self._job, self.border_title = job, self.title(job)
+        self.draw()
+
+    def title(self, job: J) -> Content:
+        """What stands above the lines."""
+        return Content(self.TITLE)
+
+    @abstractmethod
+    def lines(self, job: J, width: int) -> Iterator[str]:
+        """What is said in so many columns."""
+
+    def draw(self) -> None:
+        """Show the lines as they are now."""
+        if self._job is not None:
+            width = max(20, self._view.size.width - 3)
+            with wrapped_to(width):
+                self._view.update("\n".join(self.lines(self._job, width)))
 
 
 # A table of what was compared, of which one row is shown by the other panes, and the order of its rows.
@@ -170,25 +240,15 @@ class PickTable(DataTable[Text], Generic[R]):
 T = TypeVar("T", bound=PickTable)  # type: ignore[type-arg]  # of any rows
 
 
-class RankedPane(JobPane[J], Generic[J, T]):
+class RankedPane(ViewPane[J, T]):
     """A table, whose rows may be sorted by each of ``KEYS``."""
 
     KEYS: ClassVar[type[Enum]]
 
     def __init__(self, table: T, *, id: str) -> None:
-        super().__init__(id=id)
-        self._table = table
+        super().__init__(table, id=id)
         self._sort_key: Enum = next(iter(self.KEYS))
         self._job: J | None = None
-
-    def compose(self) -> ComposeResult:
-        """One table."""
-        yield self._table
-
-    @property
-    def target(self) -> T:
-        """The table."""
-        return self._table
 
     def sort(self, key: Enum | None = None) -> None:
         """Sort by ``key``, or by the column after the current one."""
@@ -203,7 +263,7 @@ class RankedPane(JobPane[J], Generic[J, T]):
 
     def step(self, rows: int) -> None:
         """Move the cursor down by ``rows``."""
-        self._table.move_cursor(row=max(0, min(self._table.row_count - 1, self._table.cursor_row + rows)))
+        self._view.move_cursor(row=max(0, min(self._view.row_count - 1, self._view.cursor_row + rows)))
 
 
 class CandidateTable(PickTable[CandidateRow]):
@@ -257,15 +317,15 @@ class CandidatesPane(RankedPane[Job, CandidateTable]):
             job.picked = job.found.recommended.expression
         rows = rows_of(job.found, job.runs, cast("SortKey", self._sort_key)) if job.found is not None else ()
         letters = dict(zip(job.marked, LETTERS, strict=False))
-        if not self._table.shows(rows, self._sort_key, job.picked) or self._table.letters != letters:
-            self._table.letters = letters
-            self._table.show(rows, self._sort_key, job.picked)
+        if not self._view.shows(rows, self._sort_key, job.picked) or self._view.letters != letters:
+            self._view.letters = letters
+            self._view.show(rows, self._sort_key, job.picked)
         simulated = sum(row.simulated_us is not None for row in rows)
         self.border_title = f"{TITLE}: {simulated} of {len(rows)} simulated" if rows else TITLE
 
     def action_mark(self) -> None:
         """Mark the candidate under the cursor for comparison, or take its mark away."""
-        row = self._table.picked
+        row = self._view.picked
         if self._job is not None and row is not None:
             self._job.toggle_mark(row.expression)
             self.show(self._job)

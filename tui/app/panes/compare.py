@@ -8,10 +8,8 @@ from typing import ClassVar, Protocol, cast
 from rich.segment import Segment
 from rich.style import Style
 from textual import events, work
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ....advisor.candidates.candidate import Candidate
@@ -27,9 +25,10 @@ from ..charts.viewport import PAN_STEP, ZOOM_STEP, Tick, Viewport, axis_lines, a
 from ..session.job import CANCELLED, MOST_MARKED, Job, JobProblem
 from ..session.session import Session
 from ..session.view import shortened
-from ..widgets.gantt import COMPONENTS, GanttPainter, RowLook
+from ..widgets.gantt import RowLook
+from ..widgets.rows_view import PaintedView
 from . import COMPARE
-from .candidates import JobPane
+from .candidates import ViewPane
 
 AXIS_ROWS = 2
 LABEL_COLUMNS = 18
@@ -39,10 +38,12 @@ RUNNING = "being simulated ..."
 LEGEND = f"{DIFFERS} differs   {LEAST} least"
 
 
-class ComparisonView(ScrollView, can_focus=True):
-    """Show a comparison; all timelines zoom and pan together."""
+class ComparisonView(PaintedView):
+    """Show a comparison; all timelines zoom and pan together.
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = set(COMPONENTS)
+    The wheel zooms with ctrl, pans with shift, else it scrolls.
+    """
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("plus,equals_sign", "zoom(1)", "Zoom", key_display="+ -"),
         Binding("minus", "zoom(-1)", "Zoom out", show=False),
@@ -59,8 +60,6 @@ class ComparisonView(ScrollView, can_focus=True):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.model: ComparisonModel | None = None
-        self._message = ""
-        self._painter: GanttPainter | None = None
         self._jobs: Sequence[Job] = ()
         self._lines: list[StyledLine | tuple[Band, int]] = []
 
@@ -87,18 +86,7 @@ class ComparisonView(ScrollView, can_focus=True):
         """Yield the lines where nothing is compared."""
         if self._jobs:
             yield from systems_lines(self._jobs, width)
-        yield []
-        for line in textwrap.wrap(printable(self._message, block=True), max(20, width - 2)):
-            yield [(f" {line}", "empty")]
-
-    def notify_style_update(self) -> None:
-        """Forget the styles of the theme before."""
-        super().notify_style_update()
-        self._painter = None
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Lay out again: lines depend on the width."""
-        self._lay_out()
+        yield from ([(f" {line}", "empty")] if line else [] for line in self._sentence())
 
     # Keys and the mouse.
 
@@ -133,14 +121,6 @@ class ComparisonView(ScrollView, can_focus=True):
             self.model.viewport = view.showing(self.model.parting.ticks, self.model.parting.ticks + 1)
             self.refresh()
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Zoom in with ctrl, pan with shift, else scroll."""
-        self._wheel(event, 1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Zoom out with ctrl, pan with shift, else scroll."""
-        self._wheel(event, -1)
-
     def _wheel(self, event: events.MouseEvent, steps: int) -> None:
         if self.model is None or not (event.shift or event.ctrl):
             return
@@ -154,18 +134,6 @@ class ComparisonView(ScrollView, can_focus=True):
         self.refresh()
 
     # Drawing.
-
-    @property
-    def _room(self) -> Size:
-        """The size without the scrollbar."""
-        return self.scrollable_content_region.size
-
-    @property
-    def painter(self) -> GanttPainter:
-        """What draws the rows in the styles of the theme."""
-        if self._painter is None:
-            self._painter = GanttPainter(self)
-        return self._painter
 
     @property
     def _plot_columns(self) -> int:
@@ -201,9 +169,6 @@ class ComparisonView(ScrollView, can_focus=True):
 
     def _text_style(self, name: str) -> Style:
         return self.painter.style(name.removeprefix("bold ")) + Style(bold=True if name.startswith("bold ") else None)
-
-    def _strip(self, segments: list[Segment]) -> Strip:
-        return Strip(segments).adjust_cell_length(self._room.width, self.painter.style("head"))
 
 
 def _lines(model: ComparisonModel, width: int) -> Iterator[StyledLine | tuple[Band, int]]:
@@ -261,23 +226,13 @@ class _HasSession(Protocol):
     session: Session
 
 
-class ComparePane(JobPane[Job]):
+class ComparePane(ViewPane[Job, ComparisonView]):
     """Timelines of the marked schedules, and their differences; those not simulated yet are simulated."""
 
     def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._view = ComparisonView(id="comparison")
-        self._shown: object = None
-
-    def compose(self) -> ComposeResult:
-        """One view."""
+        super().__init__(ComparisonView(id="comparison"), id=id)
         self.border_title = TITLE
-        yield self._view
-
-    @property
-    def target(self) -> ComparisonView:
-        """The view."""
-        return self._view
+        self._shown: object = None
 
     def show(self, job: Job) -> None:
         """Show the marked schedules as far as they are simulated, and simulate the others."""

@@ -8,7 +8,6 @@ import numpy as np
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.geometry import Size
@@ -26,7 +25,7 @@ from ..charts.sweep_plot import DOTS_X, DOTS_Y, Canvas, line_dots
 from ..session.job import Job
 from ..session.view import fabric_text
 from . import FABRIC
-from .candidates import JobPane
+from .candidates import ViewPane
 from .timeline import RUNNING, TimelineView
 
 # Of the dots of a link every so many are drawn, by level: a busy link is a solid line, the busiest ones a thick one.
@@ -287,21 +286,11 @@ TITLE = FABRIC.title
 NO_LOADS = "This run has no loads of links and memories: simulate it again to see them."
 
 
-class FabricPane(JobPane[Job]):
+class FabricPane(ViewPane[Job, FabricView]):
     """The links of the fabric under the picked schedule."""
 
     def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._view = FabricView(id="map")
-
-    def compose(self) -> ComposeResult:
-        """One picture."""
-        yield self._view
-
-    @property
-    def target(self) -> FabricView:
-        """The picture."""
-        return self._view
+        super().__init__(FabricView(id="map"), id=id)
 
     def show(self, job: Job) -> None:
         """Show the loads of the picked candidate."""

@@ -1,13 +1,11 @@
 """The pane How: how to carry the picked schedule out, and what to take away for that."""
 
+from collections.abc import Iterator
 from typing import ClassVar
 
-from textual import events, work
-from textual.app import ComposeResult
+from textual import work
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
 
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
@@ -17,7 +15,7 @@ from ....compiler.ir import Rejection
 from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, printable
 from ....compiler.text.writing import write_whole
-from ...text.door import bullet, wrapped_to
+from ...text.door import bullet
 from ...text.handover import PLAN_JSON, PLAN_MGS, Handover, how_lines, picked_lines
 from ...text.next_steps import shipped_lines
 from ...text.ops import scenario_words, schedule_text
@@ -25,7 +23,7 @@ from ..background import in_thread
 from ..session.job import Job
 from ..widgets.dialogs import HandoverScreen, HandoverWanted
 from . import HOW
-from .candidates import JobPane
+from .candidates import WordsPane
 
 TITLE = HOW.title
 NO_JSON = "The plan of several ops is long: magus plan --format json writes it. m copies the block of the schedule"
@@ -34,11 +32,7 @@ WORKING = "putting the plan into words ..."
 KEYS = "y copies the expression, p the plan as JSON, m as .mgs; o writes a file, for a runtime too."
 
 
-class HowText(VerticalScroll, can_focus=True):
-    """The text, which scrolls."""
-
-
-class HowPane(JobPane[Job]):
+class HowPane(WordsPane[Job]):
     """The recipe in words, the nearest shipped implementation, and keys that copy or write the plan."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -50,75 +44,51 @@ class HowPane(JobPane[Job]):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._words = HowText(id="recipe")
-        self._text = Static(id="recipe-text", markup=False)
         self._advice: Advice | None = None
         self._candidate: Candidate | None = None
         self._how: How | Rejection | None = None
         self._graph: Candidate | None = None
-        self._job: Job | None = None
-        self._words_of: tuple[str, ...] = ()
 
-    def compose(self) -> ComposeResult:
-        """One text."""
-        with self._words:
-            yield self._text
-
-    @property
-    def target(self) -> HowText:
-        """The text."""
-        return self._words
+    def title(self, job: Job) -> Content:
+        """The picked candidate."""
+        return Content(f"{TITLE}: {printable(job.picked or '')}")  # no markup
 
     def show(self, job: Job) -> None:
         """Tell how the picked candidate is carried out; that takes a moment where the plan is large."""
         candidate = job.candidate(job.picked or "")
-        self.border_title = Content(f"{TITLE}: {printable(job.picked or '')}")  # no markup
-        self._graph, self._job = (candidate if job.has_several_ops else None), job
+        self._graph = candidate if job.has_several_ops else None
         if candidate is None or job.advice is None:
             self._candidate = self._advice = self._how = None
-            self._words_of = (
-                () if job.picked is None else scenario_words(job.path, job.what_if.changes.params, job.name)
-            )
-            self._draw()
+            super().show(job)
         elif candidate is not self._candidate or job.advice is not self._advice:
             self._candidate, self._advice, self._how = candidate, job.advice, None
-            self._draw()
-            self._words.scroll_home(animate=False)
+            super().show(job)
+            self._view.scroll_home(animate=False)
             self._tell(job.advice, candidate)
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Wrap again."""
-        self._draw()
 
     @work(exclusive=True, group="how")
     async def _tell(self, advice: Advice, candidate: Candidate) -> None:
         how = await in_thread(lambda _: _reported(advice, candidate))
         if candidate is self._candidate:
             self._how = how
-            self._draw()
+            self.draw()
 
-    def _draw(self) -> None:
-        if self._graph is not None and self._job is not None and self._job.found is not None:
-            run = self._job.runs.get(self._graph.expression)
-            with wrapped_to(max(20, self._words.size.width - 3)):
-                lines = list(picked_lines(self._job.found.scenario, self._graph, run, self._words_of))
-            self._text.update(printable("\n".join(lines), block=True))
-            return
-        if self._advice is None or self._candidate is None:
-            self._text.update("")
-            return
-        with wrapped_to(max(20, self._words.size.width - 3)):
-            lines = [KEYS, ""]
+    def lines(self, job: Job, width: int) -> Iterator[str]:
+        """What is known of the schedule, and its steps."""
+        if self._graph is not None and job.found is not None:
+            words = scenario_words(job.path, job.what_if.changes.params, job.name)
+            yield from picked_lines(job.found.scenario, self._graph, job.runs.get(self._graph.expression), words)
+        elif self._advice is not None and self._candidate is not None:
+            yield from (KEYS, "")
             for sentence in shipped_lines(self._advice, self._candidate):
-                lines += bullet("-", sentence)
-            lines.append("")
+                yield from bullet("-", sentence)
+            yield ""
             if self._how is None:
-                lines.append(WORKING)
+                yield WORKING
             elif isinstance(self._how, Rejection):
-                lines.append(f"{self._how.code.name}: {self._how.message}. {self._how.hint}".strip())
+                yield f"{self._how.code.name}: {self._how.message}. {self._how.hint}".strip()
             else:
-                lines += how_lines(self._how, self._candidate.expression)
-        self._text.update(printable("\n".join(lines), block=True))
+                yield from how_lines(self._how, self._candidate.expression)
 
     # Keys.
 

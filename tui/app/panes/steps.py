@@ -4,14 +4,11 @@ from collections.abc import Iterator
 from typing import ClassVar, cast
 
 from rich.text import Text
-from textual.app import ComposeResult
-from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
 
 from ....advisor.steps.plans import flags_of
 from ....compiler.text.diagnostics import printable
-from ...text.door import bullet, hanging, wrapped, wrapped_to
+from ...text.door import bullet, hanging, wrapped
 from ...text.ops import scenario_words
 from ...text.step import counted_text, figures_of, nothing_lines
 from ..charts.rows import StagesModel
@@ -20,7 +17,7 @@ from ..session.step_view import LayoutRow, StepSort, memory_lines, picked_row, r
 from ..session.view import shortened
 from ..widgets.rows_view import RowsView
 from . import CANDIDATES, HOW, TIMELINE, WHY
-from .candidates import Column, JobPane, PickTable, RankedPane
+from .candidates import Column, PickTable, RankedPane, ViewPane, WordsPane
 
 
 class LayoutTable(PickTable[LayoutRow]):
@@ -63,8 +60,8 @@ class LayoutsPane(RankedPane[StepJob, LayoutTable]):
         rows = () if job.found is None else rows_of(job.found, cast("StepSort", self._sort_key))
         row = _picked(job)
         picked = None if row is None else row.expression
-        if not self._table.shows(rows, self._sort_key, picked):
-            self._table.show(rows, self._sort_key, picked)
+        if not self._view.shows(rows, self._sort_key, picked):
+            self._view.show(rows, self._sort_key, picked)
         rough = any(row.is_estimate for row in rows)
         note = "; ~ without traffic beside layers" if rough else ""
         self.border_title = f"Layouts: {len(rows)}{note}" if rows else CANDIDATES.title
@@ -89,21 +86,11 @@ class StagesView(RowsView[StagesModel]):
             self._lay_out()
 
 
-class StagesPane(JobPane[StepJob]):
+class StagesPane(ViewPane[StepJob, StagesView]):
     """The stages of the picked layout."""
 
     def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._view = StagesView(id="stages")
-
-    def compose(self) -> ComposeResult:
-        """One chart."""
-        yield self._view
-
-    @property
-    def target(self) -> StagesView:
-        """The chart."""
-        return self._view
+        super().__init__(StagesView(id="stages"), id=id)
 
     def show(self, job: StepJob) -> None:
         """Show the picked layout, or that there is none."""
@@ -115,53 +102,15 @@ class StagesPane(JobPane[StepJob]):
             self._view.show(row)
 
 
-class _Words(VerticalScroll, can_focus=True):
-    """A text that scrolls."""
+class _StepWords(WordsPane[StepJob]):
+    """Lines about the picked layout."""
+
+    def title(self, job: StepJob) -> Content:
+        """What the lines are about, and the layout."""
+        return _title(self.TITLE, job)
 
 
-class WordsPane(JobPane[StepJob]):
-    """A pane of lines, which are wrapped to its width."""
-
-    TITLE = ""
-
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._words = _Words(id=f"{id}-words", classes="step-words")
-        self._text = Static(markup=False)
-        self._job: StepJob | None = None
-
-    def compose(self) -> ComposeResult:
-        """One text."""
-        with self._words:
-            yield self._text
-
-    @property
-    def target(self) -> _Words:
-        """The text."""
-        return self._words
-
-    def on_resize(self) -> None:
-        """Wrap again, to the width that the text has once all is laid out."""
-        self.call_after_refresh(self._draw)
-
-    def show(self, job: StepJob) -> None:
-        """Show what is known of the picked layout."""
-        self._job, self.border_title = job, _title(self.TITLE, job)
-        self._draw()
-
-    def lines(self, job: StepJob, width: int) -> Iterator[str]:
-        """What is said in so many columns."""
-        yield ""
-
-    def _draw(self) -> None:
-        if self._job is not None:
-            width = max(20, self._words.size.width - 3)
-            with wrapped_to(width):
-                text = "\n".join(self.lines(self._job, width))
-            self._text.update(printable(text, block=True))
-
-
-class StepWhyPane(WordsPane):
+class StepWhyPane(_StepWords):
     """Where the time of the picked layout goes, the memory of its stages, and what to know."""
 
     TITLE = WHY.title
@@ -188,7 +137,7 @@ class StepWhyPane(WordsPane):
             yield from bullet("!", f"{found.message}. {found.hint}".strip())
 
 
-class StepHowPane(WordsPane):
+class StepHowPane(_StepWords):
     """How frameworks switch the picked layout on."""
 
     TITLE = HOW.title
@@ -212,7 +161,7 @@ class StepHowPane(WordsPane):
         yield f"magus simulate {words}{how}" if declared else f"magus advise {words}"
 
 
-class LayersPane(WordsPane):
+class LayersPane(_StepWords):
     """Says that a pane is about the layers of a step."""
 
     def lines(self, job: StepJob, width: int) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
@@ -13,7 +12,7 @@ from ..charts.viewport import Emphasis
 from ..session.job import Job
 from ..widgets.rows_view import RowsView
 from . import TIMELINE
-from .candidates import JobPane
+from .candidates import ViewPane
 
 NOTHING_TO_FOLLOW = "Nothing to follow: no step waits for this one, and it waits for no transfer."
 
@@ -85,21 +84,11 @@ TITLE = TIMELINE.title
 RUNNING = "being simulated ..."
 
 
-class TimelinePane(JobPane[Job]):
+class TimelinePane(ViewPane[Job, TimelineView]):
     """The timeline of the picked candidate, or why there is none."""
 
     def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._view = TimelineView(id="lanes")
-
-    def compose(self) -> ComposeResult:
-        """One chart."""
-        yield self._view
-
-    @property
-    def target(self) -> TimelineView:
-        """The chart."""
-        return self._view
+        super().__init__(TimelineView(id="lanes"), id=id)
 
     def show(self, job: Job) -> None:
         """Show the Result of the picked candidate."""

@@ -18,7 +18,7 @@ from ..charts.rows import Bar, bars_of, drawn_bars
 from ..session.job import Job
 from ..session.view import confidence_of, shortened, us
 from . import WHY
-from .candidates import JobPane
+from .candidates import ViewPane
 from .timeline import RUNNING
 
 LABEL_COLUMNS = 15
@@ -161,28 +161,18 @@ TITLE = WHY.title
 NO_WATERFALL = "no waterfall: its what-if runs did not finish"
 
 
-class WhyPane(JobPane[Job]):
+class WhyPane(ViewPane[Job, ReasonsPane]):
     """The proof of the verdict, with the losses of the picked candidate."""
 
     def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._text = ReasonsPane(id="proof")
-
-    def compose(self) -> ComposeResult:
-        """One text."""
+        super().__init__(ReasonsPane(id="proof"), id=id)
         self.border_title = TITLE
-        yield self._text
-
-    @property
-    def target(self) -> ReasonsPane:
-        """The text."""
-        return self._text
 
     def show(self, job: Job) -> None:
         """Show reasons and losses as far as they are known."""
         if job.found is None:
-            self._text.show(None, None)
+            self._view.show(None, None)
             return
         running = job.simulating or (job.advising and job.run is None)
         problem = f"{job.problem.kind.value}: {job.problem.text}" if job.problem is not None else NO_WATERFALL
-        self._text.show(job.found, job.run, RUNNING if running else problem, job.warnings)
+        self._view.show(job.found, job.run, RUNNING if running else problem, job.warnings)

@@ -1,9 +1,10 @@
 """A question with a few answers, each with its key."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -64,15 +65,50 @@ class AskScreen(ModalScreen[str]):
         self.dismiss(key)
 
 
-class NameScreen(ModalScreen[Path | None]):
-    """Ask for a name; Escape returns None."""
+R = TypeVar("R")
+
+
+class FileScreen(ModalScreen[R | None]):
+    """Ask for the name of a file, and once more before one that exists is replaced; Escape returns None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Close")]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._to_replace: Path | None = None
+
+    @abstractmethod
+    def result(self, path: Path) -> R | str:
+        """What to close with, or what is wrong."""
+
+    def on_input_changed(self) -> None:
+        """Another name is another file: ask again before it is replaced."""
+        self._to_replace = None
+
+    def on_input_submitted(self) -> None:
+        """Close with the file, if that can be."""
+        name = self.query_one("#file", Input).value.strip()
+        path = typed_path(name)
+        found = self.result(path) if name else "Name the file."
+        if isinstance(found, str):
+            self.say(found)
+        elif exists(path) and self._to_replace != path:
+            self._to_replace = path
+            self.say(f"{path} exists. Enter once more replaces it.")
+        else:
+            self.dismiss(found)
+
+    def say(self, text: str) -> None:
+        """Say something under the name."""
+        self.query_one("#say", Static).update(printable(text))
+
+
+class NameScreen(FileScreen[Path]):
+    """Ask for a name and nothing else."""
 
     def __init__(self, what: str, name: str) -> None:
         super().__init__()
         self._what, self._name = what, name
-        self._to_replace: Path | None = None
 
     def compose(self) -> ComposeResult:
         """An input over a line that says what is wrong."""
@@ -82,20 +118,9 @@ class NameScreen(ModalScreen[Path | None]):
             yield Input(self._name, id="file", compact=True)
             yield Static("", id="say", markup=False)
 
-    def on_input_changed(self) -> None:
-        """Another name is another file: ask again before it is replaced."""
-        self._to_replace = None
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Close with the name, if that can be."""
-        path = typed_path(event.value.strip())
-        if not event.value.strip():
-            self.query_one("#say", Static).update("Name the file.")
-        elif exists(path) and self._to_replace != path:
-            self._to_replace = path
-            self.query_one("#say", Static).update(printable(f"{path} exists. Enter once more replaces it."))
-        else:
-            self.dismiss(path)
+    def result(self, path: Path) -> Path:
+        """The file."""
+        return path
 
 
 # The dialog that writes a file: what to write, its name, and options of a runtime. It never replaces one unasked.
@@ -110,15 +135,12 @@ class HandoverWanted:
     options: dict[str, str]
 
 
-class HandoverScreen(ModalScreen[HandoverWanted | None]):
-    """Pick a format, name the file; Escape closes it and writes nothing."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Close")]
+class HandoverScreen(FileScreen[HandoverWanted]):
+    """Pick a format, name the file."""
 
     def __init__(self) -> None:
         super().__init__()
         self._handover = HANDOVERS[0]
-        self._to_replace: Path | None = None
 
     def compose(self) -> ComposeResult:
         """A list, two inputs and a line that says what is wrong."""
@@ -144,29 +166,12 @@ class HandoverScreen(ModalScreen[HandoverWanted | None]):
         """Go on to the name."""
         self.query_one("#file").focus()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Another name is another file: ask again before it is replaced."""
-        self._to_replace = None
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Close with what is wanted, if that can be."""
-        name = self.query_one("#file", Input).value.strip()
-        if not name:
-            self._say("Name the file.")
-            return
-        path = typed_path(name)
-        options = self._options()
-        if options is None:
-            self._say("Options are written NAME=VALUE, with spaces between them.")
-        elif exists(path) and self._to_replace != path:
-            self._to_replace = path
-            self._say(f"{path} exists. Enter once more replaces it.")
-        else:
-            self.dismiss(HandoverWanted(self._handover, path, options))
-
-    def action_cancel(self) -> None:
-        """Close without writing."""
-        self.dismiss(None)
+    def result(self, path: Path) -> HandoverWanted | str:
+        """What is wanted."""
+        pairs = [word.partition("=") for word in self.query_one("#options", Input).value.split()]
+        if not all(sign for _, sign, _ in pairs):
+            return "Options are written NAME=VALUE, with spaces between them."
+        return HandoverWanted(self._handover, path, {name: value for name, _, value in pairs})
 
     def _pick(self, handover: Handover) -> None:
         self._handover, self._to_replace = handover, None
@@ -176,17 +181,7 @@ class HandoverScreen(ModalScreen[HandoverWanted | None]):
         options.placeholder = "options: " + " ".join(
             f"{each.name}={'|'.join(each.values) or '...'}" for each in handover.options
         )
-        of = "It is about the recommended schedule, at this one size." if handover.of_advice else ""
-        self._say(of)
-
-    def _options(self) -> dict[str, str] | None:
-        """The values that were given, None if one has no name."""
-        words = self.query_one("#options", Input).value.split()
-        pairs = [word.partition("=") for word in words]
-        return {name: value for name, _, value in pairs} if all(sign for _, sign, _ in pairs) else None
-
-    def _say(self, text: str) -> None:
-        self.query_one("#say", Static).update(printable(text))
+        self.say("It is about the recommended schedule, at this one size." if handover.of_advice else "")
 
 
 def _line(handover: Handover) -> Content:

@@ -1,6 +1,7 @@
 """Rows of intervals under an axis of time: a cursor in rows and time, zoom and pan."""
 
 import textwrap
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
@@ -42,10 +43,70 @@ class Foot:
         return self.strips + self.story + self.legend
 
 
-class RowsView(ScrollView, Generic[M], can_focus=True):
-    """Show the rows of a model, or a sentence in their place."""
+class PaintedView(ScrollView, can_focus=True):
+    """Rows of intervals in the styles of the theme, or a sentence in their place; laid out anew at another size."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = set(COMPONENTS)
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._message = ""
+        self._painter: GanttPainter | None = None
+
+    @abstractmethod
+    def _lay_out(self) -> None:
+        """Take the size, and draw."""
+
+    @abstractmethod
+    def _wheel(self, event: events.MouseEvent, steps: int) -> None:
+        """What the wheel does, up (positive) or down."""
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Turn the wheel up."""
+        self._wheel(event, 1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Turn the wheel down."""
+        self._wheel(event, -1)
+
+    def notify_style_update(self) -> None:
+        """Forget the styles of the theme before."""
+        super().notify_style_update()
+        self._painter = None
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Draw again: cells depend on the width."""
+        self._lay_out()
+
+    @property
+    def _room(self) -> Size:
+        """The size without the scrollbar."""
+        return self.scrollable_content_region.size
+
+    @property
+    def painter(self) -> GanttPainter:
+        """What draws the rows in the styles of the theme."""
+        if self._painter is None:
+            self._painter = GanttPainter(self)
+        return self._painter
+
+    def _style(self, name: str) -> Style:
+        return self.painter.style(name)
+
+    def _strip(self, segments: list[Segment]) -> Strip:
+        return Strip(segments).adjust_cell_length(self._room.width, self._style("head"))
+
+    def _sentence(self) -> list[str]:
+        """The lines of what is said in place of rows."""
+        return ["", *textwrap.wrap(printable(self._message, block=True), max(20, self._room.width - 2))]
+
+
+class RowsView(PaintedView, Generic[M]):
+    """Show the rows of a model, or a sentence in their place.
+
+    The wheel zooms; with shift or ctrl it pans; over the names it scrolls the rows.
+    """
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "step(-1)", "Interval", key_display="← →"),
         Binding("right", "step(1)", "Next interval", show=False),
@@ -65,8 +126,6 @@ class RowsView(ScrollView, Generic[M], can_focus=True):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.model: M | None = None
-        self._message = ""
-        self._painter: GanttPainter | None = None
         self._name_columns = 0
 
     def say(self, message: str) -> None:
@@ -91,15 +150,6 @@ class RowsView(ScrollView, Generic[M], can_focus=True):
     def _changed(self) -> None:
         self.post_message(self.Moved())
         self.refresh()
-
-    def notify_style_update(self) -> None:
-        """Forget the styles of the theme before."""
-        super().notify_style_update()
-        self._painter = None
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Draw again: cells depend on the width."""
-        self._lay_out()
 
     def on_focus(self) -> None:
         """Show the cursor."""
@@ -148,14 +198,6 @@ class RowsView(ScrollView, Generic[M], can_focus=True):
             self.model.select(row_idx, self._ticks_at(event.x))
             self._changed()
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Zoom in; with shift or ctrl pan; over the names scroll the rows."""
-        self._wheel(event, 1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Zoom out; with shift or ctrl pan; over the names scroll the rows."""
-        self._wheel(event, -1)
-
     def _wheel(self, event: events.MouseEvent, steps: int) -> None:
         if self.model is None or event.x < self._name_columns:
             return
@@ -190,23 +232,11 @@ class RowsView(ScrollView, Generic[M], can_focus=True):
     # Drawing.
 
     @property
-    def _room(self) -> Size:
-        """The size without the scrollbar."""
-        return self.scrollable_content_region.size
-
-    @property
     def _foot(self) -> Foot:
         height, strips = self._room.height, len(self.model.strips) if self.model is not None else 0
         if height < MIN_FOOT_HEIGHT:
             return Foot(story=height >= MIN_STORY_HEIGHT)
         return Foot(strips if height >= MIN_STRIPS_HEIGHT else 0, story=True, legend=True)
-
-    @property
-    def painter(self) -> GanttPainter:
-        """What draws the rows in the styles of the theme."""
-        if self._painter is None:
-            self._painter = GanttPainter(self)
-        return self._painter
 
     @property
     def _plot_columns(self) -> int:
@@ -217,23 +247,17 @@ class RowsView(ScrollView, Generic[M], can_focus=True):
         width, height = self._room
         model = self.model
         if model is None:
-            lines = ["", *textwrap.wrap(printable(self._message, block=True), max(20, width - 2))]
-            return self._strip([Segment(f" {lines[y]}" if y < len(lines) else "", self._style("empty"))], width)
+            lines = self._sentence()
+            return self._strip([Segment(f" {lines[y]}" if y < len(lines) else "", self._style("empty"))])
         foot, from_end = self._foot, height - 1 - y
         if from_end < foot.num_lines:
-            return self._strip(self._foot_line(model, foot, from_end), width)
+            return self._strip(self._foot_line(model, foot, from_end))
         if y < HEAD_ROWS:
-            return self._strip(self._head(y, model), width)
+            return self._strip(self._head(y, model))
         row_idx = y - HEAD_ROWS + round(self.scroll_offset.y)
         if row_idx >= len(model.rows):
             return Strip.blank(width, self.rich_style)
-        return self._strip(self._row(row_idx, model), width)
-
-    def _strip(self, segments: list[Segment], width: int) -> Strip:
-        return Strip(segments).adjust_cell_length(width, self._style("head"))
-
-    def _style(self, name: str) -> Style:
-        return self.painter.style(name)
+        return self._strip(self._row(row_idx, model))
 
     def _axis(self, model: M) -> tuple[Tick, ...]:
         return axis_of(model.viewport, self._plot_columns, model.unit_ticks)
