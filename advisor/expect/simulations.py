@@ -27,7 +27,8 @@ from ..questions.one_op import CONFIRM_LINE_HOPS
 from ..solver import NoFeasibleSchedule, enumerate_space
 from ..steps.layer_times import LayerTimes
 from ..steps.outcome import StepOutcome, outcome_of
-from ..steps.search import Compile, recommended, search
+from ..steps.search import recommended, search
+from ..steps.space import Compile
 
 
 def serial_baseline(scenario: OpCase) -> OpPlan:

@@ -15,7 +15,8 @@ from ..work.pools import Submit
 from .layer_times import LayerTimes
 from .outcome import StepOutcome, chunks_of
 from .plans import FRAMEWORKS, flags_of
-from .search import SHOWN, Searched, recommended, search
+from .search import SHOWN, recommended, search
+from .space import Searched
 from .times import marks_of
 
 

@@ -220,22 +220,26 @@ def _stage(
 
 
 @dataclass(frozen=True)
-class StepOutcome:
-    """A step under one schedule, with the parameters of its file set so.
+class Layout:
+    """A step under one schedule, with the parameters of its file set so."""
+
+    scenario: StepScenario
+    schedule: StepSchedule
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class StepOutcome(Layout):
+    """A layout with its figures.
 
     Attributes
     ----------
-    scenario, schedule, settings
-        What was asked.
     run
         Its simulation.
     memory
         Of one rank of each stage.
     """
 
-    scenario: StepScenario
-    schedule: StepSchedule
-    settings: Settings
     run: StepRun
     memory: tuple[StageMemory, ...]
 

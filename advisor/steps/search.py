@@ -1,128 +1,34 @@
-"""The layouts of a step compared: those that can be, that fit into memory, and the fastest of them."""
+"""The layouts of a step compared: the fastest of those that fit, with traffic beside their layers.
+
+Layers of many layouts may be simulated side by side, before the layouts are put together of them one after the other.
+What is asked ahead is what the layouts would ask, so that the answer is the same however many work on it.
+"""
 
 import math
 from bisect import insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import product
 
-from ...compiler.ir import Cancelled, Progress, Settings, ShouldStop
-from ...compiler.ir.step import (
-    KEEP_WRITTEN,
-    ContextKind,
-    Overlapped,
-    Pipeline,
-    PipelineKind,
-    StepScenario,
-    StepSchedule,
-)
+from ...compiler.ir import Cancelled, Progress, ShouldStop
+from ...compiler.ir.step import PipelineKind, StepScenario
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
-from ...compiler.text.diagnostics import CompileError
-from ..work.pools import Submit
-from .ahead import is_known, simulate_ahead
-from .layer_times import LayerTimes
-from .outcome import StepOutcome, chunks_of, memory_limit, memory_of, outcome_of, run_of
+from ..work.pools import Submit, result_of
+from .layer_times import LayerAnswer, LayerQuestion, LayerTimes
+from .outcome import Layout, StepOutcome, chunks_of, outcome_of, run_of, updated_of
 from .plans import can_run
-from .times import have_copies
-
-Compile = Callable[[Settings], StepScenario]
-"""Compiles the step again with parameters set; raises CompileError where they do not fit."""
+from .space import Compile, Searched, space_of
+from .times import ticks_of
 
 SHOWN, MOST_CONTENDED = 5, 12
 """Layouts that an answer shows, and how many at most are simulated with traffic beside their layers to find them."""
-
-SoFar = Callable[[Sequence[StepOutcome], int], None]
-"""Takes what was found so far, the fastest first, and how many of these were simulated with traffic beside."""
 
 MOST_REPORTED = 32
 """How often at most a search tells what it has found so far while it simulates layouts."""
 
 TIE = 0.02
 """Difference of two steps below which they are a tie: what profiles of GEMMs resolve."""
-
-
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """What became of the layouts and schedules of a space.
-
-    Attributes
-    ----------
-    outcomes
-        Those that fit and were simulated, the fastest first; behind those of a framework come those that it has not.
-    declared
-        The schedules of the file as it stands, in their order.
-    num_layouts
-        How many there are; ``impossible`` do not divide, ``too_large`` do not fit into memory.
-    nearest
-        The one of those too large that needs least memory, with the bytes of each stage.
-    reason
-        Why the first of those that do not divide does not, empty without one.
-    interrupted
-        Whether some were left out, because the caller was asked to stop.
-    contended
-        So many of the first ``outcomes`` were simulated with traffic beside their layers; the others take no less time
-        than they have here.
-    slower
-        How many were not simulated, since with the kernels of their layers alone they are no faster than those.
-    framework
-        The one that is to carry them out, by its name in ``FRAMEWORKS``; empty for any.
-    """
-
-    outcomes: tuple[StepOutcome, ...]
-    declared: tuple[StepOutcome, ...]
-    num_layouts: int
-    impossible: int
-    too_large: int
-    nearest: tuple[Settings, StepSchedule, tuple[int, ...]] | None = None
-    interrupted: bool = False
-    layers_simulated: int = 0
-    contended: int = 0
-    reason: str = ""
-    framework: str = ""
-    slower: int = 0
-
-    @property
-    def usable(self) -> tuple[StepOutcome, ...]:
-        """The outcomes that the framework has, the fastest first."""
-        return tuple(each for each in self.outcomes if can_run(each, self.framework))
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A layout and a schedule that fit into memory."""
-
-    scenario: StepScenario
-    schedule: StepSchedule
-    settings: Settings
-
-
-def schedules_of(scenario: StepScenario) -> Iterator[StepSchedule]:
-    """Yield the schedules of the space of a step that say something else, each once.
-
-    What is not explored is as the first schedule of the file has it, or by what frameworks run: states of the optimizer
-    shared, and traffic of gradients and weights beside the passes.
-    """
-    explore = scenario.explore
-    usual = StepSchedule("usual", overlapped=tuple(Overlapped))
-    first = next(iter(scenario.schedules), usual)
-    written = all(KEEP_WRITTEN in dict(part.backward) for block in scenario.step.blocks for part in block.parts)
-    pipelines = explore.pipelines or (first.pipeline,)
-    if scenario.num_stages == 1:
-        pipelines = (Pipeline(),)
-    zeros = (explore.zero or (first.zero,)) if have_copies(scenario) else (0,)
-    keeps = (first.keep,) if written else explore.keep or (first.keep,)
-    contexts = (explore.context or (first.context,)) if scenario.in_context else (first.context,)
-    for pipeline, zero, keep, context in product(pipelines, zeros, keeps, contexts):
-        stages = first.stages if pipeline == first.pipeline and len(first.stages) == scenario.num_stages else ()
-        found = replace(first, pipeline=pipeline, zero=zero, keep=keep, stages=stages, context=context)
-        if zero == 3 and scenario.num_stages > 1:
-            continue  # weights of all layers would be gathered for each microbatch
-        ring = " context ring" if scenario.in_context and context is ContextKind.RING else ""
-        name = f"{pipeline.expression} zero {zero} keep {keep}{ring}"
-        yield replace(found, name=name if found != first else first.name)
 
 
 def search(
@@ -169,45 +75,65 @@ def search(
     ScheduleError
         If a declared schedule does not fit.
     """
-    stop, report = should_stop or never, progress or (lambda stage, done, total: None)
-    ahead = partial(_ahead, submit=submit, report=report, stop=stop)
-    ahead([(scenario, schedule) for schedule in scenario.schedules], times)
-    declared = _declared(scenario, times, stop, as_written=as_written)
-    space = _space(scenario, compile_with, report, stop)
+    found = Searched(framework=framework)
 
-    def found(outcomes: Sequence[StepOutcome], contended: int, *, interrupted: bool, slower: int = 0) -> Searched:
-        counts = space.count, space.impossible, space.too_large, space.nearest
-        done = interrupted, times.num_simulated, contended, space.reason
-        return Searched(tuple(outcomes), declared, *counts, *done, framework, slower)
+    def so_far(outcomes: Sequence[StepOutcome], contended: int, *, interrupted: bool = True) -> Searched:
+        known = replace(found, outcomes=tuple(outcomes), contended=contended, interrupted=interrupted)
+        return replace(known, layers_simulated=times.num_simulated)
 
-    def so_far(outcomes: Sequence[StepOutcome], contended: int) -> None:
+    def tell(outcomes: Sequence[StepOutcome], contended: int) -> None:
         if answered is not None:
-            answered(found(outcomes, contended, interrupted=True))
+            answered(so_far(outcomes, contended))
 
-    so_far((), 0)
+    watch = _Watch(progress or (lambda stage, done, total: None), should_stop or never, tell, submit)
+    watch.ahead([Layout(scenario, schedule, ()) for schedule in scenario.schedules], times)
+    declared = _declared(scenario, times, watch.stop, as_written=as_written)
+    fitting, space = space_of(scenario, compile_with, watch.report, watch.stop)
+    found = replace(space, declared=declared, framework=framework)
+    tell((), 0)
     apart = replace(times, contended=False)
-    queue = _Queue(_by_bound(space.fitting, times), len(space.fitting) if every else shown, framework)
-    ahead([(each.scenario, each.schedule) for each in queue.promising], apart)
+    queue = _Queue(_by_bound(fitting, times), len(fitting) if every else shown, framework)
+    watch.ahead(queue.promising, apart)
     while True:
-        interrupted = _simulated(queue, apart, report, stop, so_far) or space.interrupted
+        interrupted = _simulated(queue, apart, watch) or space.interrupted
         if interrupted:
-            return found(queue.done, 0, interrupted=True)
+            return so_far(queue.done, 0)
         others = [each for each in queue.done if not can_run(each, framework)]
-        ahead([(each.scenario, each.schedule) for each in queue.close(shown)], times)
-        usable, contended, interrupted = _contended(queue.usable, shown, times, report, stop, so_far)
+        watch.ahead(queue.close(shown), times)
+        usable, contended, interrupted = _contended(queue.usable, shown, times, watch)
         queue.limit = queue.limit_of(usable)
         if interrupted or queue.is_done:
-            return found([*usable, *others], contended, interrupted=interrupted, slower=len(queue.left))
+            compared = so_far([*usable, *others], contended, interrupted=interrupted)
+            return replace(compared, slower=len(queue.left))
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """Those who wait: told how far it is, and outcomes with how many of these have traffic beside their layers.
+
+    ``submit`` has layers simulated side by side, if that is not None.
+    """
+
+    report: Progress
+    stop: ShouldStop
+    tell: Callable[[Sequence[StepOutcome], int], None]
+    submit: Submit | None
+
+    def ahead(self, layouts: Sequence[Layout], times: LayerTimes) -> None:
+        """Have the layers of layouts simulated side by side, if they can be; what is stopped is not known."""
+        if self.submit is not None:
+            with suppress(Cancelled):
+                simulate_ahead(layouts, times, self.submit, self.report, self.stop)
 
 
 @dataclass(slots=True)
 class _Queue:
-    """Candidates that are ``left``, each behind the least ticks that it takes, in order; and outcomes of the others.
+    """Layouts that are ``left``, each behind the least ticks that it takes, in order; and outcomes of the others.
 
     ``wanted`` is how many of the ``framework`` are to be found; ``limit`` the ticks from which on none of them is.
     """
 
-    left: list[tuple[int, _Candidate]]
+    left: list[tuple[int, Layout]]
     wanted: int
     framework: str
     done: list[StepOutcome] = field(default_factory=list)
@@ -219,7 +145,7 @@ class _Queue:
         return [each for each in self.done if can_run(each, self.framework)]
 
     @property
-    def promising(self) -> list[_Candidate]:
+    def promising(self) -> list[Layout]:
         """What is likely to be simulated: of others the kernels alone take twice as long as of those wanted."""
         most = 2 * self.left[self.wanted - 1][0] if self.wanted < len(self.left) else math.inf
         return [each for ticks, each in self.left if ticks <= most]
@@ -246,8 +172,8 @@ class _Queue:
         insort(self.done, outcome, key=_order)
 
 
-def _by_bound(fitting: Sequence[_Candidate], times: LayerTimes) -> list[tuple[int, _Candidate]]:
-    """Candidates in the order of the least ticks that they take; 0 where a layer cannot be simulated."""
+def _by_bound(fitting: Sequence[Layout], times: LayerTimes) -> list[tuple[int, Layout]]:
+    """Layouts in the order of the least ticks that they take; 0 where a layer cannot be simulated."""
     least, found = replace(times, least=True), []
     for each in fitting:
         ticks = 0
@@ -255,19 +181,6 @@ def _by_bound(fitting: Sequence[_Candidate], times: LayerTimes) -> list[tuple[in
             ticks = run_of(each.scenario, each.schedule, least).makespan_ticks
         found.append((ticks, each))
     return sorted(found, key=lambda each: each[0])
-
-
-def _ahead(
-    layouts: Sequence[tuple[StepScenario, StepSchedule]],
-    times: LayerTimes,
-    submit: Submit | None,
-    report: Progress,
-    stop: ShouldStop,
-) -> None:
-    """Have the layers of layouts simulated side by side, if they can be; what is stopped is not known."""
-    if submit is not None:
-        with suppress(Cancelled):
-            simulate_ahead(layouts, times, submit, report, stop)
 
 
 def _declared(
@@ -288,83 +201,58 @@ def _declared(
     return tuple(found)
 
 
-@dataclass(slots=True)
-class _Space:
-    """All layouts and schedules, and which of them fit."""
+def simulate_ahead(
+    layouts: Sequence[Layout],
+    times: LayerTimes,
+    submit: Submit,
+    report: Progress,
+    should_stop: ShouldStop,
+) -> None:
+    """Let ``times`` know all layers of ``layouts``, simulated side by side.
 
-    fitting: list[_Candidate] = field(default_factory=list)
-    count: int = 0
-    impossible: int = 0
-    too_large: int = 0
-    nearest: tuple[Settings, StepSchedule, tuple[int, ...]] | None = None
-    interrupted: bool = False
-    reason: str = ""
-
-    def add(self, compiled: StepScenario, schedule: StepSchedule, settings: Settings) -> None:
-        """Take a schedule of a layout."""
-        try:
-            stages = tuple(stage.total for stage in memory_of(compiled, schedule, chunks_of(compiled, schedule)))
-        except ScheduleError as error:
-            self.leave_out(f"{schedule.pipeline.expression}: {error.rejection.message}", settings)
-            return
-        self.count += 1
-        if max(stages) <= memory_limit(compiled):
-            self.fitting.append(_Candidate(compiled, schedule, settings))
-            return
-        self.too_large += 1
-        if self.nearest is None or max(stages) < max(self.nearest[2]):
-            self.nearest = settings, schedule, stages
-
-    def leave_out(self, message: str, settings: Settings) -> None:
-        """Count a layout that does not divide."""
-        self.count, self.impossible = self.count + 1, self.impossible + 1
-        said = ", ".join(f"{name} = {value}" for name, value in settings)
-        self.reason = self.reason or (f"with {said}: {message}" if said else message)
+    Raises
+    ------
+    Cancelled
+        If ``should_stop`` returned true first; what was known by then is kept.
+    """
+    unknown = dict.fromkeys(question for layout in layouts for question in _unknown(layout, times))
+    futures = [(question, submit(_answered, question)) for question in unknown]
+    for number, (question, future) in enumerate(futures):
+        report("layers ahead", number, len(futures))
+        with suppress(ScheduleError):  # whoever asks again is told
+            times.take(question, result_of(future, should_stop))
 
 
-def _space(scenario: StepScenario, compile_with: Compile, report: Progress, stop: ShouldStop) -> _Space:
-    space = _Space()
-    for number, settings in enumerate(_settings(scenario)):
-        report("layouts that fit", number, scenario.explore.num_layouts)
-        if stop():
-            space.interrupted = True
-            break
-        try:
-            compiled = compile_with(settings) if settings else scenario
-        except CompileError as error:
-            space.leave_out(error.first.message, settings)
-            continue
-        for schedule in schedules_of(compiled):
-            space.add(compiled, schedule, settings)
-    return space
+def _answered(question: LayerQuestion, should_stop: ShouldStop) -> LayerAnswer:
+    return question.ticks(should_stop)
 
 
-def nearest_fitting(
-    scenario: StepScenario, schedule: StepSchedule, compile_with: Compile, should_stop: ShouldStop = never
-) -> tuple[Settings, StepSchedule] | None:
-    """Return what fits into memory and differs least from a schedule of a step, of all that the file explores."""
-
-    def differs(each: _Candidate) -> int:
-        axes = zip(each.scenario.system.mesh, scenario.system.mesh, strict=True)
-        other = each.schedule
-        return sum(one != own for one, own in axes) + sum(
-            (other.pipeline != schedule.pipeline, other.zero != schedule.zero, other.keep != schedule.keep)
-        )
-
-    fitting = _space(scenario, compile_with, lambda stage, done, total: None, should_stop).fitting
-    nearest = min(fitting, key=differs, default=None)
-    return None if nearest is None else (nearest.settings, nearest.schedule)
+def _is_known(layout: Layout, times: LayerTimes) -> bool:
+    """Whether ``times`` has all layers of a layout, which can be."""
+    with suppress(ScheduleError):
+        chunks_of(layout.scenario, layout.schedule)
+        return not _unknown(layout, times)
+    return False
 
 
-def _simulated(queue: _Queue, times: LayerTimes, report: Progress, stop: ShouldStop, so_far: SoFar) -> bool:
+def _unknown(layout: Layout, times: LayerTimes) -> tuple[LayerQuestion, ...]:
+    """What a layout would ask that is not known; nothing of one that cannot be."""
+    scenario, schedule, noted = layout.scenario, layout.schedule, dict[LayerQuestion, None]()
+    with suppress(ScheduleError):
+        updated = updated_of(scenario, schedule, chunks_of(scenario, schedule))
+        ticks_of(scenario, schedule, replace(times, noted=noted), updated)
+    return tuple(noted)
+
+
+def _simulated(queue: _Queue, times: LayerTimes, watch: _Watch) -> bool:
     """Simulate what may be wanted of a queue, and return whether that was stopped: then with all that is known."""
     every, total = -(-len(queue.left) // MOST_REPORTED), len(queue.left) + len(queue.done)
     while not queue.is_done:
         number = total - len(queue.left)
-        report("layouts", number, total)
-        if stop():
+        watch.report("layouts", number, total)
+        if watch.stop():
             for _, other in queue.left:
-                if is_known((other.scenario, other.schedule), times):
+                if _is_known(other, times):
                     queue.take(outcome_of(other.scenario, other.schedule, times, other.settings))
             return True
         _, each = queue.left[0]
@@ -376,13 +264,13 @@ def _simulated(queue: _Queue, times: LayerTimes, report: Progress, stop: ShouldS
             pass
         del queue.left[0]
         if number % every == 0:
-            so_far(queue.done, 0)
-    report("layouts", total, total)
+            watch.tell(queue.done, 0)
+    watch.report("layouts", total, total)
     return False
 
 
 def _contended(
-    outcomes: Sequence[StepOutcome], shown: int, times: LayerTimes, report: Progress, stop: ShouldStop, so_far: SoFar
+    outcomes: Sequence[StepOutcome], shown: int, times: LayerTimes, watch: _Watch
 ) -> tuple[list[StepOutcome], int, bool]:
     """The fastest with traffic simulated beside their layers, the fastest of these first; then the others as they were.
 
@@ -396,9 +284,9 @@ def _contended(
             break
         if done and left[0].run.makespan_ticks > done[0].run.makespan_ticks * (1 + TIE):
             break
-        so_far([*done, *left], len(done))
-        report("contention", len(done), most)
-        if stop():
+        watch.tell([*done, *left], len(done))
+        watch.report("contention", len(done), most)
+        if watch.stop():
             return [*done, *left], len(done), True
         each = left[0]
         try:
@@ -407,13 +295,6 @@ def _contended(
             return [*done, *left], len(done), True
         del left[0]
     return [*sorted(done, key=_order), *left], len(done), False
-
-
-def _settings(scenario: StepScenario) -> Iterator[Settings]:
-    explore = scenario.explore
-    names = [name for name, _ in explore.settings]
-    for values in product(*(each for _, each in explore.settings)):
-        yield tuple(zip(names, values, strict=True))
 
 
 SIMPLE = tuple(PipelineKind)

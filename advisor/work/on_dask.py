@@ -4,15 +4,16 @@ A worker needs the same version of Magus; one with another is found by what it r
 """
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import islice
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ...compiler.codes import Code
 from ...compiler.ir import Cancelled, Rejection, ShouldStop, never
+from .pools import Submit, open_threads
 from .processes import POLL_S, ProcessDied, Tell
 
 if TYPE_CHECKING:
@@ -96,6 +97,26 @@ class Cluster(Generic[Question, Answer]):
             if self._client is None:
                 self._client = _client(self.address, self._connect_s)
             return self._client
+
+
+@contextmanager
+def on_cluster(address: str) -> Iterator[Submit]:
+    """Yield what has functions run by the workers of the dask scheduler at ``address``.
+
+    Raises
+    ------
+    BackendError
+        If dask is not installed, or nobody answers there.
+    """
+    cluster = Cluster[Any, Any](address, _called)
+    with open_threads(cluster.count, cluster.close) as begin:
+        yield lambda function, argument: begin(cluster.ask, (function, argument))
+
+
+def _called(call: tuple[Callable[..., object], object]) -> object:
+    """At a worker."""
+    function, argument = call
+    return function(argument, never)
 
 
 def as_ended(

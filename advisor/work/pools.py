@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from threading import Event
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ...compiler.ir import Cancelled, Counted, ShouldStop, never
 from .processes import POLL_S, Caller, Processes, forks
@@ -52,12 +52,7 @@ def open_processes(count: int) -> Iterator[Submit]:
 
     If the caller is ``forking`` all are forked with the first function, else they are spawned as they are needed.
     """
-    processes = Processes[tuple[Callable[..., object], object], object](count, _called)
-    to_fork = forks()
-
-    def ask(call: tuple[Callable[[Argument, ShouldStop], T], Argument], should_stop: ShouldStop) -> T:
-        return processes.ask(call, should_stop)  # type: ignore[return-value]  # what the function returns
-
+    processes, to_fork = Processes[Any, Any](count, _called), forks()
     try:
         with open_threads(count, processes.kill) as begin:
 
@@ -66,7 +61,7 @@ def open_processes(count: int) -> Iterator[Submit]:
                 if to_fork:  # not before: what the caller loads until then is loaded once
                     processes.fork()
                     to_fork = False
-                return begin(ask, (function, argument))
+                return begin(processes.ask, (function, argument))
 
             yield submit
     finally:

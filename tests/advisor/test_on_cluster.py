@@ -19,8 +19,7 @@ from magus.advisor import AdviceOptions, Advisor, Request, advise_step, ask, kee
 from magus.advisor.questions import computing
 from magus.advisor.questions.computing import answer_at_worker, digests_here
 from magus.advisor.questions.many import ask_many
-from magus.advisor.steps.ahead import on_cluster
-from magus.advisor.work.on_dask import RESUME, BackendError, Cluster
+from magus.advisor.work.on_dask import RESUME, BackendError, Cluster, on_cluster
 from magus.compiler.ir import Cancelled, Scenario
 from magus.compiler.request.scenario import scenario_of
 from magus.simcore.memo.memo import UNDER_WAY, current_store, use

@@ -10,7 +10,8 @@ from ...advisor.measured.traces.times import AS_IT_RAN, KindTimes, RankTimes
 from ...advisor.steps.answer import StepAdvice
 from ...advisor.steps.outcome import StepOutcome, memory_limit
 from ...advisor.steps.plans import flags_of
-from ...advisor.steps.search import SHOWN, TIE, Searched, recommended
+from ...advisor.steps.search import SHOWN, TIE, recommended
+from ...advisor.steps.space import Searched
 from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, Settings
 from ...compiler.ir.step import StepScenario, StepSchedule
 from ...compiler.text.units import bytes_text, us_text

@@ -8,7 +8,7 @@ from magus.advisor.layers.beside import Beside, Layer, SharedTraffic, crosses_no
 from magus.advisor.steps.layer_times import TRAFFIC_PACKET, LayerTimes, PassOf
 from magus.advisor.steps.outcome import outcome_of
 from magus.advisor.steps.plans import flags_of
-from magus.advisor.steps.search import schedules_of
+from magus.advisor.steps.space import schedules_of
 from magus.advisor.steps.times import buffer_bytes, exchange_ticks, exchanged_bytes
 from magus.compiler import compile_text
 from magus.compiler.codes import Code

@@ -10,7 +10,8 @@ import pytest
 from magus.advisor.steps import layer_times as times_module
 from magus.advisor.steps.layer_times import LayerTimes
 from magus.advisor.steps.outcome import outcome_of, run_of
-from magus.advisor.steps.search import SHOWN, TIE, recommended, schedules_of, search
+from magus.advisor.steps.search import SHOWN, TIE, recommended, search
+from magus.advisor.steps.space import schedules_of
 from magus.advisor.steps.times import send_ticks, traffic_ticks
 from magus.advisor.work.pools import open_processes, open_threads
 from magus.compiler.ir import Pattern, Settings
