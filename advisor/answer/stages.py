@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from ...compiler.codes import Code
-from ...compiler.ir import Cancelled, ShouldStop, heeding
+from ...compiler.ir import Cancelled, ShouldStop, heeding, never
 from ...compiler.request.request import RequestError
 from ...simcore import EngineUnavailable
 from ..bespoke.stage import DEFAULT_EVALUATIONS
@@ -24,11 +24,11 @@ PATIENCE_S = 1.0
 """Seconds beyond the time limit that the least of an answer may take."""
 
 
-def lateness(within_s: float | None) -> ShouldStop | None:
-    """Return whether more than ``within_s`` have passed from now on, as a function; None without a limit."""
+def lateness(within_s: float | None, more_s: float = 0.0) -> ShouldStop:
+    """Return whether more than ``within_s`` and ``more_s`` have passed from now on, as a function; never for None."""
     if within_s is None:
-        return None
-    end = perf_counter() + within_s
+        return never
+    end = perf_counter() + within_s + more_s
     return lambda: perf_counter() > end
 
 

@@ -22,7 +22,7 @@ from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import RunTooLarge
-from ...simcore.memo.memo import ADVISOR, memo_of, memoized
+from ...simcore.memo.memo import ADVISOR, Memo, memo_of, memoized
 from ..answer.answer import BESPOKE, IMPLEMENTATIONS, Answered, Confirmed, Findings, advice_of
 from ..answer.explain import COPY_ENGINES_LEFT_OUT
 from ..answer.extrapolation import imbalance_lines
@@ -69,19 +69,16 @@ SHORTENED = "a large workload: the search ended before small changes gained noth
 
 
 @dataclass(frozen=True, slots=True)
-class OfOps:
-    """What is known of ops before all are looked at together: advice on the one with a choice, and who proposes."""
+class _Question:
+    """A workload, how much work to spend, advice on the op that alone has a choice, and who proposes."""
 
-    of_sole: Advice | None = None
-    proposals: ProposalModel | None = None
-
-    @property
-    def digest(self) -> str:
-        """What the proposals depend on; empty without any."""
-        return "" if self.proposals is None else self.proposals.digest
+    scenario: Scenario
+    options: AdviceOptions
+    of_sole: Advice | None
+    proposals: ProposalModel | None
 
     @property
-    def options(self) -> tuple[Candidate, ...]:
+    def compared(self) -> tuple[Candidate, ...]:
         """The options of the op that alone has a choice; none if there is no such op."""
         return () if self.of_sole is None else self.of_sole.candidates
 
@@ -89,6 +86,14 @@ class OfOps:
     def best_alone(self) -> OpChoice | None:
         """What is recommended for that op by itself; None for a plan that the file has."""
         return None if self.of_sole is None else self.of_sole.recommended.choice
+
+    @property
+    def memo(self) -> Memo | None:
+        """Where the answer is kept: for any limit of time and number of workers, which decide none that is."""
+        options = replace(self.options, within_s=None, workers=1)
+        compared = self.best_alone, *(one.expression for one in self.compared)
+        digest = "" if self.proposals is None else self.proposals.digest
+        return memo_of(("recommend_workload", self.scenario, options, compared, digest), ADVISOR)
 
 
 def _silent(stage: str, done: int, total: int) -> None:
@@ -129,28 +134,21 @@ def recommend_workload(
     if scenario.system.replay is not None:
         message = f"{scenario.system.name} replays a profile, which is one of a single pair"
         raise ScheduleError(Rejection(Code.MGS523, message))
+    proposals = proposals if options.verify and options.bespoke > 0 and of_sole is None else None
+    question = _Question(scenario, options, of_sole, proposals)
     report, stop = progress or _silent, should_stop or never
-    of_ops = OfOps(of_sole, proposals if options.verify and options.bespoke > 0 and of_sole is None else None)
-    if answered is not None:
-        return _watched(scenario, options, report, stop, answered, of_ops)
-    return _searched(scenario, options, report, stop, of_ops)
+    return _searched(question, stop, report) if answered is None else _watched(question, stop, report, answered)
 
 
-def _watched(
-    scenario: Scenario,
-    options: AdviceOptions,
-    progress: Progress,
-    should_stop: ShouldStop,
-    answered: Answered,
-    of_ops: OfOps,
-) -> Advice:
+def _watched(question: _Question, should_stop: ShouldStop, progress: Progress, answered: Answered) -> Advice:
     """What the schedules of the file give, told as it becomes known, then what is searched."""
-    first = replace(simulated_schedules(scenario, options.workers, progress, should_stop, answered), interrupted=True)
+    simulated = simulated_schedules(question.scenario, question.options.workers, progress, should_stop, answered)
+    first = replace(simulated, interrupted=True)
     answered(first)
     progress("joint search", 0, 0)
     begun = perf_counter()
     try:
-        advice = _searched_beside(scenario, options, progress, should_stop, of_ops)
+        advice = _searched_beside(question, should_stop, progress)
     except Cancelled:
         return first
     except (ScheduleError, RunTooLarge) as error:
@@ -160,55 +158,29 @@ def _watched(
     return with_simulated(advice, first)
 
 
-def _searched_beside(
-    scenario: Scenario,
-    options: AdviceOptions,
-    progress: Progress,
-    should_stop: ShouldStop,
-    of_ops: OfOps,
-) -> Advice:
-    if options.workers > 1:
+def _searched_beside(question: _Question, should_stop: ShouldStop, progress: Progress) -> Advice:
+    if question.options.workers > 1:
         try:
             with open_processes(1) as submit:
-                searched = submit(partial(_searched_there, scenario, of_ops=of_ops), options)
-                return result_of(searched, should_stop)
+                return result_of(submit(_searched, question), should_stop)
         except ProcessDied:
             pass  # it is searched here
-    return _searched(scenario, options, progress, should_stop, of_ops)
+    return _searched(question, should_stop, progress)
 
 
-def _searched_there(scenario: Scenario, options: AdviceOptions, should_stop: ShouldStop, *, of_ops: OfOps) -> Advice:
-    """In a process."""
-    return _searched(scenario, options, _silent, should_stop, of_ops)
-
-
-def _searched(
-    scenario: Scenario,
-    options: AdviceOptions,
-    progress: Progress,
-    should_stop: ShouldStop,
-    of_ops: OfOps,
-) -> Advice:
-    requested = replace(options, within_s=None, workers=1)
-    compared = of_ops.best_alone, *(one.expression for one in of_ops.options)
+def _searched(question: _Question, should_stop: ShouldStop, progress: Progress = _silent) -> Advice:
     return memoized(
-        memo_of(("recommend_workload", scenario, requested, compared, of_ops.digest), ADVISOR),
+        question.memo,
         Advice,
-        lambda: _recommended(scenario, options, progress, should_stop, of_ops),
-        given=(scenario,),
+        lambda: _recommended(question, should_stop, progress),
+        given=(question.scenario,),
         lasts=lambda advice: not advice.interrupted,
     )
 
 
-def _recommended(
-    scenario: Scenario,
-    options: AdviceOptions,
-    report: Progress,
-    stop: ShouldStop,
-    of_ops: OfOps,
-) -> Advice:
-    late = lateness(options.within_s)
-    early = stop if late is None else either(stop, late)
+def _recommended(question: _Question, stop: ShouldStop, report: Progress) -> Advice:
+    scenario, options = question.scenario, question.options
+    early = either(stop, lateness(options.within_s))
     limit, quick = scenario.explore.staging_limit_bytes, not options.verify
     runs = JointRuns(scenario.system, scenario.workload, limit, early, quick=quick)
     runs.reported = lambda choice, ticks: report("joint", runs.num_runs, 0)
@@ -221,19 +193,19 @@ def _recommended(
     library, by_others = by_library(scenario)
     if library is not None:
         stages.run(SEARCH, lambda: search.take(library.choice, library.what), None)
-    origins = _take_options(scenario, search, of_ops.options, stages)
+    origins = _take_options(scenario, search, question.compared, stages)
     if not origins:
         stages.run(SEARCH, search.run, None)
     if not origins and options.verify and options.bespoke > 0:
         reported = partial(report, "bespoke")
         with open_workers(1, early) as pool:
-            stages.run(BESPOKE, BespokeOps(search, options.bespoke, pool, reported, of_ops.proposals).run, None)
+            stages.run(BESPOKE, BespokeOps(search, options.bespoke, pool, reported, question.proposals).run, None)
     orders = OfferSearch(scenario, runs, search.known, search.found)
     report("offers", 0, 1)
     stages.run(ORDERS, orders.run, None)
     known = [replace(one, origin=origins.get(one.joint, one.origin)) for one in _candidates(scenario, search, serial)]
     begun = perf_counter()
-    candidates = finish.candidates([*known, *orders.candidates(known)], of_ops.best_alone)
+    candidates = finish.candidates([*known, *orders.candidates(known)], question.best_alone)
     bound = stages.run(BOUND, lambda: workload_bound(scenario.system, scenario.workload, quick=quick), None)
     candidates = _with_whole_winner(scenario, finish, candidates)
     offers = stages.run(IMPLEMENTATIONS, lambda: offers_of(scenario, orders.timed(candidates)), None)
@@ -259,9 +231,8 @@ def _begun(scenario: Scenario, options: AdviceOptions, runs: JointRuns, stop: Sh
     Cancelled
         If ``stop`` returned true.
     """
-    late = None if options.within_s is None else lateness(options.within_s + PATIENCE_S)
-    patience = stop if late is None else either(stop, late)
-    estimate_ticks = 0 if late is None else serial_estimate(scenario, stop, patience)
+    patience = either(stop, lateness(options.within_s, PATIENCE_S))
+    estimate_ticks = 0 if options.within_s is None else serial_estimate(scenario, stop, patience)
     try:
         serial = runs.begin(SERIAL, patience)
     except Cancelled:

@@ -119,9 +119,9 @@ class Watcher:
     answered: Answered | None = None
     waited_s: float = 0.0
 
-    def late(self, within_s: float | None) -> ShouldStop | None:
-        """Return whether more than ``within_s`` have passed since they asked, as a function; None without a limit."""
-        return lateness(None if within_s is None else within_s - self.waited_s)
+    def late(self, within_s: float | None, more_s: float = 0.0) -> ShouldStop:
+        """Return ``lateness`` since they asked."""
+        return lateness(within_s, more_s - self.waited_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,13 +298,12 @@ def _with_sensitivity(advice: Advice, watcher: Watcher) -> Advice:
 
 def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher) -> Findings:
     options, stop, answers = run.options, run.should_stop, run.answers
-    late = watcher.late(options.within_s)
-    early = stop if late is None else either(stop, late)
+    late = None if options.within_s is None else watcher.late(options.within_s)
+    early = either(stop, late or never)
     # Proposals are an answer: some are made however late it is, unless that takes much longer than it should.
-    patience = watcher.late(None if options.within_s is None else options.within_s + PATIENCE_S)
-    grace_over = stop if patience is None else either(stop, patience)
+    grace_over = either(stop, watcher.late(options.within_s, PATIENCE_S))
     share = TIME_TO_PROPOSE if options.verify else 1.0  # the rest is for simulations
-    enough = watcher.late(None if options.within_s is None else options.within_s * share) or never
+    enough = watcher.late(None if options.within_s is None else options.within_s * share)
     workers, threads = options.workers if options.verify else 1, suits_threads(run.scenario)
     searches = options.verify and run.proposes(proposals)
     with open_workers(workers, early, threads=threads, busy=searches) as pool:

@@ -13,7 +13,7 @@ from magus.advisor.candidates import predicted
 from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.candidates.predicted import BATCH, predicted_candidates
 from magus.advisor.solver import enumerate_space
-from magus.compiler.ir import NamedSchedule, Scenario
+from magus.compiler.ir import NamedSchedule, Scenario, never
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.simcore.memo.memo import Store, memoizing
 from tests.helpers.scenarios.scenarios import ag_gemm
@@ -121,7 +121,7 @@ def test_advice_that_was_cut_short_is_not_kept_and_complete_advice_answers_at_on
 
 def test_either_stop_counts() -> None:
     late = lateness(1e-12)
-    assert late is not None and lateness(None) is None
+    assert lateness(None) is never
     assert either(lambda: False, late)() and either(lambda: True, lambda: False)()
     assert not either(lambda: False, lambda: False)()
 

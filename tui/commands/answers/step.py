@@ -19,7 +19,7 @@ from ....advisor.work.on_dask import on_cluster
 from ....advisor.work.pools import Submit, open_processes
 from ....compiler import compile_text
 from ....compiler.codes import Code
-from ....compiler.ir import JsonObject, Settings, ShouldStop, never
+from ....compiler.ir import JsonObject, Settings, ShouldStop
 from ....compiler.ir.step import StepScenario, StepSchedule
 from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, Diagnostic, Source, Span, did_you_mean
@@ -73,7 +73,7 @@ class _Form:
 
 def _advise(text: Source, settings: Settings, name: str | None, form: _Form, within_s: float | None = None) -> Exit:
     with progress_line() as progress, interruptible() as stopped:
-        stop = either(stopped, lateness(within_s) or never)
+        stop = either(stopped, lateness(within_s))
         asked = partial(answer_of, text.text, text.path, settings, name, framework=form.framework)
         with open_processes(form.workers) if form.workers > 1 else nullcontext() as submit:
             found = asked(progress=progress, should_stop=stop, shown=form.shown, submit=submit, every=form.full)
