@@ -51,6 +51,9 @@ from .waits import poll_ticks, tell
 READY = "ready"
 """Label of the flags by which a rank says that its kernel has begun."""
 
+MANY = 32
+"""Ranks beyond which those that a kernel waits for are joined: each copy would else wait for each of them."""
+
 
 def is_one_kernel(scenario: OpCase, schedule: OpPlan) -> bool:
     """Whether the plan is one kernel at each rank: a collective alone, by SMs."""
@@ -71,7 +74,7 @@ def begin_kernels(state: Lowering, ranks: range) -> None:
             state.gate(rank, (state.kernels.launches[rank],))
     if Idealization.FREE_LAUNCH in state.ideal:
         return
-    wanted = state.kernels.wanted = {rank: sorted(_wanted(state, rank)) for rank in ranks}
+    wanted = {rank: sorted(_wanted(state, rank)) for rank in ranks}
     n, reported = state.scenario.num_ranks, dict[tuple[int, int], int]()
     waiting: dict[int, list[int]] = {rank: [] for rank in ranks}
     for rank in ranks:
@@ -81,8 +84,12 @@ def begin_kernels(state: Lowering, ranks: range) -> None:
         for offset in sorted(waiting[rank], reverse=True):
             reported[(rank + offset) % state.period, n - offset] = _tell(state, rank, offset)
     for rank in ranks:
-        for offset in wanted[rank]:
-            state.kernels.ready[rank, offset] = look(state, rank, READY, (reported[rank, offset],))
+        looks = {offset: look(state, rank, READY, (reported[rank, offset],)) for offset in wanted[rank]}
+        every = tuple(looks.values())
+        if state.one_kernel and len(every) > MANY:
+            every = (state.join(rank, READY, every),)
+        # All copies of a kernel wait for the same: else those to near peers would all go before those to far ones.
+        state.kernels.ready[rank] = {at: every if state.one_kernel else (seen,) for at, seen in looks.items()}
 
 
 def launch_ticks(gpu: Gpu, schedule: OpPlan) -> int:
@@ -153,13 +160,11 @@ def wait_for_peers(state: Lowering, rank: int, step: Transfer) -> None:
     """Make a copy wait until the ranks from which it reads, or to which it writes, are ready."""
     # Of commands that are issued together each waits for its own peer.
     ops = state.waiters[rank, step.name].on_kernels if state.one_kernel else state.step_ops[rank, step.name].work
-    offsets = list(peers_to_be_ready(state.scenario, state.schedule, step))
-    if state.one_kernel and offsets:
-        # All copies of a kernel wait for the same: else those to near peers would all go before those to far ones.
-        offsets = state.kernels.wanted.get(rank, [])
-    for offset in offsets:
-        if (rank, offset) in state.kernels.ready:
-            state.builder.after(ops, (state.kernels.ready[rank, offset],))
+    ready = state.kernels.ready.get(rank)
+    if ready is not None:
+        offsets = peers_to_be_ready(state.scenario, state.schedule, step)
+        for op in sorted({op for offset in offsets for op in ready[offset]}):
+            state.builder.after(ops, (op,))
 
 
 def end_kernel(state: Lowering, rank: int, arrived: Iterable[StepOps]) -> None:

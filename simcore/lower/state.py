@@ -83,14 +83,13 @@ class Persistent:
 class OneKernel:
     """Ops of plans that are one kernel at each rank: launches, and reads of flags.
 
-    ``ready`` are done when a rank has seen that one ``offset`` further is ready, by (rank, offset), ``seen`` when it
-    has seen that others are done, by rank and ops. ``wanted`` are the offsets of the ranks that a rank waits for.
+    ``ready`` are the ops after which copies may begin, by rank and by the offset of a peer that must be ready for them.
+    ``seen`` are done when a rank has seen that others are done, by rank and ops.
     """
 
     launches: dict[int, int] = field(default_factory=dict)
-    ready: dict[tuple[int, int], int] = field(default_factory=dict)
+    ready: dict[int, dict[int, tuple[int, ...]]] = field(default_factory=dict)
     seen: dict[tuple[int, frozenset[int]], int] = field(default_factory=dict)
-    wanted: dict[int, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore.cores.engine import run
 from magus.simcore.kernels.gemm import ticks_for
+from magus.simcore.lower import one_kernel
 from magus.simcore.lower.machine import Idealization
 from magus.simcore.lower.steps import LoweredPart
 from magus.simcore.program.program import OpKind
@@ -265,3 +266,15 @@ workload sum on hgx {{ x = tensor bf16[16384, 1024]; y = all_reduce(x) }}
     far, usual, near = (makespan(each, build_op_plan(each, choice), unit_bytes=8192) for each in scenarios)
 
     assert far > usual > near
+
+
+@pytest.mark.parametrize("many", [1, 1000])
+def test_waits_for_many_peers_are_joined_without_a_tick(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = lone_gather(256, 64, ranks=64, gpu=h100(), fabric=switch(nvlink()))
+    schedule = build_op_plan(scenario, OpChoice("direct", 64, SMS, tactics=ExecutionOptions(Direction.GET)))
+    usual = lower_op(scenario, schedule, unit_bytes=LINE).program
+    monkeypatch.setattr(one_kernel, "MANY", many)
+    other = lower_op(scenario, schedule, unit_bytes=LINE).program
+
+    assert run(usual).makespan_ticks == run(other).makespan_ticks
+    assert (len(other.op_next) < 10 * other.num_ops) is (many == 1)
