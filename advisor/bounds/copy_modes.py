@@ -14,7 +14,7 @@ from ...compiler.planning.staging import reject_reach
 from ...simcore.kernels.working_set import hit_share
 from ...simcore.lower.machine import LL128_BYTES, LL128_PAYLOAD
 from .kernels import MAX_ROUNDS, KernelLimits
-from .link_loads import LeastTraffic, ports_of
+from .link_loads import LeastTraffic
 
 # Reserved SMs are bounded in ranges that end at 1 / s of all SMs, for each s.
 RANGE_DIVISORS = (16, 10, 7, 5, 4, 3)
@@ -216,7 +216,7 @@ class BoundCase:
         assert self.moved is not None, "asked only where something moves"
         n = self.scenario.num_ranks
         num_bytes = int(n * self.moved.read * (n - 1) * self.mode.sent)
-        return served_ticks(num_bytes, sum(ports_of(self.scenario).into), self.scenario.gpu.line_bytes)
+        return served_ticks(num_bytes, sum(self.scenario.network.bytes_per_s_into), self.scenario.gpu.line_bytes)
 
     @property
     def sum_bytes(self) -> int:

@@ -5,14 +5,13 @@ single link.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import ceil
 
 import numpy as np
-import numpy.typing as npt
 
 from ...compiler.ir import (
     TICKS_PER_SECOND,
@@ -141,78 +140,6 @@ def block_table(scenario: OpCase) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(rows * width for rows in sent) for sent in shape.loads)
 
 
-Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Passes:
-    """The hops of several routes: indices of edges in the table, and the sending rank of each hop."""
-
-    edge: Ints
-    rank: Ints
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class RouteTable:
-    """``onward`` [ranks, nodes] is the edge that leaves a node on the route to a rank, -1 without a route."""
-
-    num_ranks: int
-    edges: tuple[Edge, ...]
-    onward: npt.NDArray[np.int32]
-    target: Ints  # [E]
-
-    def passes(self, peer: int) -> Passes:
-        """Return the hops of the routes from every rank r to r + ``peer``."""
-        checkpoint()
-        ranks = np.arange(self.num_ranks)
-        hops = list(self._hops(ranks, (ranks + peer) % self.num_ranks))
-        return Passes(*(np.concatenate([hop[i] for hop in hops]) for i in (0, 1)))
-
-    def times(self, passes: Passes) -> Ints:
-        """Return [E] how often each edge is passed."""
-        return np.bincount(passes.edge, minlength=len(self.edges))
-
-    def _hops(self, rank: Ints, destination: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """Yield for each hop number the edges, and the sending ranks."""
-        node = rank
-        while True:
-            moving = node != destination
-            rank, node, destination = rank[moving], node[moving], destination[moving]
-            if not len(node):
-                return
-            edge = self.onward[destination, node].astype(np.int64)
-            yield edge, rank
-            node = self.target[edge]
-
-
-@lru_cache(maxsize=4)
-def routes_of(fabric: Fabric, num_ranks: int) -> RouteTable:
-    """Return the table of a fabric whose ranks all reach each other."""
-    network = network_of(fabric, num_ranks)
-    index = {edge.ends: number for number, edge in enumerate(network.edges)}
-    onward = np.full((num_ranks, network.num_nodes), -1, np.int32)
-    for destination in range(num_ranks):
-        checkpoint()
-        row = onward[destination]
-        known = {destination}
-        for node in range(num_ranks):
-            while node not in known:
-                known.add(node)
-                following = network.step(node, destination)
-                row[node] = index[node, following]
-                node = following
-    target = np.array([edge.target for edge in network.edges], np.int64)
-    return RouteTable(num_ranks, network.edges, onward, target)
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """Bytes per second of all links into each rank together, and of all links out of it."""
-
-    into: tuple[int, ...]
-    out: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
     """Bytes that links of ``bytes_per_s`` together pass; ``where`` names the links, to follow the words "the links"."""
@@ -224,12 +151,12 @@ class LinkLoad:
 
 def loads_of(scenario: OpCase, moved: LeastTraffic) -> Iterator[LinkLoad]:
     """Yield the least loads of the links of each rank, of all ranks, of a cut; for an all_to_all of single links."""
-    ports = ports_of(scenario)
-    for num_bytes, rate in dict.fromkeys(zip(moved.into, ports.into, strict=True)):
+    network = scenario.network
+    for num_bytes, rate in dict.fromkeys(zip(moved.into, network.bytes_per_s_into, strict=True)):
         yield LinkLoad(num_bytes, rate, "into a rank")
-    for num_bytes, rate in dict.fromkeys(zip(moved.out, ports.out, strict=True)):
+    for num_bytes, rate in dict.fromkeys(zip(moved.out, network.bytes_per_s_out, strict=True)):
         yield LinkLoad(num_bytes, rate, "out of a rank")
-    yield LinkLoad(moved.total, sum(ports.into), "into all ranks together")
+    yield LinkLoad(moved.total, sum(network.bytes_per_s_into), "into all ranks together")
     whole = scenario.shape.moved.num_bytes if scenario.shape.moved else 0
     if collective_in(scenario.shape.pattern) is Pattern.ALL_REDUCE and moved.total > scenario.num_ranks * whole:
         yield from _part_loads(scenario, whole)  # no switch sums: each sum is made at a rank
@@ -289,8 +216,7 @@ def _exchange_loads(scenario: OpCase) -> Iterator[LinkLoad]:
         yield relayed
         return
     if scenario.shape.loads:
-        sent_to, ranks = np.array(block_table(scenario), np.int64), np.arange(n)
-        yield from _busiest_links(fabric, n, lambda peer: sent_to[ranks, (ranks + peer) % n])
+        yield from _uneven_loads(fabric, n, block_table(scenario))
     else:
         yield from _routed_loads(fabric, n, blocks_of(scenario))
 
@@ -306,14 +232,21 @@ def _routed_loads(fabric: Fabric, num_ranks: int, blocks: tuple[int, ...]) -> tu
     return _busiest_of_each_kind(fabric, network.own, passed)
 
 
-def _busiest_links(fabric: Fabric, num_ranks: int, sent_to: Callable[[int], Ints]) -> tuple[LinkLoad, ...]:
-    """Return the busiest link of each rate; ``sent_to`` returns the bytes [ranks] sent to a relative peer."""
-    table = routes_of(fabric, num_ranks)
-    passed = np.zeros(len(table.edges), np.int64)
-    for peer in range(1, num_ranks):
-        passes = table.passes(peer)
-        np.add.at(passed, passes.edge, sent_to(peer)[passes.rank])
-    return _busiest_of_each_kind(fabric, table.edges, passed.tolist())
+@lru_cache(maxsize=16)
+def _uneven_loads(fabric: Fabric, num_ranks: int, table: tuple[tuple[int, ...], ...]) -> tuple[LinkLoad, ...]:
+    """Return the busiest link of each rate if ranks send the bytes [source][target] of ``table``."""
+    network, sent = network_of(fabric, num_ranks), np.array(table, np.int64)
+    passed = np.zeros((num_ranks // network.period, len(network.own)), np.int64)  # [shift, edge]
+    for target in range(num_ranks):
+        onward, edge, shift = np.zeros((3, network.num_nodes), np.int64)
+        for at, (following, (number, ranks)) in network.tree_to(target).items():
+            onward[at], edge[at], shift[at] = following, number, ranks // network.period
+        node, num_bytes = np.arange(num_ranks), sent[:, target]
+        while (moving := node != target).any():
+            node, num_bytes = node[moving], num_bytes[moving]
+            np.add.at(passed, (shift[node], edge[node]), num_bytes)
+            node = onward[node]
+    return _busiest_of_each_kind(fabric, network.edges, passed.ravel().tolist())
 
 
 def _busiest_of_each_kind(fabric: Fabric, edges: Sequence[Edge], passed: Sequence[int]) -> tuple[LinkLoad, ...]:
@@ -399,12 +332,6 @@ def ranks_text(ranks: Collection[int]) -> str:
     lasts = [rank for rank in ordered if rank + 1 not in ranks]
     spans = [f"{one}" if one == other else f"{one}-{other}" for one, other in zip(firsts, lasts, strict=True)]
     return f"{'rank' if len(ordered) == 1 else 'ranks'} {', '.join(spans)}"
-
-
-def ports_of(scenario: OpCase) -> Ports:
-    """Return the rates of the links into and out of each rank."""
-    network = scenario.network
-    return Ports(network.bytes_per_s_into, network.bytes_per_s_out)
 
 
 def busiest_link_ticks(scenario: OpCase, schedule: OpPlan) -> int:

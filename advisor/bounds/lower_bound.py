@@ -40,7 +40,7 @@ from ...simcore.lower.collective import with_fastest_links
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from .copy_modes import BoundCase, copy_modes_of, divisions_of, served_ticks
 from .kernels import REFINEMENT_ROUNDS, kernel_limits
-from .link_loads import least_traffic, ports_of
+from .link_loads import least_traffic
 from .terms import CHEAP, TERMS, Term
 
 __all__ = ["ASSUMPTIONS", "TERMS", "Bound", "Term", "lower_bound"]
@@ -289,17 +289,16 @@ def _rank_bytes(system: System, tensor: Tensor) -> int:
 
 def _link_ticks(scenarios: Iterable[OpCase], line_bytes: int) -> int:
     """The time of the busiest links of a rank, in or out, with the bytes of all ops."""
-    busiest = 0
-    into, out = Counter[int](), Counter[int]()
-    ports = None
+    into, out, network = Counter[int](), Counter[int](), None
     for scenario in scenarios:
         moved = least_traffic(scenario)
         if moved is not None:
-            ports = ports_of(scenario)
+            network = scenario.network
             into.update(dict(enumerate(moved.into)))
             out.update(dict(enumerate(moved.out)))
-    if ports is not None:
-        for passed, rates in ((into, ports.into), (out, ports.out)):
-            times = (served_ticks(passed[rank], rate, line_bytes) for rank, rate in enumerate(rates))
-            busiest = max(busiest, *times)
-    return busiest
+    if network is None:
+        return 0
+    ways = ((into, network.bytes_per_s_into), (out, network.bytes_per_s_out))
+    return max(
+        served_ticks(passed[rank], rate, line_bytes) for passed, rates in ways for rank, rate in enumerate(rates)
+    )

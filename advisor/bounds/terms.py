@@ -13,7 +13,7 @@ from ...simcore.kernels.dispatch import least_bytes, least_sm_ticks
 from .boxes import Floats
 from .copy_modes import BoundCase, served_ticks
 from .kernels import ROUNDING_MARGIN, KernelClass, Ratios, least_ratios, lone_kernel
-from .link_loads import blocks_of, farthest_ticks, loads_of, ports_of
+from .link_loads import blocks_of, farthest_ticks, loads_of
 
 # Cells of shares; refinements of the costs; bisections of the time.
 CELLS, REFINEMENTS, BISECTIONS = 96, 3, 22
@@ -156,14 +156,14 @@ def _passed_us(case: BoundCase) -> Callable[[Floats], Floats]:
     """
     scenario, moved, pattern = case.scenario, case.moved, case.scenario.shape.pattern
     assert moved is not None and scenario.shape.moved is not None, "asked only where something moves"
-    ports, sent = ports_of(scenario), case.mode.sent
+    network, sent = scenario.network, case.mode.sent
     if pattern is Pattern.GEMM_AR and not case.mode.can_sum:
-        loads = [(moved.total, sum(ports.into))]
+        loads = [(moved.total, sum(network.bytes_per_s_into))]
     elif pattern is Pattern.GEMM_AR:
-        loads = [(scenario.shape.moved.num_bytes, rate) for rate in ports.out]
+        loads = [(scenario.shape.moved.num_bytes, rate) for rate in network.bytes_per_s_out]
     else:
-        sizes, rates = (moved.into, ports.into) if pattern.consumes else (moved.out, ports.out)
-        loads = list(zip(sizes, rates, strict=True))
+        into, out = (moved.into, network.bytes_per_s_into), (moved.out, network.bytes_per_s_out)
+        loads = list(zip(*(into if pattern.consumes else out), strict=True))
         loads = loads if moved.rank is None else [loads[moved.rank]]
     whole = max(num_bytes * sent * _us_per_byte(case, rate) for num_bytes, rate in loads)
     if not (pattern.exchanges and scenario.system.fabric.link_for_each_pair):

@@ -4,12 +4,14 @@ One rank stands for all with the busiest links (``FluidFabric``), or the ranks o
 theirs (``WholeFabric``).
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from ...compiler.ir import (
     TICKS_PER_SECOND,
@@ -19,7 +21,6 @@ from ...compiler.ir import (
     OpCase,
     Reach,
     Transfer,
-    checkpoint,
     network_of,
 )
 from ...simcore.lower.collective import MAX_SLICES
@@ -246,38 +247,48 @@ def _busiest_edges(fabric: Fabric, num_ranks: int) -> dict[int, tuple[Ends, floa
     on that route.
     """
     network = network_of(fabric, num_ranks)
-    load: dict[int, dict[Ends, float]] = {}
-    total: dict[Ends, float] = defaultdict(float)
-    for peer in range(1, num_ranks):
-        checkpoint()
-        load[peer] = {
-            ends: times * TICKS_PER_SECOND / network.edge(*ends).bytes_per_s
-            for ends, times in _passes(network, peer).items()
-        }
-        for ends, ticks in load[peer].items():
-            total[ends] += ticks
-    busiest = max(total, key=lambda ends: total[ends])
+    load = _passes(network) * TICKS_PER_SECOND / [edge.bytes_per_s for edge in network.own]  # [peers, edges]
+    total = np.cumsum(load, axis=0)[-1]
+    busiest = _first_passed(network, range(1, num_ranks), total == total.max())
     edges = {}
-    for peer, ticks_of in load.items():
-        ends = busiest if busiest in ticks_of else max(ticks_of, key=lambda ends: ticks_of[ends])
-        edges[peer] = (ends, ticks_of[ends], network.latency_ticks(0, peer))
+    for peer in range(1, num_ranks):
+        most = load[peer] == load[peer].max()
+        number = busiest if load[peer, busiest] else _first_passed(network, [peer], most)
+        edges[peer] = (network.own[number].ends, float(load[peer, number]), network.latency_ticks(0, peer))
     return edges
+
+
+def _first_passed(network: Network, peers: Iterable[int], chosen: npt.NDArray[np.bool_]) -> int:
+    """Return the first of the ``chosen`` edges [edge of ``own``] that a rank passes on its way to one of ``peers``."""
+    n = network.num_ranks
+    ways = (network.way(rank, (rank + peer) % n) for peer in peers for rank in range(network.period))
+    return next(number for way in ways for number, _ in way if chosen[number])
 
 
 MOST_WAYS = 200_000
 """Between two ranks that are followed, of all peers together: beyond, ranks at equal distances stand for all."""
 
 
-def _passes(network: Network, peer: int) -> dict[Ends, float]:
-    """Return how often each edge is passed if every rank r sends to r + ``peer``.
+def _passes(network: Network) -> npt.NDArray[np.float64]:
+    """Return how often each edge is passed if every rank r sends to r + peer, [peer, edge of ``own``].
 
     Of edges that a shift maps onto each other the first stands for all.
     """
     n = network.num_ranks
-    ranks = range(0, network.period, 1 + n * network.period // MOST_WAYS)
-    ways = (network.way(rank, (rank + peer) % n) for rank in ranks)
-    passed = Counter(network.own[number].ends for way in ways for number, _ in way)
-    return {ends: times * network.period / len(ranks) for ends, times in passed.items()}
+    targets = range(0, network.period, 1 + n * network.period // MOST_WAYS)
+    passed = np.zeros((n, len(network.own)))
+    for target in targets:
+        tree = network.tree_to(target)
+        onward, edge = np.zeros((2, max(n, *tree) + 1), np.int64)
+        for at, (following, (number, _)) in tree.items():
+            onward[at], edge[at] = following, number
+        node = np.arange(n)
+        peer = (target - node) % n
+        while (moving := node != target).any():
+            node, peer = node[moving], peer[moving]
+            passed[peer, edge[node]] += 1  # each peer once
+            node = onward[node]
+    return passed * network.period / len(targets)
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from magus.advisor.bounds.link_loads import routes_of
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.candidates.predicted import predicted_us
 from magus.advisor.solver import enumerate_space
@@ -22,7 +21,6 @@ def test_the_bound() -> None:
 
 
 def test_the_estimate() -> None:
-    routes_of.cache_clear()
     schedules = [build_op_plan(SCENARIO, CHOICE)]
     with pytest.raises(Cancelled):
         predicted_us(SCENARIO, [CHOICE], schedules, should_stop=lambda: True)

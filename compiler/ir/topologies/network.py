@@ -191,6 +191,20 @@ class Network:
         way = self._ways[ends]
         return tuple((number, (ranks + shift) % self.num_ranks) for number, ranks in way) if shift else way
 
+    def tree_to(self, destination: int) -> dict[int, tuple[int, Ends]]:
+        """Return the next node on the way from each node to rank ``destination``, and the hop there as in ``way``.
+
+        Nodes are those on the ways of all ranks. Each link is walked once.
+        """
+        checkpoint()
+        tree = dict[int, tuple[int, Ends]]()
+        for node in range(self.num_ranks):
+            while node != destination and node not in tree:
+                following = self.step(node, destination)
+                tree[node] = following, self._own_at(node, following)
+                node = following
+        return tree
+
     def route(self, source: int, destination: int) -> tuple[Edge, ...]:
         """Return the edges from rank ``source`` to rank ``destination``; none from a rank to itself.
 

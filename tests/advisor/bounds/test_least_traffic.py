@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from magus.advisor.bounds.link_loads import LinkLoad, least_traffic, loads_of, ports_of, ranks_text
+from magus.advisor.bounds.link_loads import LinkLoad, least_traffic, loads_of, ranks_text
 from magus.compiler import compile_text
 from magus.compiler.ir import OpCase, Pattern
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -145,11 +145,11 @@ def test_an_all_to_all_loads_the_rails_with_all_that_changes_node() -> None:
 
 
 def test_ports_of_a_mesh_a_ring_and_a_star() -> None:
-    mesh = ports_of(scenario_of(Pattern.ALL_GATHER, MESH, RANKS, 1024, 256, 256))
-    ring = ports_of(scenario_of(Pattern.ALL_GATHER, RING, RANKS, 1024, 256, 256))
+    mesh = scenario_of(Pattern.ALL_GATHER, MESH, RANKS, 1024, 256, 256).network
+    ring = scenario_of(Pattern.ALL_GATHER, RING, RANKS, 1024, 256, 256).network
     ranks, fabric = UNEVEN["chain"]
-    chain = ports_of(lone_gather(256, 256, ranks=ranks, fabric=fabric))
+    chain = lone_gather(256, 256, ranks=ranks, fabric=fabric).network
 
-    assert set(mesh.into) == set(mesh.out) == {3 * 46_500_000_000}
-    assert set(ring.into) == {2 * 46_500_000_000}
-    assert [rate * 10 // G for rate in chain.into] == [465, 930, 930, 465]
+    assert set(mesh.bytes_per_s_into) == set(mesh.bytes_per_s_out) == {3 * 46_500_000_000}
+    assert set(ring.bytes_per_s_into) == {2 * 46_500_000_000}
+    assert [rate * 10 // G for rate in chain.bytes_per_s_into] == [465, 930, 930, 465]
