@@ -5,18 +5,20 @@ single link.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
 from math import ceil
 
 import numpy as np
+import numpy.typing as npt
 
 from ...compiler.ir import (
     TICKS_PER_SECOND,
     Edge,
     Fabric,
+    Network,
     OpCase,
     OpPlan,
     Pattern,
@@ -140,6 +142,9 @@ def block_table(scenario: OpCase) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(rows * width for rows in sent) for sent in shape.loads)
 
 
+Ints = npt.NDArray[np.int64]
+
+
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
     """Bytes that links of ``bytes_per_s`` together pass; ``where`` names the links, to follow the words "the links"."""
@@ -224,29 +229,32 @@ def _exchange_loads(scenario: OpCase) -> Iterator[LinkLoad]:
 @lru_cache(maxsize=16)
 def _routed_loads(fabric: Fabric, num_ranks: int, blocks: tuple[int, ...]) -> tuple[LinkLoad, ...]:
     """Return the busiest link of each rate if every rank sends ``blocks`` by relative peer."""
-    network = network_of(fabric, num_ranks)
-    passed = [0] * len(network.own)
-    for rank, (peer, num_bytes) in product(range(network.period), enumerate(blocks)):
-        for number, _ in network.way(rank, (rank + peer) % num_ranks):
-            passed[number] += num_bytes
-    return _busiest_of_each_kind(fabric, network.own, passed)
+    network, ranks, by_peer = network_of(fabric, num_ranks), np.arange(num_ranks), np.array(blocks, np.int64)
+    sent = {target: by_peer[(target - ranks) % num_ranks] for target in range(network.period)}
+    return _busiest_of_each_kind(fabric, network.own, _passed(network, sent).sum(axis=0).tolist())
 
 
 @lru_cache(maxsize=16)
 def _uneven_loads(fabric: Fabric, num_ranks: int, table: tuple[tuple[int, ...], ...]) -> tuple[LinkLoad, ...]:
     """Return the busiest link of each rate if ranks send the bytes [source][target] of ``table``."""
-    network, sent = network_of(fabric, num_ranks), np.array(table, np.int64)
-    passed = np.zeros((num_ranks // network.period, len(network.own)), np.int64)  # [shift, edge]
-    for target in range(num_ranks):
-        onward, edge, shift = np.zeros((3, network.num_nodes), np.int64)
-        for at, (following, (number, ranks)) in network.tree_to(target).items():
+    network = network_of(fabric, num_ranks)
+    sent = dict(enumerate(np.array(table, np.int64).T))
+    return _busiest_of_each_kind(fabric, network.edges, _passed(network, sent).ravel().tolist())
+
+
+def _passed(network: Network, sent: Mapping[int, Ints]) -> Ints:
+    """Return the bytes [shift, edge of ``own``] that links pass; ``sent`` [ranks] are those to each target."""
+    passed = np.zeros((network.num_ranks // network.period, len(network.own)), np.int64)
+    for target, num_bytes in sent.items():
+        tree, node = network.tree_to(target), np.arange(network.num_ranks)
+        onward, edge, shift = np.zeros((3, max(network.num_ranks, *tree) + 1), np.int64)
+        for at, (following, (number, ranks)) in tree.items():
             onward[at], edge[at], shift[at] = following, number, ranks // network.period
-        node, num_bytes = np.arange(num_ranks), sent[:, target]
         while (moving := node != target).any():
             node, num_bytes = node[moving], num_bytes[moving]
             np.add.at(passed, (shift[node], edge[node]), num_bytes)
             node = onward[node]
-    return _busiest_of_each_kind(fabric, network.edges, passed.ravel().tolist())
+    return passed
 
 
 def _busiest_of_each_kind(fabric: Fabric, edges: Sequence[Edge], passed: Sequence[int]) -> tuple[LinkLoad, ...]:
@@ -276,7 +284,7 @@ def _part_loads(scenario: OpCase, whole: int) -> Iterator[LinkLoad]:
     n = scenario.num_ranks
     if not scenario.network.symmetric and n <= MOST_TARGETS:
         found = _strongest_partition(scenario.system.fabric, n)
-        if 2 < len(found.parts) < n:
+        if found is not None and 2 < len(found.parts) < n:
             names = [ranks_text(part) for part in found.parts[:SHOWN_PARTS]]
             more = len(found.parts) - len(names)
             text = f"between {'; '.join(names)}" + (f" and {more} more parts" if more else "")
@@ -284,8 +292,10 @@ def _part_loads(scenario: OpCase, whole: int) -> Iterator[LinkLoad]:
 
 
 @lru_cache(maxsize=64)
-def _strongest_partition(fabric: Fabric, num_ranks: int) -> LinkParts:
-    return strongest_partition(Flows(num_ranks, network_of(fabric, num_ranks).edges))
+def _strongest_partition(fabric: Fabric, num_ranks: int) -> LinkParts | None:
+    with suppress(OverflowError):  # then the bound is one without it
+        return strongest_partition(Flows(num_ranks, network_of(fabric, num_ranks).edges))
+    return None
 
 
 def narrow_cut(scenario: OpCase) -> LinkCut | None:
@@ -309,20 +319,21 @@ def cut_text(scenario: OpCase, cut: LinkCut) -> str:
 def _narrowest_cut(fabric: Fabric, num_ranks: int, kind: Pattern) -> LinkCut | None:
     """Return the narrowest cut for a collective; None where the links of single ranks are as narrow.
 
-    Every cut gives a bound: of a large network without symmetry only some ranks are looked at.
+    Every cut gives a bound: of a large network without symmetry only some ranks are looked at. None also where rates
+    are too large for a flow.
     """
     network = network_of(fabric, num_ranks)
     flows = Flows(num_ranks, network.edges, reverse=kind is Pattern.REDUCE_SCATTER)
     targets = sorted(range(network.period), key=flows.rate_into)[:MOST_TARGETS]
-    match kind:
-        case Pattern.ALL_GATHER | Pattern.REDUCE_SCATTER:
-            return widest_spread(flows, targets)
-        case Pattern.ALL_REDUCE:
-            return narrowest_between(flows, targets)
-        case Pattern.BROADCAST:
-            return narrowest_from(flows, range(1, min(num_ranks, MOST_TARGETS + 1)))
-        case _:
-            return None
+    with suppress(OverflowError):
+        match kind:
+            case Pattern.ALL_GATHER | Pattern.REDUCE_SCATTER:
+                return widest_spread(flows, targets)
+            case Pattern.ALL_REDUCE:
+                return narrowest_between(flows, targets)
+            case Pattern.BROADCAST:
+                return narrowest_from(flows, range(1, min(num_ranks, MOST_TARGETS + 1)))
+    return None
 
 
 def ranks_text(ranks: Collection[int]) -> str:

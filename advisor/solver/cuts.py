@@ -40,7 +40,10 @@ class LinkParts:
 
 
 class Flows:
-    """Maximal flows in the network of ``edges``; ``reverse`` turns every link round."""
+    """Maximal flows in the network of ``edges``; ``reverse`` turns every link round.
+
+    All raise an OverflowError where the rates of all links together are too large.
+    """
 
     def __init__(self, num_ranks: int, edges: Sequence[Edge], *, reverse: bool = False) -> None:
         ends = np.array([edge.ends for edge in edges], np.int64).reshape(-1, 2)

@@ -1,12 +1,15 @@
 """What must move, in figures, and through which ports."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
+from magus.advisor.bounds import link_loads
 from magus.advisor.bounds.link_loads import LinkLoad, least_traffic, loads_of, ranks_text
+from magus.advisor.solver.cuts import Flows
 from magus.compiler import compile_text
-from magus.compiler.ir import OpCase, Pattern
+from magus.compiler.ir import Edge, OpCase, Pattern
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.fabrics import UNEVEN
 from tests.helpers.scenarios.scenarios import G, lone_gather
@@ -153,3 +156,26 @@ def test_ports_of_a_mesh_a_ring_and_a_star() -> None:
     assert set(mesh.bytes_per_s_into) == set(mesh.bytes_per_s_out) == {3 * 46_500_000_000}
     assert set(ring.bytes_per_s_into) == {2 * 46_500_000_000}
     assert [rate * 10 // G for rate in chain.bytes_per_s_into] == [465, 930, 930, 465]
+
+
+@pytest.mark.parametrize("pattern", [Pattern.ALL_GATHER, Pattern.ALL_REDUCE])
+def test_rates_too_large_for_a_flow_leave_a_bound_without_cuts(
+    pattern: Pattern, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks, fabric = UNEVEN["chain"]
+    scenario = lone_gather(256, 256, ranks=ranks, fabric=fabric)
+    scenario = replace(scenario, shape=replace(scenario.shape, pattern=pattern))
+    rates = (2**62 - 1, 2**62 - 17, 2**62 - 19)  # of links side by side
+    flows = Flows(ranks, [Edge(*edge.ends, "huge", rate, 0) for edge in scenario.network.edges for rate in rates])
+    with pytest.raises(OverflowError):
+        flows.cut_between(1, 2)
+
+    monkeypatch.setattr(link_loads, "Flows", lambda *_, **__: flows)
+    link_loads._narrowest_cut.cache_clear()
+    link_loads._strongest_partition.cache_clear()
+    moved = least_traffic(scenario)
+    assert moved is not None and link_loads.narrow_cut(scenario) is None
+    found = {load.where for load in loads_of(scenario, moved)}
+    assert found == {"into a rank", "out of a rank", "into all ranks together"}
+    link_loads._narrowest_cut.cache_clear()
+    link_loads._strongest_partition.cache_clear()
