@@ -156,6 +156,7 @@ def all_ranks(problem: CollectiveProblem) -> RankGroup:
     return RankGroup(tuple(range(problem.num_ranks)))
 
 
+TWO_PHASES = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
 Phase = Callable[[CollectiveProblem], Fragment]
 """A reduce_scatter or an all_gather."""
 

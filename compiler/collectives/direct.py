@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..ir import Direction, Pattern, Reduction, Step
-from .base import Algorithm, CollectiveProblem, Fragment, Names, RankGroup, all_ranks, signal_of
+from .base import TWO_PHASES, Algorithm, CollectiveProblem, Fragment, Names, RankGroup, all_ranks, signal_of
 
 
 def gather(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fragment:
@@ -121,14 +121,7 @@ def _build(problem: CollectiveProblem) -> Fragment:
     return Fragment((*first.steps, *second.steps), second.done)
 
 
-_KINDS = (
-    Pattern.ALL_GATHER,
-    Pattern.REDUCE_SCATTER,
-    Pattern.ALL_REDUCE,
-    Pattern.ALL_TO_ALL,
-    Pattern.BROADCAST,
-    Pattern.SEND_RECV,
-)
+_KINDS = (*TWO_PHASES, Pattern.ALL_TO_ALL, Pattern.BROADCAST, Pattern.SEND_RECV)
 ALGORITHM = Algorithm(
     "direct", _KINDS, _build, per_rank=(Pattern.BROADCAST, Pattern.SEND_RECV), gets=_KINDS, least_ranks=1
 )

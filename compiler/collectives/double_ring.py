@@ -21,9 +21,8 @@ from dataclasses import replace
 from itertools import product
 
 from ..ir import Pattern, Reduction, Rejection, Step
-from . import ring
-from .base import Algorithm, CollectiveProblem, Fragment, Names, in_two_phases, rejection, signal_of
-from .hierarchical import across, named, within
+from . import hierarchical, ring
+from .base import TWO_PHASES, Algorithm, CollectiveProblem, Fragment, Names, in_two_phases, rejection, signal_of
 
 _WAYS = (1, -1)
 
@@ -109,17 +108,13 @@ def _name(problem: CollectiveProblem, stem: str, way: int, piece: int, step: int
 def _gather(problem: CollectiveProblem) -> Fragment:
     if not problem.has_nodes:
         return _gather_both_ways(problem)
-    outer = ring.gather(named(problem, "across"), across(problem), "y")
-    inner = ring.gather(replace(named(problem, "within"), ready=outer.ready), within(problem), "y")
-    return Fragment((*outer.steps, *inner.steps), inner.done)
+    return hierarchical.gather(problem, ring.gather)
 
 
 def _scatter(problem: CollectiveProblem) -> Fragment:
     if not problem.has_nodes:
         return _scatter_both_ways(problem)
-    inner = ring.scatter(named(problem, "within"), within(problem))
-    outer = ring.scatter(replace(named(problem, "across"), ready=inner.ready), across(problem))
-    return Fragment((*inner.steps, *outer.steps), outer.done)
+    return hierarchical.scatter(problem, ring.scatter, adds=problem.adds)
 
 
 def _build(problem: CollectiveProblem) -> Fragment:
@@ -134,7 +129,6 @@ def _own_rule(problem: CollectiveProblem) -> Rejection | None:
     return rejection("double_ring passes on equal blocks of an all_to_all alone")
 
 
-_KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
 ALGORITHM = Algorithm(
-    "double_ring", (*_KINDS, Pattern.ALL_TO_ALL), _build, per_node=_KINDS, own_rule=_own_rule, passes_on=True
+    "double_ring", (*TWO_PHASES, Pattern.ALL_TO_ALL), _build, per_node=TWO_PHASES, own_rule=_own_rule, passes_on=True
 )

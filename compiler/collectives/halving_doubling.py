@@ -6,8 +6,8 @@ Appl. 19, 2005). Per rank: p (n - 1) transfers of a chunk, as many bytes as a ri
 other; all_reduce twice that.
 """
 
-from ..ir import Pattern, Reduction, Region, Rejection, Step
-from .base import Algorithm, CollectiveProblem, Fragment, Names, in_two_phases, rejection, signal_of
+from ..ir import Reduction, Region, Rejection, Step
+from .base import TWO_PHASES, Algorithm, CollectiveProblem, Fragment, Names, in_two_phases, rejection, signal_of
 
 
 def _scatter(problem: CollectiveProblem) -> Fragment:
@@ -68,5 +68,4 @@ def _own_rule(problem: CollectiveProblem) -> Rejection | None:
     return None
 
 
-_KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
-ALGORITHM = Algorithm("halving_doubling", _KINDS, _build, per_rank=_KINDS, own_rule=_own_rule)
+ALGORITHM = Algorithm("halving_doubling", TWO_PHASES, _build, per_rank=TWO_PHASES, own_rule=_own_rule)

@@ -5,11 +5,13 @@ reduce_scatter sums within first and across then. Per rank, with g ranks in a no
 across and p N (g - 1) within; all_reduce twice that.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
-from ..ir import Pattern, Rejection
+from ..ir import Rejection
 from . import direct, ring
-from .base import Algorithm, CollectiveProblem, Fragment, RankGroup, in_two_phases, rejection
+from .base import TWO_PHASES, Algorithm, CollectiveProblem, Fragment, RankGroup, in_two_phases, rejection
 
 
 def within(problem: CollectiveProblem) -> RankGroup:
@@ -29,21 +31,26 @@ def named(problem: CollectiveProblem, stem: str) -> CollectiveProblem:
     return replace(problem, prefix=f"{problem.prefix}{stem}_")
 
 
-def _gather(problem: CollectiveProblem) -> Fragment:
+def gather(problem: CollectiveProblem, inside: Callable[[CollectiveProblem, RankGroup, str], Fragment]) -> Fragment:
+    """In rings across nodes, and then by ``inside`` within each."""
     first = ring.gather(named(problem, "across"), across(problem), "y")
-    second = direct.gather(replace(named(problem, "within"), ready=first.ready), within(problem), "y")
+    second = inside(replace(named(problem, "within"), ready=first.ready), within(problem), "y")
     return Fragment((*first.steps, *second.steps), second.done)
 
 
-def _scatter(problem: CollectiveProblem) -> Fragment:
-    first = direct.scatter(named(problem, "within"), within(problem))
-    # Transfers cannot add to data that a kernel of the destination still sums.
-    second = ring.scatter(replace(named(problem, "across"), ready=first.ready, adds=False), across(problem))
+def scatter(
+    problem: CollectiveProblem, inside: Callable[[CollectiveProblem, RankGroup], Fragment], *, adds: bool
+) -> Fragment:
+    """By ``inside`` within each node, and then in rings across them, whose transfers may add as they land."""
+    first = inside(named(problem, "within"), within(problem))
+    second = ring.scatter(replace(named(problem, "across"), ready=first.ready, adds=adds), across(problem))
     return Fragment((*first.steps, *second.steps), second.done)
 
 
 def _build(problem: CollectiveProblem) -> Fragment:
-    return in_two_phases(problem, _scatter, _gather)
+    # Transfers cannot add to data that a kernel of the destination still sums.
+    scatter_direct = partial(scatter, inside=direct.scatter, adds=False)
+    return in_two_phases(problem, scatter_direct, partial(gather, inside=direct.gather))
 
 
 def _own_rule(problem: CollectiveProblem) -> Rejection | None:
@@ -55,5 +62,4 @@ def _own_rule(problem: CollectiveProblem) -> Rejection | None:
     return None
 
 
-_KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
-ALGORITHM = Algorithm("hierarchical", _KINDS, _build, per_node=_KINDS, own_rule=_own_rule, passes_on=True)
+ALGORITHM = Algorithm("hierarchical", TWO_PHASES, _build, per_node=TWO_PHASES, own_rule=_own_rule, passes_on=True)

@@ -5,7 +5,7 @@ copies; all_reduce is both. So each makes p transfers per rank, all_reduce 2 p, 
 """
 
 from ..ir import Direction, Pattern, Reach, Rejection, Step, Transfer
-from .base import Algorithm, CollectiveProblem, Fragment, Names, rejection, signal_of
+from .base import TWO_PHASES, Algorithm, CollectiveProblem, Fragment, Names, rejection, signal_of
 
 
 def _build(problem: CollectiveProblem) -> Fragment:
@@ -59,9 +59,9 @@ def _own_rule(problem: CollectiveProblem) -> Rejection | None:
     return None
 
 
-_KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE, Pattern.BROADCAST)
 _SUMS = (Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
 # Whatever sums reads by itself; a direction that is asked for changes nothing there.
+_KINDS = (*TWO_PHASES, Pattern.BROADCAST)
 ALGORITHM = Algorithm(
     "nvls", _KINDS, _build, per_rank=(Pattern.BROADCAST,), gets=_SUMS, by_sms=_SUMS, own_rule=_own_rule
 )

@@ -9,7 +9,7 @@ broadcast makes n p (n - 1) in all: every rank but the last passes the tensor on
 from dataclasses import replace
 
 from ..ir import Pattern, Reduction, Step
-from .base import Algorithm, CollectiveProblem, Fragment, Names, RankGroup, all_ranks, signal_of
+from .base import TWO_PHASES, Algorithm, CollectiveProblem, Fragment, Names, RankGroup, all_ranks, signal_of
 
 
 def gather(problem: CollectiveProblem, group: RankGroup, stem: str = "x") -> Fragment:
@@ -82,5 +82,4 @@ def _build(problem: CollectiveProblem) -> Fragment:
     return Fragment((*first.steps, *second.steps), second.done)
 
 
-_KINDS = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE, Pattern.BROADCAST)
-ALGORITHM = Algorithm("ring", _KINDS, _build, per_rank=(Pattern.BROADCAST,), passes_on=True)
+ALGORITHM = Algorithm("ring", (*TWO_PHASES, Pattern.BROADCAST), _build, per_rank=(Pattern.BROADCAST,), passes_on=True)
