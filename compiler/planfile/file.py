@@ -114,7 +114,7 @@ def _built(system: System, workload: Workload, document: Item, name: str) -> Pla
         return _built_collective(system, workload, document, name, read_syncopate)
     from .from_json import read_plan
 
-    return read_plan(system, workload, document).build(name)
+    return read_plan(system, workload, document, name)
 
 
 def _built_collective(

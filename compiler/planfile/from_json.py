@@ -20,7 +20,6 @@ from ..ir import (
     Plan,
     System,
     Workload,
-    WorkloadCut,
     WrittenPlan,
 )
 from ..planning.build import ScheduleError, build_op_plan
@@ -61,80 +60,6 @@ class ReadPart:
     """Of its plan, None where that is the expression of the whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPlan:
-    """A plan as a file has it, before it is built: ``document``, and the items of its ``plans``.
-
-    The plan is for ``layers`` layers, of which ``workload`` is one.
-    """
-
-    document: Item
-    system: System
-    workload: Workload
-    cut: WorkloadCut
-    layers: int
-    plans: tuple[Item, ...]
-    parts: tuple[ReadPart, ...]
-    sums_priority: int
-
-    def build(self, name: str) -> Plan:
-        """The plan called ``name``.
-
-        Raises
-        ------
-        Stopped
-            If it cannot run, or was changed; the report of the document has diagnostics.
-        """
-        schedules: dict[tuple[int, OpShape], OpPlan] = {}
-        parts = []
-        for read in self.parts:
-            key = read.said.plan, read.shape  # layers that are alike share what is built
-            if key not in schedules:
-                schedules[key] = self._schedule(read, name)
-            parts.append(_part(read, schedules[key]))
-        plan = Plan(name, tuple(parts), self.sums_priority, self.cut)
-        self._check_hash(plan)
-        places = {read.said.name: self.plans[read.said.plan] for read in self.parts}
-        workload = layers_of(cut_up(self.workload, self.cut), self.layers)
-        check(self.system, workload, plan, self.document, places)
-        self._check_staging(plan)
-        return plan
-
-    def _schedule(self, read: ReadPart, name: str) -> OpPlan:
-        scenario = OpCase(read.said.name, self.system, read.shape)
-        try:
-            schedule = build_op_plan(scenario, read.plan, name if read.expression is None else read.expression)
-            if read.shape is read.op.shape or not read.shape.is_collective:
-                return schedule
-            # What the collective of a pair brings is what the pair holds.
-            whole = OpChoice(BASELINE.name, self.system.num_ranks, read.plan.engine)
-            pair = build_op_plan(replace(scenario, shape=read.op.shape), whole)
-            return replace(schedule, staging_bytes=pair.staging_bytes)
-        except ScheduleError as error:
-            unfit, message = error.rejection, f"{read.said.name}: {error.rejection.message}"
-            raise self.plans[read.said.plan].fail(message, unfit.hint, unfit.code) from None
-
-    def _check_hash(self, plan: Plan) -> None:
-        said = self.document.members().get("hash")
-        if said is not None and said.value != plan_document(self.system, self.workload, plan)["hash"]:
-            hint = "leave the key 'hash' out, or write the plan anew: magus plan --format json"
-            raise said.fail("this is not the hash of this plan, which was changed", hint, Code.MGS525)
-
-    def _check_staging(self, plan: Plan) -> None:
-        """Refuse memory that is said to be less, or free earlier, than the plan needs."""
-        holders = plan.holders()
-        for part, read in zip(plan.parts, self.parts, strict=True):
-            if read.said.staging is None:
-                continue
-            num_bytes, until = read.said.staging
-            items = read.item.members()["staging"].members()
-            if num_bytes != part.schedule.staging_bytes:
-                raise items["bytes"].fail(f"{part.name} needs {part.schedule.staging_bytes} bytes")
-            needed = (part.op, *holders[part.op])
-            if until != needed:
-                raise items["until"].fail(f"what {part.name} holds is needed until {listing(needed)} have ended")
-
-
 def check(system: System, workload: Workload, plan: Plan, document: Item, places: Mapping[str, Item]) -> None:
     """Report what is wrong with a plan: with the steps of a part at its place, else with the ``document``.
 
@@ -150,13 +75,14 @@ def check(system: System, workload: Workload, plan: Plan, document: Item, places
         raise document.origin.report.stop()
 
 
-def read_plan(system: System, workload: Workload, document: Item) -> ReadPlan:
-    """Read a plan for ``workload`` on ``system``, cut and in as many layers as it says.
+def read_plan(system: System, workload: Workload, document: Item, name: str) -> Plan:
+    """The plan called ``name`` for ``workload`` on ``system``, cut and in as many layers as the document says.
 
     Raises
     ------
     Stopped
-        If the document has another form, or is for another workload; its report has diagnostics.
+        If the document has another form, is for another workload or was changed, or if the plan cannot run; its report
+        has diagnostics.
     """
     _check_schema(document)
     file = FILE.read(document)
@@ -169,8 +95,54 @@ def read_plan(system: System, workload: Workload, document: Item) -> ReadPlan:
     unused = set(range(len(file["plans"]))) - {part.said.plan for part in parts}
     if unused:
         raise file["plans"][min(unused)].fail("no part has this plan")
-    counts = scenario.cut, scenario.layers
-    return ReadPlan(document, system, workload, *counts, file["plans"], parts, file.get("sums_priority", 0))
+    plan = Plan(name, _built(system, parts, file["plans"], name), file.get("sums_priority", 0), scenario.cut)
+    said = file.get("hash")
+    if said is not None and said != plan_document(system, workload, plan)["hash"]:
+        hint = "leave the key 'hash' out, or write the plan anew: magus plan --format json"
+        message = "this is not the hash of this plan, which was changed"
+        raise document.members()["hash"].fail(message, hint, Code.MGS525)
+    check(system, fitting, plan, document, {read.said.name: file["plans"][read.said.plan] for read in parts})
+    _check_staging(plan, parts)
+    return plan
+
+
+def _built(system: System, parts: Sequence[ReadPart], plans: Sequence[Item], name: str) -> tuple[Part, ...]:
+    schedules: dict[tuple[int, OpShape], OpPlan] = {}
+    for read in parts:
+        key = read.said.plan, read.shape  # layers that are alike share what is built
+        if key not in schedules:
+            schedules[key] = _schedule(system, read, plans[read.said.plan], name)
+    return tuple(_part(read, schedules[read.said.plan, read.shape]) for read in parts)
+
+
+def _schedule(system: System, read: ReadPart, item: Item, name: str) -> OpPlan:
+    scenario = OpCase(read.said.name, system, read.shape)
+    try:
+        schedule = build_op_plan(scenario, read.plan, name if read.expression is None else read.expression)
+        if read.shape is read.op.shape or not read.shape.is_collective:
+            return schedule
+        # What the collective of a pair brings is what the pair holds.
+        whole = OpChoice(BASELINE.name, system.num_ranks, read.plan.engine)
+        pair = build_op_plan(replace(scenario, shape=read.op.shape), whole)
+        return replace(schedule, staging_bytes=pair.staging_bytes)
+    except ScheduleError as error:
+        unfit, message = error.rejection, f"{read.said.name}: {error.rejection.message}"
+        raise item.fail(message, unfit.hint, unfit.code) from None
+
+
+def _check_staging(plan: Plan, parts: Sequence[ReadPart]) -> None:
+    """Refuse memory that is said to be less, or free earlier, than the plan needs."""
+    holders = plan.holders()
+    for part, read in zip(plan.parts, parts, strict=True):
+        if read.said.staging is None:
+            continue
+        num_bytes, until = read.said.staging
+        items = read.item.members()["staging"].members()
+        if num_bytes != part.schedule.staging_bytes:
+            raise items["bytes"].fail(f"{part.name} needs {part.schedule.staging_bytes} bytes")
+        needed = (part.op, *holders[part.op])
+        if until != needed:
+            raise items["until"].fail(f"what {part.name} holds is needed until {listing(needed)} have ended")
 
 
 def _check_schema(document: Item) -> None:

@@ -5,7 +5,7 @@ carries all events that its sender knew or had put.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...codes import Code
@@ -127,8 +127,25 @@ class MscclppRun:
 
     def _do(self, block: _Block, op: BlockOp) -> bool:
         """Do one operation, or return False if it has to wait."""
-        if op.name in _SYNCS:
-            return _SYNCS[op.name](self, block, op)
+        match op.name:
+            case "nop" | "flush":
+                pass
+            case "signal" | "rlxsignal":
+                self._signal(block, op)
+            case "wait" | "rlxwait":
+                boxes = [self._mail.get((block.rank, channel)) for channel in op.channels]
+                return self._take(block, boxes, heard="waits that bring no data")
+            case "sem_acquire":
+                return self._take(block, [self._semaphores.get((block.rank, number)) for number in op.numbers])
+            case "sem_release":
+                self._release(block, op)
+            case "barrier":
+                return self._barrier(block, op)
+            case _:
+                return self._do_on_data(block, op)
+        return True
+
+    def _do_on_data(self, block: _Block, op: BlockOp) -> bool:
         if op.name in READ_PACKETS:
             made = self.state.written(op)
             if made is None:
@@ -159,30 +176,18 @@ class MscclppRun:
         everyone = any(target.everywhere for target in op.targets)
         self._changed.update(range(self.state.space.num_ranks) if everyone else (target.rank for target in op.targets))
 
-    def _nothing(self, block: _Block, op: BlockOp) -> bool:
-        return True
-
-    def _signal(self, block: _Block, op: BlockOp) -> bool:
+    def _signal(self, block: _Block, op: BlockOp) -> None:
         for channel in op.channels:
             back = Channel(channel.kind, block.rank, channel.number)
             self._mail.setdefault((channel.peer, back), deque()).append(block.known | block.sent)
             self._changed.add(channel.peer)
-        return True
 
-    def _wait(self, block: _Block, op: BlockOp) -> bool:
-        boxes = [self._mail.get((block.rank, channel)) for channel in op.channels]
-        return self._take(block, boxes, heard="waits that bring no data")
-
-    def _acquire(self, block: _Block, op: BlockOp) -> bool:
-        return self._take(block, [self._semaphores.get((block.rank, number)) for number in op.numbers])
-
-    def _release(self, block: _Block, op: BlockOp) -> bool:
+    def _release(self, block: _Block, op: BlockOp) -> None:
         for number in op.numbers:
             if (block.rank, number) not in self._semaphores:
                 raise op.item.fail(f"there is no semaphore {number}")
             self._semaphores[block.rank, number].append(block.known | block.sent)
         self._changed.add(block.rank)
-        return True
 
     def _take(self, block: _Block, boxes: list[deque[int] | None], heard: str = "") -> bool:
         """Take one message per entry of ``boxes`` if all are there; a box that is listed twice gives two."""
@@ -227,16 +232,3 @@ def _made_by(block: _Block, op: BlockOp) -> Iterator[_Awaited]:
     elif op.name == "barrier":
         yield "barrier", block.rank, op.numbers[0] if op.numbers else 0
     yield from (("packets", each.rank, 0) for each in op.targets if each.buffer is Buffer.SCRATCH)
-
-
-_SYNCS: Mapping[str, Callable[[MscclppRun, _Block, BlockOp], bool]] = {
-    "nop": MscclppRun._nothing,
-    "flush": MscclppRun._nothing,
-    "signal": MscclppRun._signal,
-    "rlxsignal": MscclppRun._signal,
-    "wait": MscclppRun._wait,
-    "rlxwait": MscclppRun._wait,
-    "sem_acquire": MscclppRun._acquire,
-    "sem_release": MscclppRun._release,
-    "barrier": MscclppRun._barrier,
-}

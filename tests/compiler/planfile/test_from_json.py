@@ -34,7 +34,7 @@ def read_text(scenario: OpCase, text: str) -> Plan:
     report = Report()
     with report.attempt():
         item = read_json(text, JsonPlace("p.json", Span(Source("a.mgs", ""), 0, 0), report))
-        return read_from_document(scenario, item).build("read")
+        return read_from_document(scenario, item, "read")
     raise CompileError(report.diagnostics)
 
 

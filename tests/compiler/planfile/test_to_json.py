@@ -36,7 +36,7 @@ from magus.compiler.planfile.write import SCHEMA, document_text, op_plan_documen
 from magus.compiler.planning.build import build_op_plan, declared
 from magus.compiler.verify.check import check_plan
 from tests.helpers.marks import examples
-from tests.helpers.plans.documents import plan_from_document, schedule_hash
+from tests.helpers.plans.documents import plan_from_document, schedule_hash, steps_from_document
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.plans.plans import BODIES, all_schedules, scenario_of, text_of
 from tests.helpers.some import some
@@ -87,7 +87,7 @@ def test_any_plan_is_read_back(schedule: OpPlan) -> None:
 
     document = json.loads(document_text(op_plan_document(scenario, schedule)))
 
-    assert plan_from_document(scenario, document) == plan_of(scenario, schedule)
+    assert steps_from_document(scenario, document) == plan_of(scenario, schedule)
     assert is_valid(document, plan_schema())
 
 

@@ -1,8 +1,9 @@
 """Plans as JSON documents: read without a file, and the hash of a schedule."""
 
-from magus.compiler.ir import OpCase, OpPlan, Plan, Workload, WrittenPlan
-from magus.compiler.planfile.from_json import ReadPlan, read_plan
-from magus.compiler.planfile.write import op_plan_document
+from magus.compiler.ir import JsonObject, OpCase, OpPlan, Plan, Workload, WrittenPlan
+from magus.compiler.planfile.forms import StepLimits, plan_form
+from magus.compiler.planfile.from_json import read_plan
+from magus.compiler.planfile.write import op_plan_document, plan_of
 from magus.compiler.text.diagnostics import CompileError, Report, Source, Span
 from magus.compiler.text.json_forms import Item, JsonPlace
 
@@ -12,24 +13,28 @@ def item_of(document: object, report: Report) -> Item:
     return Item(document, "", JsonPlace("plan", Span(Source("<document>", ""), 0, 0), report))
 
 
-def read_from_document(scenario: OpCase, item: Item) -> ReadPlan:
-    """Read a plan for the one op of ``scenario``."""
-    return read_plan(scenario.system, Workload.of_one(scenario.shape), item)
+def read_from_document(scenario: OpCase, item: Item, name: str) -> Plan:
+    """Read, build and check a plan for the one op of ``scenario``."""
+    return read_plan(scenario.system, Workload.of_one(scenario.shape), item, name)
 
 
 def plan_from_document(scenario: OpCase, document: object) -> WrittenPlan:
-    """Read the steps of a plan for ``scenario``; what is wrong is in the diagnostics of the CompileError."""
-    report = Report()
-    with report.attempt():
-        return read_from_document(scenario, item_of(document, report)).parts[0].plan
-    raise CompileError(report.diagnostics)
+    """Read the steps of a plan that can run; what is wrong is in the diagnostics of the CompileError."""
+    return plan_of(scenario, built_from_document(scenario, document, "plan").parts[0].schedule)
+
+
+def steps_from_document(scenario: OpCase, document: JsonObject) -> WrittenPlan:
+    """Read the steps of the only plan of a document, whether they can run or not."""
+    (plan,) = document["plans"]
+    form = plan_form(StepLimits(scenario.num_ranks, kernels=scenario.shape.num_kernels))
+    return form.read(item_of(plan, Report()))
 
 
 def built_from_document(scenario: OpCase, document: object, name: str) -> Plan:
     """Read, build and check a plan; what is wrong is in the diagnostics of the CompileError."""
     report = Report()
     with report.attempt():
-        return read_from_document(scenario, item_of(document, report)).build(name)
+        return read_from_document(scenario, item_of(document, report), name)
     raise CompileError(report.diagnostics)
 
 
