@@ -94,28 +94,21 @@ class RowWiseShape(ElementwiseShape):
         return replace(self, num_elements=elements, read_bytes=read)
 
 
-@dataclass(frozen=True, slots=True)
-class _Widths:
-    """Columns of each input and of the output, in units that are the same for all of a call."""
-
-    inputs: tuple[int, ...]
-    output: int
-
-
-def _infer(call: OperationCall, widths: _Widths) -> CallResult:
+def _infer(call: OperationCall, inputs: tuple[int, ...], output_width: int) -> CallResult:
+    """``inputs`` and ``output_width`` are columns of each, in units that are the same for all of a call."""
     tensors, rope = lone_tensors(call), call.arguments.get("rope", 0)
     first = replace(tensors[0], cols=max(0, tensors[0].cols - rope))
-    unit = first.cols // widths.inputs[0]
+    unit = first.cols // inputs[0]
     if not unit:
         raise mismatch(f"{first.name} has {tensors[0].cols} columns, of which {rope} of rope leave none")
-    if first.cols % widths.inputs[0]:
-        raise mismatch(f"{first.name} has {first.cols} columns, which are not {widths.inputs[0]} equal parts")
-    for tensor, width in zip((first, *tensors[1:]), widths.inputs, strict=True):
+    if first.cols % inputs[0]:
+        raise mismatch(f"{first.name} has {first.cols} columns, which are not {inputs[0]} equal parts")
+    for tensor, width in zip((first, *tensors[1:]), inputs, strict=True):
         if (tensor.rows, tensor.cols) != (first.rows, width * unit):
             what = f"{tensor.name} is [{tensor.rows}, {tensor.cols}], {call.operation.name} needs"
             raise mismatch(f"{what} [{first.rows}, {width * unit}] beside {first.name}")
     is_gradient = len(tensors) > 1
-    output = replace(first, name=call.result, cols=widths.output * unit + rope * is_gradient)
+    output = replace(first, name=call.result, cols=output_width * unit + rope * is_gradient)
     check_blocks(f"{call.operation.name}({first.name})", output.dtype, output.cols)
     read = sum(tensor.num_bytes for tensor in (first, *tensors[1:]))
     return CallResult(output, RowWiseShape(output.rows * output.cols, len(tensors), first.dtype, read))
@@ -127,7 +120,7 @@ def _row_wise(
     return KernelOperation(
         name=name,
         example=example,
-        infer=partial(_infer, widths=_Widths(inputs, output)),
+        infer=partial(_infer, inputs=inputs, output_width=output),
         num_tensors=(len(inputs), len(inputs)),
         arguments=(CallArgument("rope", CallArgumentKind.COUNT),) if name.startswith("norm") else (),
         ends=("gemm",) if ends_gemm else (),
