@@ -9,7 +9,7 @@ from ..compiler.ir import Direction, Pattern, Reach, Reduction, Region, TileGrou
 from .board import Board, HoldPolicy, Moment
 from .memory import Array, Attention, CheckedArray, Fault, Mask, PartialSum, Place, common
 from .problem import FROM_FIRST, GATHERS, Expected, Problem
-from .report import MAX_NAMED
+from .report import MAX_NAMED, Outcome
 from .tasks import MEMORY, Mark, Task, landing_ranks, marks_of, source_ranks
 
 
@@ -271,6 +271,20 @@ Stuck = tuple[Task, tuple[Mark, ...]]
 """A task that waits, and what for."""
 
 
+def ended(board: Board, tasks: Sequence[Task], num_ranks: int) -> tuple[Outcome, list[str]]:
+    """Return how a run ended, with sentences, without a look at its numbers: EXACT, FAULT or DEADLOCK.
+
+    An error that says nothing of the plan is raised. ``tasks`` are those of all ranks.
+    """
+    if isinstance(board.error, Fault):
+        return Outcome.FAULT, [str(board.error)]
+    if board.error is not None:
+        raise board.error
+    if stuck := board.stuck:
+        return Outcome.DEADLOCK, stuck_sentences(stuck, tasks, num_ranks)
+    return Outcome.EXACT, []
+
+
 def stuck_sentences(stuck: Iterable[Stuck], tasks: Sequence[Task], num_ranks: int) -> list[str]:
     """Name the steps that wait for each other in turn, else all that wait, and what for; ``tasks`` are those of all."""
     setters: dict[str, list[Task]] = {}
@@ -312,18 +326,10 @@ def _mark_text(task: Task, mark: Mark, names: set[Mark], setters: dict[str, list
 
 def differences(executor: Executor, problem: Problem, tasks: Sequence[Task], ranks: Sequence[int]) -> Iterator[str]:
     """Yield what is not as it must be at ``ranks``, and parts of sums that nobody has taken."""
-    yield from _differences(executor, problem, tasks, ranks)
-    yield from _never_summed(problem, ranks)
-
-
-def _differences(executor: Executor, problem: Problem, tasks: Sequence[Task], ranks: Sequence[int]) -> Iterator[str]:
     for expected in (each for rank in ranks for each in problem.expected(rank)):
         differs = expected.find() != expected.wanted
         if differs.any():
             yield _difference(executor, expected, np.argwhere(differs)[0], tasks)
-
-
-def _never_summed(problem: Problem, ranks: Sequence[int]) -> Iterator[str]:
     for rank in ranks:
         memory = problem.memories[rank]
         for part in memory.parts:

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 
 from ..compiler.codes import Code
-from ..compiler.ir import DType, OpCase, OpPlan, Plan, Scenario, System, Transfer, Workload
+from ..compiler.ir import JsonObject, OpCase, OpPlan, Plan, Scenario, System, Transfer, Workload
 from ..compiler.pipeline import compile_file
 from ..compiler.planfile.file import PLAN_SUFFIX, Warn, ignore_warnings, op_plan_in_file
-from ..compiler.planfile.forms import MAX_PARTS
+from ..compiler.planfile.forms import SCENARIO, ScenarioInFile
 from ..compiler.planning.build import declared
 from ..compiler.planning.groups import cut_up
 from ..compiler.planning.plan import build_plan, layers_of
@@ -21,10 +21,10 @@ from ..compiler.resolve.schedules.from_text import plan_named, resolve_schedule
 from ..compiler.text.diagnostics import CompileError, Source, Span, raising_errors
 from ..compiler.text.json_forms import MAX_FILE_BYTES, Item, JsonPlace, read_json
 from ..compiler.text.load import read_source
-from ..compiler.text.vocabulary import MAX_EXTENT, MAX_RANKS
+from ..compiler.text.vocabulary import MAX_EXTENT
 from .board import Board, HoldPolicy, work_through
-from .execute import Executor, differences, stuck_sentences
-from .memory import CheckedArray, Fault
+from .execute import Executor, differences, ended
+from .memory import CheckedArray
 from .operands import Given
 from .problem import Problem
 from .report import MAX_NAMED, Outcome, RunReport, SeedRun
@@ -124,18 +124,8 @@ class PlanRun:
         executor.done(task)
 
     def ended(self) -> tuple[Outcome, list[str]]:
-        """Return how the run ended, with sentences, without a look at its numbers: EXACT, FAULT or DEADLOCK.
-
-        An error that says nothing of the plan is raised.
-        """
-        if isinstance(self._board.error, Fault):
-            return Outcome.FAULT, [str(self._board.error)]
-        if self._board.error is not None:
-            raise self._board.error
-        stuck = self._board.stuck
-        if stuck:
-            return Outcome.DEADLOCK, stuck_sentences(stuck, self.tasks.all, self._num_ranks)
-        return Outcome.EXACT, []
+        """Return how the run ended; see ``execute.ended``."""
+        return ended(self._board, self.tasks.all, self._num_ranks)
 
     def found(self, ranks: Sequence[int]) -> tuple[Outcome, list[str]]:
         """Return what became of the run at ``ranks``, with sentences for what is wrong there, one more than are shown.
@@ -149,7 +139,7 @@ class PlanRun:
             array.restore()
         for name, problem in self.problems.items():
             wrong = differences(self._executors[name], problem, self.tasks.of_part[name], ranks)
-            sentences += [sentence for sentence, _ in zip(wrong, range(MAX_NAMED + 1 - len(sentences)), strict=False)]
+            sentences += islice(wrong, MAX_NAMED + 1 - len(sentences))
         return Outcome.WRONG if sentences else Outcome.EXACT, sentences
 
     def _arrays(self, workload: Workload, op: str) -> tuple[tuple[CheckedArray, ...], ...]:
@@ -238,33 +228,22 @@ def _scenarios(file: Path) -> tuple[OpCase, ...]:
         members = document.members()
         if "scenario" not in members:
             raise document.fail("this is no plan that says what it is for", HINT)
-        said = _one_op(members["scenario"])
-        if not said.keys() <= {"ranks", "pattern", "moved", "gemm"} or not {"ranks", "pattern", "moved"} <= said.keys():
-            raise members["scenario"].fail("its kernels and loads need their scenario", HINT, Code.MGS540)
-        said["pattern"].word(tuple(pattern.value for pattern in requests.PATTERNS))
-        return tuple(_scenario(gpu, said) for gpu in GPUS)
+        place, said = members["scenario"], SCENARIO.read(members["scenario"])
+        (op, *others) = said.ops
+        if others or said != ScenarioInFile(said.ranks, said.ops):
+            raise place.fail("several ops need their scenario", HINT, Code.MGS540)
+        if "moved" not in op or not op.keys() <= {"name", "pattern", "moved", "gemm"}:
+            raise place.fail("its kernels and loads need their scenario", HINT, Code.MGS540)
+        return tuple(_scenario(gpu, said.ranks, op) for gpu in GPUS)
 
 
-def _one_op(scenario: Item) -> dict[str, Item]:
-    """What a plan says of its one op, and its ``ranks``."""
-    members = scenario.entries(("ranks", "ops"), ("batches", "groups", "layers"))
-    if len(ops := members["ops"].items(MAX_PARTS, 1)) > 1 or len(members) > 2:
-        raise members["ops"].fail("several ops need their scenario", HINT, Code.MGS540)
-    op = ops[0].members()
-    op.pop("name", None)
-    return {"ranks": members["ranks"], **op}
-
-
-def _scenario(gpu: str, said: dict[str, Item]) -> OpCase:
-    moved = said["moved"].entries(("rows", "cols", "dtype"))
-    dtype = DType(moved["dtype"].word(tuple(each.value for each in DType)))
-    rows, cols = (moved[key].number(1, MAX_EXTENT) for key in ("rows", "cols"))
-    gemm = said["gemm"].entries(("m", "n", "k", "dtype"), ("weights", "out")) if "gemm" in said else {}
-    m, n, k = (gemm[key].number(1, MAX_EXTENT) if gemm else 0 for key in ("m", "n", "k"))
-    pattern, ranks = str(said["pattern"].value), said["ranks"].number(1, MAX_RANKS)
-    moves_apart = not gemm or pattern in {each.value for each in requests.INDEPENDENT_PATTERNS}
+def _scenario(gpu: str, ranks: int, op: JsonObject) -> OpCase:
+    rows, cols, dtype = (op["moved"][key] for key in ("rows", "cols", "dtype"))
+    gemm: dict[str, Item] = op.get("gemm", {})
+    m, n, k = (gemm[key].number(1, MAX_EXTENT) if key in gemm else 0 for key in ("m", "n", "k"))
+    moves_apart = not gemm or op["pattern"] in requests.INDEPENDENT_PATTERNS
     num_bytes = dtype.bytes_of(rows * cols) if moves_apart else 0
-    request = requests.Request(pattern, m, n, k, num_bytes, dtype.value, gpu, ranks)
+    request = requests.Request(op["pattern"].value, m, n, k, num_bytes, dtype.value, gpu, ranks)
     scenario = scenario_of(request).case
     assert scenario.shape.moved is not None, "a plan that moves nothing has no key 'moved'"
     tensor = replace(scenario.shape.moved, rows=rows, cols=cols)

@@ -296,7 +296,7 @@ def _of_kernel(
     workload, op = part.shape, graph.op(part.op)
     operands = kernel_operands(op, workload)
     output = next((tensor for tensor in workload.tensors if tensor.name == workload.output), operands[0])
-    sizes, (rows, cols) = [_local(tensor, num_ranks) for tensor in operands], _local(output, num_ranks)
+    sizes, (rows, cols) = [tensor.shape_at(num_ranks) for tensor in operands], output.shape_at(num_ranks)
     cuts = [cuts_of(wire.links) for wire in wires]
     by_rows = isinstance(workload.compute, ElementwiseShape) and all(size[0] == rows for size in sizes)
     shared = CutAxis.of(
@@ -320,9 +320,3 @@ def _one_block(rows: int, rank: int) -> Blocks:
 
 def _below(cuts: Iterable[int], end: int) -> set[int]:
     return {cut for cut in cuts if cut < end}
-
-
-def _local(tensor: Tensor, num_ranks: int) -> tuple[int, int]:
-    """Rows and columns of a tensor that a rank has."""
-    rows = tensor.rows // num_ranks if tensor.shard is Shard.ROWS else tensor.rows
-    return rows, tensor.cols // num_ranks if tensor.shard is Shard.COLS else tensor.cols

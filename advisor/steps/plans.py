@@ -31,7 +31,6 @@ from ...compiler.planning.build import build_op_plan
 from ...compiler.planning.knobs.library import library_engine
 from ...compiler.templates import BASELINE
 from ...runtime.report import RunRefused
-from ...runtime.steps.serial import part_shape
 from ...runtime.steps.work import GroupWork, KeyExchange, declared
 from ..layers.beside import SharedTraffic, traffic_plan
 from .outcome import StepOutcome
@@ -105,7 +104,7 @@ def in_parts(work: GroupWork, context: System | None, kind: ContextKind) -> Grou
     assert isinstance(shape, AttentionShape), "it was found by that"
     is_back, is_ring = isinstance(shape, AttentionBackShape), kind is ContextKind.RING
     operands = tuple(read.tensor for read in op.reads[: len(op.reads) - 2 * is_back])
-    sizes, keys = [part_shape(work, each) for each in operands], shape.kv_heads * shape.key_cols
+    sizes, keys = [work.shape_of(each) for each in operands], shape.kv_heads * shape.key_cols
     cols = max(1, sum(width for _, width in sizes) * keys // (shape.heads * shape.head_dim + keys))
     through = frozenset(list(ops)[: list(ops).index(op.name) + 1])
     first, rest = (

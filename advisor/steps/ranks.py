@@ -132,6 +132,5 @@ def check_handed_on(ranks: StageRanks, layers: Sequence[Scenario]) -> None:
 
 def _of_rank(forward: Scenario) -> tuple[int, int, DType]:
     """Rows and columns that a rank has of what a layer hands on, and their type."""
-    tensor, ranks = handed_on(forward), forward.num_ranks
-    rows = tensor.rows // (ranks if tensor.shard is Shard.ROWS else 1)
-    return rows, tensor.cols // (ranks if tensor.shard is Shard.COLS else 1), tensor.dtype
+    tensor = handed_on(forward)
+    return *tensor.shape_at(forward.num_ranks), tensor.dtype

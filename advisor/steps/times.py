@@ -224,7 +224,7 @@ def handed_on(forward: Scenario) -> Tensor:
     """What one layer hands on to the next."""
     repeat = forward.workload.repeat
     assert repeat is not None, "layers of a step repeat"
-    return next(each for each in forward.workload.tensors if each.name == repeat.as_input)
+    return forward.workload.tensor(repeat.as_input)
 
 
 def head_shape(step: Step) -> GemmShape | None:

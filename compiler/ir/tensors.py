@@ -95,6 +95,11 @@ class Tensor:
         """Size of the whole tensor, all shards together."""
         return self.dtype.bytes_of(self.rows * self.cols)
 
+    def shape_at(self, num_ranks: int) -> tuple[int, int]:
+        """Rows and columns that each of ``num_ranks`` has; a flat shard as some rows."""
+        rows = self.rows // num_ranks if self.shard in (Shard.ROWS, Shard.FLAT) else self.rows
+        return rows, self.cols // num_ranks if self.shard is Shard.COLS else self.cols
+
     def part(self, part: "ColumnPart") -> "Tensor":
         """Some of its columns, as a tensor."""
         return replace(self, name=f"{self.name}.{part.name}", cols=part.cols)

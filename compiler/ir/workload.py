@@ -189,6 +189,19 @@ class Workload:
         makers = {read.made_by for read in self.op(name).reads if read.made_by}
         return frozenset(makers).union(*(self.made_from(maker) for maker in makers))
 
+    def tensor(self, name: str) -> Tensor:
+        """The declared tensor of that name.
+
+        Raises
+        ------
+        KeyError
+            If there is none.
+        """
+        for tensor in self.tensors:
+            if tensor.name == name:
+                return tensor
+        raise KeyError(name)
+
     def op(self, name: str) -> Op:
         """The op of that name.
 

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ...compiler.ir import IndexRange, TileGroup
 from ...compiler.ir.step import ChunkPass, PassKind
 from ..tasks import Mark, Queue, Task
 from .work import StepWork
+
+if TYPE_CHECKING:
+    from .run import CarriedStep
 
 # What each stage of each pipeline does in a step, as tasks: who waits for whom, and in which queue.
 
@@ -26,7 +29,6 @@ WORDS = {
 class StageTask(Task):
     """What the group of a stage and a pipeline does at once; ``rank`` is its first. ``moves``: it is no pass."""
 
-    is_traffic: bool = False
     stage: int = 0
     pipeline: int = 0
     act: Callable[["StageTask"], None] | None = None
@@ -34,7 +36,7 @@ class StageTask(Task):
     @property
     def moves(self) -> bool:
         """Whether it moves data."""
-        return self.is_traffic
+        return self.queue[1] != PASSES
 
     def __str__(self) -> str:
         return f"stage {self.stage} of pipeline {self.pipeline}: {self.step.name}"
@@ -121,42 +123,19 @@ class TaskList:
         name: str,
         waits: Iterable[Mark],
         act: Callable[[StageTask], None],
-        moves: bool = False,
     ) -> Mark:
         """Add a task behind the last one of its queue, and return its mark."""
         rank = self.job.rank(stage, pipeline, 0)
         behind = self.last.get((rank, queue), "")
         marks = tuple(dict.fromkeys((*waits, *([(rank, behind)] if behind else []))))
         step = TileGroup(name, (), IndexRange(0, 0))
-        task = StageTask(len(self.all), rank, step, (rank, queue), marks, behind, 0, moves, stage, pipeline, act)
+        task = StageTask(len(self.all), rank, step, (rank, queue), marks, behind, 0, stage, pipeline, act)
         self.all.append(task)
         self.last[rank, queue] = name
         return rank, name
 
 
 MAKES_GRADIENTS = (PassKind.BACKWARD, PassKind.WEIGHTS)
-
-
-class Actions(Protocol):
-    """What tasks do."""
-
-    def run_pass(self, each: LayerTask, taken: str, weights: str, task: StageTask) -> None:
-        """A pass of a layer, which takes the tensor ``taken`` and weights of that name."""
-
-    def run_send(self, sent: ChunkPass, taken: ChunkPass | None, to: int, task: StageTask) -> None:
-        """A send, to what is ``taken`` there."""
-
-    def run_gather(self, layer: int, pieces: str, into: str, task: StageTask) -> None:
-        """The weights of a layer, gathered among pipelines."""
-
-    def run_sum(self, layer: int, gradients: str, task: StageTask) -> None:
-        """The gradients of a layer, summed among pipelines."""
-
-    def run_join(self, layer: int, task: StageTask) -> None:
-        """What two stages with the same layers have of the gradients of one, summed."""
-
-    def run_update(self, layers: tuple[int, ...], task: StageTask) -> None:
-        """The update of the weights of a stage."""
 
 
 def pieces_of(called: str) -> str:
@@ -175,9 +154,9 @@ def gradients_of(called: str, microbatch: int | None = None) -> str:
 
 
 class StageBuilder:
-    """Adds the tasks of one stage of all pipelines: they have the same order."""
+    """Adds the tasks of one stage of all pipelines, which have the same order; ``actions`` are what tasks do."""
 
-    def __init__(self, job: StepWork, tasks: TaskList, channels: AllSends, stage: int, actions: Actions) -> None:
+    def __init__(self, job: StepWork, tasks: TaskList, channels: AllSends, stage: int, actions: "CarriedStep") -> None:
         self._job, self._tasks, self._channels, self._stage, self._actions = job, tasks, channels, stage, actions
         self._gathers = job.is_shared and (job.zero == 3 or job.gathers_beside)
         self._gathered: dict[int, Mark] = {}
@@ -220,7 +199,7 @@ class StageBuilder:
             for layer in self._made:
                 act = partial(self._actions.run_join, layer)
                 name = f"{gradients_of(job.called(layer))} of stages {' and '.join(str(mate._stage) for mate in mates)}"
-                self._summed.append(self._tasks.add(self._stage, 0, TRAFFIC, name, before, act, moves=True))
+                self._summed.append(self._tasks.add(self._stage, 0, TRAFFIC, name, before, act))
         for mate in mates:
             mate._summed = self._summed
 
@@ -315,11 +294,11 @@ class StageBuilder:
 
     def _gather(self, layer: int, pieces: str, into: str, waits: Iterable[Mark]) -> Mark:
         act = partial(self._actions.run_gather, layer, pieces, into)
-        return self._tasks.add(self._stage, 0, TRAFFIC, f"gather of {into}", waits, act, moves=True)
+        return self._tasks.add(self._stage, 0, TRAFFIC, f"gather of {into}", waits, act)
 
     def _sum(self, layer: int, gradients: str, waits: Iterable[Mark]) -> None:
         act = partial(self._actions.run_sum, layer, gradients)
-        self._summed.append(self._tasks.add(self._stage, 0, TRAFFIC, f"sum of {gradients}", waits, act, moves=True))
+        self._summed.append(self._tasks.add(self._stage, 0, TRAFFIC, f"sum of {gradients}", waits, act))
 
 
 def named(tensor: str, called: str, microbatch: int) -> str:
@@ -327,8 +306,8 @@ def named(tensor: str, called: str, microbatch: int) -> str:
     return f"{tensor} of {called}, microbatch {microbatch}"
 
 
-def tasks_of_step(job: StepWork, actions: Actions) -> tuple[StageTask, ...]:
-    """Return all tasks of a step."""
+def tasks_of_step(job: StepWork, actions: "CarriedStep") -> tuple[StageTask, ...]:
+    """Return all tasks of a step, which do what its ``actions`` say."""
     tasks, channels = TaskList(job), AllSends(job)
     builders = [StageBuilder(job, tasks, channels, stage, actions) for stage in range(job.num_stages)]
     mates = [[builders[stage] for stage in job.mates(number)] for number in range(job.num_stages)]
@@ -346,7 +325,7 @@ def tasks_of_step(job: StepWork, actions: Actions) -> tuple[StageTask, ...]:
                 act = partial(actions.run_send, sent, taken, to)
                 waits = [(job.rank(stage, pipeline, 0), _makes(job, sent).name)]
                 queue = f"sends of {'activations' if forward else 'gradients'} to stage {to}"
-                tasks.add(stage, pipeline, queue, send_name(forward, number, to), waits, act, moves=True)
+                tasks.add(stage, pipeline, queue, send_name(forward, number, to), waits, act)
     return tuple(tasks.all)
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from threading import Lock
 
 import numpy as np
@@ -12,7 +12,7 @@ from ...compiler.codes import Code
 from ...compiler.ir import Reduction, Rejection, TileGroup, Transfer
 from ...compiler.ir.step import ChunkPass, PassKind
 from ..board import Board, HoldPolicy, Moment, work_through
-from ..execute import stuck_sentences
+from ..execute import ended
 from ..memory import Array, Fault
 from ..operands import MODULUS
 from ..report import MAX_NAMED, MAX_STEPS, Outcome, RunRefused, RunReport, SeedRun
@@ -29,7 +29,7 @@ from .build import (
     tasks_of_step,
 )
 from .context import arriving, carried_out
-from .serial import Flat, SerialStep, StepMemory, by_place, check_ops, gradient_of, part_shape, updated
+from .serial import Flat, SerialStep, StepMemory, by_place, check_ops, gradient_of, updated
 from .work import GroupWork, StepWork, Values, WeightSet
 
 KINDS = (Transfer, TileGroup, Reduction)
@@ -103,14 +103,10 @@ class CarriedStep:
 
         An error that says nothing of the step is raised.
         """
-        if isinstance(self._board.error, Fault):
-            return Outcome.FAULT, [str(self._board.error)]
-        if self._board.error is not None:
-            raise self._board.error
-        if self._board.stuck:
-            return Outcome.DEADLOCK, stuck_sentences(self._board.stuck, self.tasks, self._job.num_ranks)
-        sentences = [sentence for sentence, _ in zip(self._differences(), range(MAX_NAMED + 1), strict=False)]
-        return Outcome.WRONG if sentences else Outcome.EXACT, sentences
+        outcome, sentences = ended(self._board, self.tasks, self._job.num_ranks)
+        if outcome is Outcome.EXACT:
+            sentences = list(islice(self._differences(), MAX_NAMED + 1))
+        return Outcome.WRONG if outcome is Outcome.EXACT and sentences else outcome, sentences
 
     # What there is at first.
 
@@ -133,7 +129,7 @@ class CarriedStep:
         for place, rank in enumerate(self._ranks(stage, pipeline)):
             for each in passes:
                 for work, name in self._made_by(each):
-                    self._memory.make(rank, each.names(name), part_shape(work, name))
+                    self._memory.make(rank, each.names(name), work.shape_of(name))
             for layer in dict.fromkeys(each.layer for each in passes):
                 self._make_weights(stage, place, rank, [each for each in passes if each.layer == layer])
 

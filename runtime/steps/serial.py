@@ -20,8 +20,6 @@ from ...compiler.ir import (
     Pattern,
     Read,
     Rejection,
-    Shard,
-    Tensor,
     Workload,
 )
 from ..axes import CutAxis
@@ -31,7 +29,7 @@ from ..problem import mixture, of_experts
 from ..report import RunRefused
 from ..tasks import Task
 from .context import attended, gradient_of_block, keys_of, with_gradient
-from .work import GroupWork, KeyExchange, LayerWork, StepWork, WeightSet, joined, split
+from .work import KeyExchange, LayerWork, StepWork, WeightSet, joined, split
 
 PRODUCTS = (Pattern.GEMM, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 KERNELS = (Pattern.KERNEL, Pattern.ALL_TO_ALL)
@@ -133,9 +131,7 @@ class SerialLayer:
 
     def _kernels(self, op: Op, operands: Sequence[Sequence[Array]]) -> list[Array]:
         """Each rank's part by itself, as kernels have it, of the ``operands`` of each."""
-        tensor, shape = self._tensor(op.shape.output), op.shape.kernel
-        rows = tensor.rows // (self.ranks if tensor.shard is Shard.ROWS else 1)
-        cols = tensor.cols // (self.ranks if tensor.shard is Shard.COLS else 1)
+        (rows, cols), shape = self.workload.tensor(op.shape.output).shape_at(self.ranks), op.shape.kernel
         by_rows = isinstance(shape, ElementwiseShape) and all(len(each) == rows for each in operands[0])
         where = np.arange(rows), np.arange(cols)
         return [
@@ -149,16 +145,13 @@ class SerialLayer:
         """What each rank of a group has of what a kernel takes: its part, or all of a weight."""
         found = list[tuple[Array, ...]]()
         for read in (read for read in op.reads if not read.adds):
-            whole, shard = self._taken(replace(read, transposed=False), known), self._tensor(read.tensor).shard
+            whole, shard = self._taken(replace(read, transposed=False), known), self.workload.tensor(read.tensor).shard
             own = split(whole, shard, self.ranks)
             found.append(tuple(each.T for each in own) if read.transposed else own)
         return list(zip(*found, strict=True))
 
-    def _tensor(self, name: str) -> Tensor:
-        return next(each for each in self.workload.tensors if each.name == name)
-
     def _joined(self, op: Op, parts: Sequence[Array]) -> Array:
-        return np.asarray(joined(parts, self._tensor(op.shape.output).shard) % MODULUS)
+        return np.asarray(joined(parts, self.workload.tensor(op.shape.output).shard) % MODULUS)
 
     def _with_others(self, of: KeyExchange, op: Op, known: Sequence[Tensors]) -> list[Array]:
         """What attention makes of each group, with what ranks with parts of one sequence add to each other."""
@@ -181,7 +174,7 @@ class SerialLayer:
         """What an op reads: all of a tensor, or some columns, of which each rank has its share."""
         values = known[read.tensor]
         if read.part is not None:
-            shard = self._tensor(read.tensor).shard
+            shard = self.workload.tensor(read.tensor).shard
             parts, count = split(values, shard, self.ranks), read.part.cols
             first, share = read.part.first_of(parts[0].shape[1]), count * parts[0].shape[1] // read.part.of
             values = joined([part[:, first : first + share] for part in parts], shard)
@@ -226,14 +219,14 @@ class SerialStep:
         return first, np.asarray(1 + second**2)
 
     def _drawn(self, layer: int, name: str, what: str = "") -> Array:
-        tensor = tensor_of(self._job.of(layer), name)
+        tensor = self._job.of(layer).forward.workload.tensor(name)
         called = f"{what}{name} of {self._job.called(layer)}"
         return drawn(self._seed, called, np.arange(tensor.rows), np.arange(tensor.cols))
 
     def input(self, pipeline: int, microbatch: int) -> list[Array]:
         """What the first layer takes, by group."""
         kind = self._job.of(0)
-        tensor, count = tensor_of(kind, kind.taken), len(kind.groups)
+        tensor, count = kind.forward.workload.tensor(kind.taken), len(kind.groups)
         rows, name = np.arange(count * tensor.rows), f"microbatch {microbatch} of pipeline {pipeline}"
         return np.split(drawn(self._seed, name, rows, np.arange(tensor.cols)) % MODULUS, count)
 
@@ -262,16 +255,11 @@ class SerialStep:
             values, before = [own[made] for own in results], kind
 
 
-def tensor_of(kind: LayerWork, name: str) -> Tensor:
-    """A tensor of the forward pass of a layer."""
-    return next(each for each in kind.forward.workload.tensors if each.name == name)
-
-
 def by_place(of: LayerWork, values: Iterable[Array]) -> dict[int, Array]:
     """Return the rows that each rank of a pipeline has of what a layer takes or hands on, which is whole by group."""
     found = dict[int, Array]()
     for group, whole in zip(of.groups, values, strict=True):
-        found |= zip(group, split(whole, tensor_of(of, of.taken).shard, len(group)), strict=True)
+        found |= zip(group, split(whole, of.forward.workload.tensor(of.taken).shard, len(group)), strict=True)
     return found
 
 
@@ -279,8 +267,8 @@ def regrouped(values: list[Array], of: LayerWork, to: LayerWork) -> list[Array]:
     """Return what groups of one layer hand to the next, whole, as the groups of that have it: ranks keep their rows."""
     if of.groups == to.groups:
         return values
-    own = by_place(of, values)
-    return [joined([own[place] for place in group], tensor_of(to, to.taken).shard) for group in to.groups]
+    own, shard = by_place(of, values), to.forward.workload.tensor(to.taken).shard
+    return [joined([own[place] for place in group], shard) for group in to.groups]
 
 
 def gradient_of(weight: str) -> str:
@@ -315,7 +303,7 @@ class StepMemory:
             If it is not there yet, or not for certain.
         """
         array = self._array(rank, name, task)
-        return array.read((0, *self._whole(array)), task)[:, :]
+        return array.read((0, *self._whole(array)), task)
 
     def write(self, rank: int, name: str, values: Array, task: Task) -> None:
         """Store what a rank has made or got.
@@ -345,18 +333,12 @@ class StepMemory:
         return slice(0, rows), slice(0, cols)
 
 
-def part_shape(work: GroupWork, name: str) -> tuple[int, int]:
-    """Rows and columns that a rank has of a tensor of ``work``."""
-    tensor, ranks = next(each for each in work.workload.tensors if each.name == name), work.num_ranks
-    rows = tensor.rows // ranks if tensor.shard in (Shard.ROWS, Shard.FLAT) else tensor.rows
-    return rows, tensor.cols // ranks if tensor.shard is Shard.COLS else tensor.cols
-
-
 class Flat:
     """Some weights of a layer at a rank, one after the other, in as many rows as there are ranks that hold the same."""
 
     def __init__(self, job: StepWork, kind: LayerWork, of: WeightSet) -> None:
-        self._kind, self._shapes = kind, {name: part_shape(kind.forward, name) for name in of.names}
+        self._forward, self._groups = kind.forward, kind.groups
+        self._shapes = {name: kind.forward.shape_of(name) for name in of.names}
         elements = sum(rows * cols for rows, cols in self._shapes.values())
         copies = len(job.holders(kind, of, 0)[0])
         self.shape = copies, -(-elements // copies)
@@ -376,10 +358,10 @@ class Flat:
 
     def whole(self, tensors: Mapping[str, Array]) -> tuple[Array, ...]:
         """Return the rows of each rank of a pipeline, of whole ``tensors`` of a layer."""
-        ranks, found = self._kind.forward.num_ranks, dict[int, Array]()
-        cut = {name: split(tensors[name], tensor_of(self._kind, name).shard, ranks) for name in self._shapes}
+        ranks, tensor, found = self._forward.num_ranks, self._forward.workload.tensor, dict[int, Array]()
+        cut = {name: split(tensors[name], tensor(name).shard, ranks) for name in self._shapes}
         rows = [self.of({name: parts[rank] for name, parts in cut.items()}) for rank in range(ranks)]
-        for group in self._kind.groups:
+        for group in self._groups:
             found |= zip(group, rows, strict=True)
         return tuple(found[place] for place in sorted(found))
 

@@ -42,6 +42,10 @@ class GroupWork:
         own = sum(len(part.schedule.steps_of(rank)) for part in self.plan.parts for rank in range(self.num_ranks))
         return own + (0 if self.exchange is None else self.num_ranks * self.exchange.num_steps)
 
+    def shape_of(self, name: str) -> tuple[int, int]:
+        """Rows and columns that a rank has of a tensor."""
+        return self.workload.tensor(name).shape_at(self.num_ranks)
+
     def carried_out(self, given: Given, wanted: Iterable[str], seed: int) -> Values:
         """Carry the plan out, and return the results ``wanted``; of a lone collective "" is what it leaves.
 

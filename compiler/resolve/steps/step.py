@@ -232,8 +232,7 @@ def _rows_of_rank(forward: Scenario) -> Fraction:
     """Tokens of a microbatch for each rank of a group."""
     repeat = forward.workload.repeat
     assert repeat is not None, "layers repeat"
-    rows = next(tensor.rows for tensor in forward.workload.tensors if tensor.name == repeat.as_input)
-    return Fraction(rows, forward.num_ranks)
+    return Fraction(forward.workload.tensor(repeat.as_input).rows, forward.num_ranks)
 
 
 def _layers(parts: Sequence[LayerPart], span: Span, report: Report) -> int:
