@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from magus.advisor.learned.model_file import Card
     from magus.advisor.learned.proposal_model import ProposalModel
+    from magus.simcore.memo.memo import Store
 
 WHATEVER_IT_TAKES = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", WHATEVER_IT_TAKES, max_examples=30, derandomize=True)
@@ -101,6 +102,16 @@ def kept_answers(kept_results: None) -> Iterator[None]:
 
     with memoizing(user_store()):
         yield
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> "Iterator[Store]":
+    """A store in a folder of the test, in which all that is computed is kept."""
+    from magus.simcore.memo.memo import Store, memoizing
+
+    found = Store(tmp_path)
+    with memoizing(found):
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Kept advice: equal to the advice that was computed, and found again only by the same question."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import cache, partial
 from importlib import import_module
@@ -45,13 +45,6 @@ class Computed(Exception):
 @pytest.fixture(scope="module")
 def advisor() -> Advisor:
     return Advisor.load()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path)
-    with memoizing(store):
-        yield store
 
 
 @pytest.fixture(scope="module")

@@ -42,13 +42,6 @@ workload up on node {
 """
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """Two worker processes of one thread each."""
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as opened:
-        yield opened
-
-
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Path]:
     """A folder that keeps results."""

@@ -28,7 +28,7 @@ from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.templates import ALL_TEMPLATES, Template
 from magus.compiler.templates.collective import collective_in
 from magus.compiler.verify.check import check_plan
-from tests.helpers.marks import thinned
+from tests.helpers.marks import name_of, thinned
 from tests.helpers.plans.byte_arrivals import landings
 from tests.helpers.plans.closed_forms import transfers_in
 from tests.helpers.plans.symbolic_executor import Ranks
@@ -47,10 +47,6 @@ CASES = [
     *thinned(product(PAIRS, RANKS[:-1]), 2),
     *(pytest.param(case, marks=pytest.mark.slow) for case in product(PAIRS, RANKS[-1:])),
 ]
-
-
-def name_of(value: object) -> str:
-    return value.name if isinstance(value, Template) else value.value if isinstance(value, Pattern) else str(value)
 
 
 def scenarios(pattern: Pattern, num_ranks: int) -> list[OpCase]:

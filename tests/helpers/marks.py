@@ -1,6 +1,7 @@
 """Which of many cases are left to the slow tests, and how many a drawn test draws."""
 
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -16,6 +17,11 @@ def thinned(values: Iterable[Any], every: int) -> list[Any]:
 def first(values: Sequence[Any], count: int) -> list[Any]:
     """All ``values``; only the first ``count`` are no slow tests."""
     return [*values[:count], *(pytest.param(value, marks=pytest.mark.slow) for value in values[count:])]
+
+
+def name_of(value: object) -> str:
+    """The name of a case with a template, an algorithm or a pattern; others as they are."""
+    return str(value.value if isinstance(value, Enum) else getattr(value, "name", value))
 
 
 def examples(count: int, deep: int | None = None) -> settings:

@@ -2,6 +2,9 @@
 
 from magus.compiler import compile_text
 from magus.compiler.ir.step import StepScenario
+from magus.runtime.report import Outcome
+from magus.runtime.steps.run import carry_out_step
+from magus.runtime.steps.work import StepWork
 
 TEXT = """
 use "nvidia/h100"
@@ -37,3 +40,9 @@ def small_step(more: str = "", **settings: int) -> StepScenario:
     found = compile_text(TEXT.format(more=more), "small.mgs", given).step()
     assert found is not None
     return found
+
+
+def ended(of: StepWork, seed: int = 0) -> tuple[Outcome, str]:
+    """How a step that is carried out ends, and its first sentence."""
+    (run,) = carry_out_step(of, (seed,)).runs
+    return run.outcome, next(iter(run.sentences), "")

@@ -4,6 +4,7 @@ None changes how something is computed, so that what one has computed is found a
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,3 +17,11 @@ def shared(compiled_core: None, one_model: None, kept_results: None) -> Iterator
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(progress, "EVERY_S", 600.0)
         yield
+
+
+@pytest.fixture
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A file with the text ``FILE`` of the module of a test."""
+    path = tmp_path / "a.mgs"
+    path.write_text(request.module.FILE)
+    return path

@@ -6,14 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
 from magus.advisor import Advisor
 from magus.advisor.answer.export import advice_document
 from magus.compiler import compile_file
 from magus.examples import path as example
-from magus.tui.cli import app
+from tests.helpers.commands import magus
 from tests.helpers.paths import DOCS
 
 SMALL = """
@@ -28,10 +26,6 @@ workload up on pair {
 schedule mine for up = uniform_fused_1d(chunks=16, engine=dma(3))
 explore up { chunks 8, 16; engine dma }
 """
-
-
-def magus(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture
@@ -211,19 +205,12 @@ def test_advise_prints_every_key_of_its_document(small: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_threshold_is_found_where_it_is_requested_for(small: Path) -> None:
+@pytest.mark.parametrize("part", ["threshold", "sensitivity"])
+def test_a_part_is_found_where_it_is_requested_for(part: str, small: Path) -> None:
     words = ("advise", small, "--no-verify", "--json", "--workers", "1")
 
-    assert json.loads(magus(*words).stdout)["threshold"] is None
-    assert json.loads(magus(*words, "--threshold").stdout)["threshold"]["checked"] == "predicted"
-
-
-@pytest.mark.slow
-def test_the_sensitivity_is_found_where_it_is_requested_for(small: Path) -> None:
-    words = ("advise", small, "--no-verify", "--json", "--workers", "1")
-
-    assert json.loads(magus(*words).stdout)["sensitivity"] is None
-    assert json.loads(magus(*words, "--sensitivity").stdout)["sensitivity"]["checked"] == "predicted"
+    assert json.loads(magus(*words).stdout)[part] is None
+    assert json.loads(magus(*words, f"--{part}").stdout)[part]["checked"] == "predicted"
 
 
 @pytest.mark.slow

@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
-from magus.tui.cli import app
+from tests.helpers.commands import magus
 
 TEXT = """
 use "nvidia/h100"
@@ -21,10 +19,6 @@ explore up { schedules serial, hetero_fused_1d; chunks 8; engine dma(3); kernel 
 """
 FP32 = "gpu G extends H100 { peak fp32 60 TFLOP/s }\n"
 SENTENCE = "fp32 GEMM: the constants of G (from a sibling) were fitted to bf16"
-
-
-def magus(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def file_of(folder: Path, dtype: str) -> Path:

@@ -14,13 +14,6 @@ COMMAND = (sys.executable, "-m", "magus.tui.cli")
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "a.mgs"
-    path.write_text(FILE)
-    return path
-
-
-@pytest.fixture
 def measured(tmp_path: Path) -> Path:
     folder = tmp_path / "measured"
     folder.mkdir()

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.advisor.bounds.lower_bound import lower_bound
-from magus.compiler.ir import Gpu, OpCase, Pattern
+from magus.compiler.ir import OpCase, Pattern
 from tests.helpers.marks import examples, thinned
+from tests.helpers.oracle.lowering import on_gpu
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
 OVERLAPPED = (Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR, Pattern.A2A_GEMM)
@@ -22,11 +23,6 @@ scenarios = st.builds(
 )
 factors = st.integers(2, 5)
 few = examples(4)
-
-
-def on(scenario: OpCase, gpu: Gpu) -> OpCase:
-    """The same problem on another GPU."""
-    return replace(scenario, system=replace(scenario.system, gpu=gpu))
 
 
 @few
@@ -49,7 +45,7 @@ def test_faster_engines_and_memory_never_raise_it(scenario: OpCase, factor: int)
     memory = replace(gpu.hbm, achieved_bytes_per_s=factor * gpu.hbm.achieved_bytes_per_s)
 
     for better in (replace(gpu, dma=dma), replace(gpu, sm_copy=copies), replace(gpu, hbm=memory)):
-        assert lower_bound(on(scenario, better)).ticks <= bound
+        assert lower_bound(on_gpu(scenario, better)).ticks <= bound
 
 
 @few
@@ -58,7 +54,7 @@ def test_slower_launches_never_lower_it(scenario: OpCase, factor: int) -> None:
     gpu = scenario.gpu
     launch = replace(gpu.launch, kernel_ticks=factor * gpu.launch.kernel_ticks, event_ticks=2 * gpu.launch.event_ticks)
 
-    assert lower_bound(on(scenario, replace(gpu, launch=launch))).ticks >= lower_bound(scenario).ticks
+    assert lower_bound(on_gpu(scenario, replace(gpu, launch=launch))).ticks >= lower_bound(scenario).ticks
 
 
 @pytest.mark.quick(1)

@@ -3,7 +3,6 @@
 import os
 import socket
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -67,13 +66,6 @@ def test_a_missing_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_scheduler_without_workers_is_reported() -> None:
     with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster:
         assert "has no workers" in refused(cluster.scheduler_address)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """Two worker processes of one thread each."""
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as opened:
-        yield opened
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from magus.compiler import compile_text
 from magus.compiler.ir import Cancelled, Scenario, Schedule
 from tests.helpers.layer_advice import advice_by_hand
 from tests.helpers.plans.json_schema import is_valid
-from tests.helpers.scenarios.mlp_backward import TEXT, backward
+from tests.helpers.scenarios.mlp_backward import TEXT, backward, rows_of
 
 SIZES = [1024, 2048, 4096, 8192]
 FLIP = 3000
@@ -23,10 +23,6 @@ FLIP = 3000
 
 def times(m: int) -> dict[str, int]:
     return {"serial": 4 * m, "pairs": 2 * m if m < FLIP else 3 * m, "late": 2 * m if m >= FLIP else 3 * m}
-
-
-def rows_of(scenario: Scenario) -> int:
-    return next(tensor.rows for tensor in scenario.workload.tensors if tensor.name == "dy")
 
 
 def advise(scenario: Scenario) -> Advice:

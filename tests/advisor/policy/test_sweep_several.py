@@ -28,7 +28,7 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import ScheduleError, expression_of_schedule
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from tests.helpers.layer_advice import advice_by_hand
-from tests.helpers.scenarios.mlp_backward import backward
+from tests.helpers.scenarios.mlp_backward import backward, rows_of
 
 A = Schedule("joint", order=("dh", "du"))
 B = Schedule("joint", low=("d_wup",))
@@ -50,10 +50,6 @@ def word(choice: Schedule) -> str:
 @pytest.fixture(scope="module")
 def scenarios() -> Mapping[int, Scenario]:
     return {m: backward(m=m) for m in TIMES}
-
-
-def rows_of(scenario: Scenario) -> int:
-    return next(tensor.rows for tensor in scenario.workload.tensors if tensor.name == "dy")
 
 
 def advise(scenario: Scenario) -> Advice:

@@ -30,6 +30,7 @@ from magus.runtime.steps.run import CarriedStep, carry_out_step
 from magus.runtime.steps.serial import SerialStep, updated
 from magus.runtime.steps.work import StepWork
 from tests.helpers.marks import first
+from tests.helpers.steps import ended
 
 BESIDE = (Overlapped.GRADIENTS, Overlapped.WEIGHTS)
 INTERLEAVED = Pipeline(PipelineKind.INTERLEAVED, 2)
@@ -40,12 +41,6 @@ AXES = (2, 2, 2)
 
 def job(schedule: StepSchedule, axes: tuple[int, int, int] = AXES, layers: int = 2, microbatches: int = 2) -> StepWork:
     return job_of(step_of(*axes, layers=layers, microbatches=microbatches), schedule)
-
-
-def ended(of: StepWork, seed: int = 0) -> tuple[Outcome, str]:
-    """How a run ends, and its first sentence."""
-    (run,) = carry_out_step(of, (seed,)).runs
-    return run.outcome, next(iter(run.sentences), "")
 
 
 @pytest.mark.quick(2)

@@ -13,10 +13,10 @@ from magus.runtime.memory import Array
 from magus.runtime.operands import MODULUS
 from magus.runtime.problem import mixture
 from magus.runtime.steps import context
-from magus.runtime.steps.run import carry_out_step
 from magus.runtime.steps.serial import SerialLayer
 from magus.runtime.steps.work import KeyExchange, StepWork
 from tests.helpers.marks import first
+from tests.helpers.steps import ended
 
 RING = ContextKind.RING
 BESIDE = (Overlapped.GRADIENTS, Overlapped.WEIGHTS)
@@ -41,12 +41,6 @@ def job(schedule: StepSchedule, tp: int = 2, cp: int = 2, dp: int = 1, pp: int =
     step = compile_text(text).step()
     assert step is not None
     return job_of(step, schedule)
-
-
-def ended(of: StepWork, seed: int = 0) -> tuple[Outcome, str]:
-    """How a run ends, and its first sentence."""
-    (run,) = carry_out_step(of, (seed,)).runs
-    return run.outcome, next(iter(run.sentences), "")
 
 
 @pytest.mark.quick(2)

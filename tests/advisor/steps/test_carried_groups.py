@@ -22,10 +22,11 @@ from magus.compiler.ir.step import (
 )
 from magus.runtime import Outcome, RunRefused
 from magus.runtime.steps.build import StageTask
-from magus.runtime.steps.run import CarriedStep, carry_out_step
+from magus.runtime.steps.run import CarriedStep
 from magus.runtime.steps.serial import SerialStep
-from magus.runtime.steps.work import GroupWork, StepWork, Values
+from magus.runtime.steps.work import GroupWork, Values
 from tests.helpers.marks import first
+from tests.helpers.steps import ended
 
 BESIDE = (Overlapped.GRADIENTS, Overlapped.WEIGHTS)
 HEAD = """use "nvidia/h100"
@@ -96,12 +97,6 @@ def scenario_of(text: str) -> StepScenario:
     step = compile_text(text).step()
     assert step is not None
     return step
-
-
-def ended(of: StepWork, seed: int = 0) -> tuple[Outcome, str]:
-    """How a run ends, and its first sentence."""
-    (run,) = carry_out_step(of, (seed,)).runs
-    return run.outcome, next(iter(run.sentences), "")
 
 
 @pytest.mark.quick(2)

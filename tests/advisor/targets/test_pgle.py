@@ -60,19 +60,21 @@ def test_what_nothing_was_fitted_to_is_named() -> None:
     assert "attention" not in costs(text)
 
 
-def test_a_file_that_is_no_module_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        ("HloModule jit_f\n\nFileNames\n1 {\n", "no instruction of a compiled module"),
+        (
+            "ENTRY %main (x: f32[4]) -> f32[4] {\n  ROOT %x = f32[4]{0} parameter(0)\n}\n",
+            "no time is known of any instruction",
+        ),
+    ],
+)
+def test_a_file_that_says_nothing_is_refused(module: str, why: str, tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
-    file.write_text("HloModule jit_f\n\nFileNames\n1 {\n")
+    file.write_text(module)
 
-    with pytest.raises(Refused, match="no instruction of a compiled module"):
-        PGLE.text(scenarios(), {"hlo": str(file)})
-
-
-def test_a_module_of_which_nothing_is_known_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "a.txt"
-    file.write_text("ENTRY %main (x: f32[4]) -> f32[4] {\n  ROOT %x = f32[4]{0} parameter(0)\n}\n")
-
-    with pytest.raises(Refused, match="no time is known of any instruction"):
+    with pytest.raises(Refused, match=why):
         PGLE.text(scenarios(), {"hlo": str(file)})
 
 

@@ -10,7 +10,7 @@ import pytest
 from magus.compiler.collectives import ALGORITHM_BY_NAME, ALGORITHMS, Algorithm, CollectiveProblem
 from magus.compiler.ir import Direction, EngineKind, IndexRange, Pattern, Region, Step, TileGroup, Transfer
 from magus.compiler.templates.pipelined import Hops
-from tests.helpers.marks import first
+from tests.helpers.marks import first, name_of
 from tests.helpers.plans.symbolic_executor import Deadlock, Ranks, Wrong
 from tests.helpers.some import some
 
@@ -50,10 +50,6 @@ def carried_out(problem: CollectiveProblem, steps: list[tuple[Step, ...]], seed:
     ranks = Ranks(problem.kind, steps, problem.rows, problem.cols, problem.split)
     ranks.run(Random(seed))
     ranks.check()
-
-
-def name_of(value: object) -> str:
-    return value.name if isinstance(value, Algorithm) else value.value if isinstance(value, Pattern) else str(value)
 
 
 @pytest.mark.quick(39)

@@ -17,7 +17,7 @@ from magus.compiler.text.diagnostics import CompileError, Report, Source, Span
 from magus.compiler.text.json_forms import JsonPlace, read_json
 from magus.compiler.verify.check import check_parts
 from tests.helpers.marks import examples
-from tests.helpers.plans.documents import built_from_document, plan_from_document, read_from_document
+from tests.helpers.plans.documents import built_from_document, places, plan_from_document, read_from_document
 from tests.helpers.plans.json_schema import is_valid
 from tests.helpers.plans.plans import all_schedules, scenario_of
 
@@ -232,14 +232,6 @@ scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
 )
-
-
-def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """The paths of everything in a document."""
-    keys: list[str | int] = (
-        list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
-    )
-    return [path, *(found for key in keys for found in places(value[key], (*path, key)))]
 
 
 @given(st.sampled_from(("AG+GEMM", "GEMM+RS", "all_reduce", "send_recv")), st.data())

@@ -21,7 +21,7 @@ from magus.compiler.ir import (
 from magus.compiler.templates import ALL_TEMPLATES, BY_NAME, Cut, Template
 from magus.compiler.templates.base import TemplateInput
 from magus.compiler.templates.collective import collective_in
-from tests.helpers.marks import first
+from tests.helpers.marks import first, name_of
 from tests.helpers.plans.rejections import reject_problem
 from tests.helpers.plans.symbolic_executor import Ranks
 from tests.helpers.scenarios.two_kernel_problem import pattern_of, staged
@@ -29,10 +29,6 @@ from tests.helpers.scenarios.two_kernel_problem import pattern_of, staged
 GET = ExecutionOptions(direction=Direction.GET)
 SPLIT = (2, 0, 4, 1, 3, 4, 2, 1)
 PAIRS = [(template, pattern) for template in ALL_TEMPLATES for pattern in template.patterns]
-
-
-def name_of(value: object) -> str:
-    return value.name if isinstance(value, Template) else value.value if isinstance(value, Pattern) else str(value)
 
 
 def problem_of(template: Template, pattern: Pattern, num_ranks: int, pieces: int) -> TemplateInput:

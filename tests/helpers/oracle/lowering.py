@@ -10,10 +10,14 @@ from magus.compiler.ir import (
     ExecutionOptions,
     Gpu,
     OpCase,
+    OpChoice,
     OpPlan,
     SmCopy,
     Step,
 )
+from magus.compiler.planning.build import build_op_plan
+from magus.compiler.verify.check import check_plan
+from magus.simcore import RunOptions, RunOutcome, simulate_op
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.lower.machine import Idealization
 from magus.simcore.lower.plan import lower, plan_of
@@ -106,3 +110,16 @@ def differs_from_oracle(scenario: OpCase, schedule: OpPlan, unit_bytes: int, *, 
     return [
         f"{core.value}: {name}" for core in Core for name in differences(program, run(program, core=core), expected)
     ]
+
+
+def assert_all_agree(scenario: OpCase, choice: OpChoice, unit_bytes: int = 4096) -> None:
+    """A choice builds a correct plan that runs to its end alike folded, unfolded and in the oracle."""
+    schedule = build_op_plan(scenario, choice)
+    ways = (RunOptions(fold) for fold in (True, False))
+    folded, every = (simulate_op(scenario, schedule, unit_bytes=unit_bytes, options=way) for way in ways)
+    program = lower_op(scenario, schedule, unit_bytes=unit_bytes).program
+
+    assert not check_plan(scenario, schedule)
+    assert folded.outcome is RunOutcome.DONE
+    assert folded.makespan_ticks == every.makespan_ticks
+    assert differences(program, run(program), Oracle(program).run()) == []

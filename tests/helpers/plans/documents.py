@@ -1,5 +1,7 @@
 """Plans as JSON documents: read without a file, and the hash of a schedule."""
 
+from typing import Any
+
 from magus.compiler.ir import JsonObject, OpCase, OpPlan, Plan, Workload, WrittenPlan
 from magus.compiler.planfile.forms import StepLimits, plan_form
 from magus.compiler.planfile.from_json import read_plan
@@ -41,3 +43,11 @@ def built_from_document(scenario: OpCase, document: object, name: str) -> Plan:
 def schedule_hash(scenario: OpCase, schedule: OpPlan) -> str:
     """The hash of the plan of ``schedule``."""
     return str(op_plan_document(scenario, schedule)["hash"])
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """The paths of everything in a document."""
+    keys: list[str | int] = (
+        list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+    )
+    return [path, *(found for key in keys for found in places(value[key], (*path, key)))]

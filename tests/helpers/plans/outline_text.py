@@ -4,8 +4,6 @@ from magus.compiler.ir import PeerOrder
 from magus.compiler.outline.outline import By, Grouping, KernelGroup, Ordering, Outline, Split, SplitAxis, Sums
 from magus.compiler.planning.build import non_default_options
 
-_IN_MOVE = ("transfer", "protocol")
-
 
 def outline_text(outline: Outline, name: str, workload: str) -> str:
     """``schedule NAME for WORKLOAD { split ... }``."""

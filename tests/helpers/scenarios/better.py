@@ -3,11 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from magus.compiler.ir import Fabric, Gpu, OpCase
-
-
-def _gpu(scenario: OpCase, gpu: Gpu) -> OpCase:
-    return replace(scenario, system=replace(scenario.system, gpu=gpu))
+from magus.compiler.ir import Fabric, OpCase
+from tests.helpers.oracle.lowering import on_gpu
 
 
 def _fabric(scenario: OpCase, change: Callable[[Fabric], Fabric]) -> OpCase:
@@ -18,8 +15,8 @@ def more_cache(scenario: OpCase, factor: float) -> OpCase:
     """A larger last cache in front of memory, or L2 where there is none."""
     gpu, mall = scenario.gpu, scenario.gpu.mall
     if mall is not None:
-        return _gpu(scenario, replace(gpu, mall=replace(mall, size_bytes=int(mall.size_bytes * factor))))
-    return _gpu(scenario, replace(gpu, l2=replace(gpu.l2, size_bytes=int(gpu.l2.size_bytes * factor))))
+        return on_gpu(scenario, replace(gpu, mall=replace(mall, size_bytes=int(mall.size_bytes * factor))))
+    return on_gpu(scenario, replace(gpu, l2=replace(gpu.l2, size_bytes=int(gpu.l2.size_bytes * factor))))
 
 
 def faster_links(scenario: OpCase, factor: float) -> OpCase:
@@ -50,28 +47,32 @@ def faster_memory(scenario: OpCase, factor: float) -> OpCase:
     """Memory with a higher rate."""
     hbm = scenario.gpu.hbm
     peak, achieved = int(hbm.peak_bytes_per_s * factor), int(hbm.achieved_bytes_per_s * factor)
-    return _gpu(scenario, replace(scenario.gpu, hbm=replace(hbm, peak_bytes_per_s=peak, achieved_bytes_per_s=achieved)))
+    return on_gpu(
+        scenario, replace(scenario.gpu, hbm=replace(hbm, peak_bytes_per_s=peak, achieved_bytes_per_s=achieved))
+    )
 
 
 def nearer_memory(scenario: OpCase, factor: float) -> OpCase:
     """Memory and L2 with less latency."""
     gpu = scenario.gpu
     l2 = replace(gpu.l2, latency_ticks=int(gpu.l2.latency_ticks / factor))
-    return _gpu(scenario, replace(gpu, l2=l2, hbm=replace(gpu.hbm, latency_ticks=int(gpu.hbm.latency_ticks / factor))))
+    return on_gpu(
+        scenario, replace(gpu, l2=l2, hbm=replace(gpu.hbm, latency_ticks=int(gpu.hbm.latency_ticks / factor)))
+    )
 
 
 def more_sms(scenario: OpCase, factor: float) -> OpCase:
     """More SMs of the same kind: the peak grows with them."""
     gpu, sms = scenario.gpu, max(scenario.gpu.sms + 1, int(scenario.gpu.sms * factor))
     peaks = tuple((dtype, peak * sms // gpu.sms) for dtype, peak in gpu.peak_flops)
-    return _gpu(scenario, replace(gpu, sms=sms, peak_flops=peaks))
+    return on_gpu(scenario, replace(gpu, sms=sms, peak_flops=peaks))
 
 
 def faster_engines(scenario: OpCase, factor: float) -> OpCase:
     """SMs and engines that copy faster."""
     gpu = scenario.gpu
     sm_copy = replace(gpu.sm_copy, bytes_per_s=int(gpu.sm_copy.bytes_per_s * factor))
-    return _gpu(
+    return on_gpu(
         scenario, replace(gpu, sm_copy=sm_copy, dma=replace(gpu.dma, bytes_per_s=int(gpu.dma.bytes_per_s * factor)))
     )
 
@@ -83,7 +84,7 @@ def quicker_starts(scenario: OpCase, factor: float) -> OpCase:
         launch, kernel_ticks=int(launch.kernel_ticks / factor), event_ticks=int(launch.event_ticks / factor)
     )
     dma = replace(gpu.dma, setup_ticks=int(gpu.dma.setup_ticks / factor))
-    return _gpu(scenario, replace(gpu, launch=sooner, dma=dma))
+    return on_gpu(scenario, replace(gpu, launch=sooner, dma=dma))
 
 
 BETTER: Mapping[str, Callable[[OpCase, float], OpCase]] = {

@@ -84,3 +84,8 @@ def plan_of_layers(scenario: Scenario, choice: Schedule, layers: int) -> tuple[W
     """So many layers, and the plan of ``choice`` for them."""
     plan = build_plan(scenario.system, scenario.workload, choice, layers)
     return written_out(scenario.workload, choice, layers)[0], plan
+
+
+def rows_of(scenario: Scenario) -> int:
+    """The rows of the gradient that comes in."""
+    return scenario.workload.tensor("dy").rows

@@ -18,13 +18,9 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.planning.knobs.engine import tiles_engine
 from magus.compiler.templates import ALL_TEMPLATES
-from magus.compiler.verify.check import check_plan
-from magus.simcore import Result, RunOptions, RunOutcome, simulate_op
-from magus.simcore.cores.engine import run
+from magus.simcore import Result, simulate_op
 from tests.helpers.marks import thinned
-from tests.helpers.oracle.agreement import differences
-from tests.helpers.oracle.lowering import lower_op
-from tests.helpers.oracle.oracle import Oracle
+from tests.helpers.oracle.lowering import assert_all_agree
 from tests.helpers.scenarios.scenarios import ag_gemm, full_mesh, switch
 
 UNIT, COARSE = 1024, 4096
@@ -59,16 +55,7 @@ CASES = [
 @pytest.mark.quick(4)
 @pytest.mark.parametrize("case", thinned(CASES, 16))
 def test_every_plan_that_is_allowed_runs_and_all_cores_agree(case: tuple[OpCase, OpChoice]) -> None:
-    scenario, choice = case
-    schedule = build_op_plan(scenario, choice)
-    ways = (RunOptions(fold) for fold in (True, False))
-    folded, every = (simulate_op(scenario, schedule, unit_bytes=COARSE, options=way) for way in ways)
-    program = lower_op(scenario, schedule, unit_bytes=COARSE).program
-
-    assert not check_plan(scenario, schedule)
-    assert folded.outcome is RunOutcome.DONE
-    assert folded.makespan_ticks == every.makespan_ticks
-    assert differences(program, run(program), Oracle(program).run()) == []
+    assert_all_agree(*case)
 
 
 def test_several_templates_are_among_them() -> None:

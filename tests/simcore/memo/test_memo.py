@@ -1,7 +1,6 @@
 """Kept results of simulations: equal to computed ones, and found again only by the same question."""
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
@@ -46,19 +45,14 @@ SIMULATE = import_module("magus.simcore.simulate")  # not the function of that n
 SEEDS = import_module("magus.simcore.simulate")
 FILES = example("decode_small_batch").parent.rglob("*.mgs")
 EXAMPLES = sorted(
-    file for file in FILES if file.stem != "layers" and file.parent.name not in ("layers", "moe", "steps")
+    file
+    for file in FILES
+    if file.stem not in ("layers", "trace") and file.parent.name not in ("layers", "moe", "steps")
 )
 
 
 class Computed(Exception):
     """Raised where nothing may be computed."""
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path)
-    with memoizing(store):
-        yield store
 
 
 def computing_nothing(*_: object) -> Any:

@@ -11,15 +11,10 @@ from magus.tui.app.app import MagusApp
 from magus.tui.app.panes.how import HowPane
 from magus.tui.app.widgets.dialogs import HandoverScreen
 from tests.helpers.tui import real
-from tests.helpers.tui.driving import LARGE, SMALL, screen_text, settled
+from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled
 from tests.helpers.tui.real import PIECES, RealStages
 
 SIZE = (120, 50)
-
-
-async def press(pilot: Pilot[None], *keys: str) -> None:
-    await pilot.press(*keys)
-    await settled(pilot)
 
 
 async def to_how(pilot: Pilot[None]) -> MagusApp:

@@ -18,18 +18,12 @@ from magus.tui.app.session.job import JobProblem
 from tests.helpers.marks import first
 from tests.helpers.scenarios import scenarios
 from tests.helpers.tui import fakes, real
-from tests.helpers.tui.driving import LARGE, SMALL, screen_text, settled
+from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled
 from tests.helpers.tui.real import PIECES, WHOLE, RealStages
 
 FILE = Path("mlp.mgs")
 KEY_OF = {pane.name: str(place) for place, pane in enumerate(PANES, 1)}
 CANDIDATES, TIMELINE, COMPARE, TOPOLOGY = (KEY_OF[name] for name in ("candidates", "timeline", "compare", "fabric"))
-
-
-async def press(pilot: Pilot[None], *keys: str) -> None:
-    """Press keys one after the other, and let everything happen that follows."""
-    await pilot.press(*keys)
-    await settled(pilot)
 
 
 def app_of(stages: RealStages | None = None) -> MagusApp:

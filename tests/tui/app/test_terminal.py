@@ -15,7 +15,7 @@ import pytest
 
 from magus.tui.app.lifecycle import END_SIGNALS
 from tests.helpers.marks import thinned
-from tests.tui.test_hostile_text import FILE
+from tests.tui.test_hostile_text import FILE as FILE  # of the fixture
 
 ENTERS, LEAVES = b"\x1b[?1049h", b"\x1b[?1049l"
 MOUSE_ON, MOUSE_OFF = b"\x1b[?1000h", b"\x1b[?1000l"
@@ -87,13 +87,6 @@ def left_in_session(session: int) -> list[int]:
             if int(of) == session and state != "Z":
                 found.append(int(entry.name))
     return found
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "a.mgs"
-    path.write_text(FILE)
-    return path
 
 
 def is_given_back(seen: bytes) -> bool:

@@ -15,6 +15,7 @@ from tests.helpers.marks import examples
 from tests.helpers.mscclpp import programs as mscclpp_programs
 from tests.helpers.mscclpp.builder import Block, Program, here
 from tests.helpers.mscclpp.reading import PROGRAMS, Json, by_barrier, read, refused, scenario_of
+from tests.helpers.plans.documents import places
 
 
 def test_a_sum_that_nothing_waits_for_is_reported() -> None:
@@ -144,13 +145,6 @@ def test_rows_that_a_chunk_does_not_fill_are_refused() -> None:
     program = Program("allreduce", 2, (6, 6, 0))
 
     assert refused(program)[0] is Code.MGS512
-
-
-def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    keys: list[str | int] = (
-        list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
-    )
-    return [path, *(found for key in keys for found in places(value[key], (*path, key)))]
 
 
 odd: st.SearchStrategy[object] = (

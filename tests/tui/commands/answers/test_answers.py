@@ -30,13 +30,6 @@ SIMULATE = "magus.tui.commands.scenarios.simulate.simulate_op"
 FAST = ("--no-verify", "--bespoke", "0", "--workers", "1")
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "a.mgs"
-    path.write_text(FILE)
-    return path
-
-
 def raising(error: BaseException) -> Callable[..., Any]:
     def fails(*_words: object, **_more: object) -> None:
         raise error

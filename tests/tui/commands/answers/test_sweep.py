@@ -17,7 +17,7 @@ from magus.tui.commands.answers import sweep as command
 from magus.tui.exit_codes import Exit
 from tests.helpers.commands import magus
 
-TEXT = """use "nvidia/h100"
+FILE = """use "nvidia/h100"
 param M = 256 in 8..65536 x2
 param K = 512
 system pair { gpus 2 x H100; fabric switch(nvswitch, link=nvlink) }
@@ -33,13 +33,6 @@ workload keys on pair {
   o = attention(q, all_gather(kv), heads=32, kv_heads=8)
 }
 """
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "a.mgs"
-    path.write_text(TEXT)
-    return path
 
 
 @pytest.mark.slow
@@ -84,7 +77,7 @@ def test_what_was_found_before_the_scheduler_was_lost_is_printed(file: Path, mon
 
 @pytest.mark.slow
 def test_processes_answer_the_same(file: Path, monkeypatch: Any) -> None:
-    file.write_text(f"{TEXT}explore up {{ engine dma(1); chunks 2 }}\n")
+    file.write_text(f"{FILE}explore up {{ engine dma(1); chunks 2 }}\n")
     words = ("sweep", file, "--workload", "up", "--set", "M=64..256", "--no-verify", "--no-cache")
     alone = magus(*words, "--workers", "1")
     requested: list[object] = []

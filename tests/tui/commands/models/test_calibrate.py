@@ -5,17 +5,11 @@ import random
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
 from magus.advisor.measured.tables.gemm import profile_of
 from magus.compiler.ir import TICKS_PER_US, DType, GemmShape
 from magus.simcore.kernels.gemm import gemm_work
-from magus.tui.cli import app
-
-
-def magus(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
+from tests.helpers.commands import magus
 
 
 @pytest.fixture

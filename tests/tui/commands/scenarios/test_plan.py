@@ -4,15 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
-from magus.tui.cli import app
+from tests.helpers.commands import magus
 from tests.helpers.mscclpp import programs as mscclpp_programs
 from tests.helpers.paths import DOCS
 from tests.helpers.targets.rewritten import FOLDER as KERNELS
 
-AG = """
+FILE = """
 use "amd/mi300x"
 param M = 256 in 8..1024 x2
 system quad { gpus 4 x MI300X; fabric full_mesh(xgmi) }
@@ -31,21 +29,10 @@ SCHEDULES = {
 EACH = [(workload, schedule) for workload, schedules in SCHEDULES.items() for schedule in schedules]
 
 
-def magus(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
 def done(*words: str | Path) -> str:
     found = magus(*words)
     assert found.exit_code == 0, found.stderr
     return found.stdout
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "a.mgs"
-    path.write_text(AG)
-    return path
 
 
 def ticks(file: Path, workload: str, schedule: str | Path) -> float:
@@ -62,7 +49,7 @@ def test_a_plan_takes_as_long_as_its_schedule(file: Path, workload: str, schedul
     assert magus("plan", file, *at, "--schedule", schedule, "--format", "json", "-o", out).exit_code == 0
     block = done("plan", file, *at, "--schedule", schedule)
     pasted = file.with_name("pasted.mgs")
-    pasted.write_text(AG + block + f'schedule mine for {workload} = import "p.json"\n')
+    pasted.write_text(FILE + block + f'schedule mine for {workload} = import "p.json"\n')
 
     name = "plan_2" if workload == "up" else "plan_1"
     assert block.startswith("# ") and f"schedule {name} for {workload} {{" in block
@@ -185,12 +172,12 @@ def test_what_cannot_be_written_is_named(file: Path, name: str) -> None:
 def test_a_hostile_file_is_a_diagnostic(file: Path, text: str, code: str) -> None:
     out = file.with_name("p.json")
     out.write_text(text)
-    file.write_text(AG + 'schedule mine for up = import "p.json"\n')
+    file.write_text(FILE + 'schedule mine for up = import "p.json"\n')
 
     for found in (magus("check", file), magus("simulate", file, "--schedule", "mine")):
         assert found.exit_code == 1
         assert f"{code} error: " in found.stderr and "Traceback" not in found.stderr
-    file.write_text(AG)
+    file.write_text(FILE)
     found = magus("simulate", file, "--schedule", out)
     assert (found.exit_code, found.stdout) == (1, "")
     assert f"{code} error: " in found.stderr and "\x1b" not in found.stderr

@@ -16,7 +16,7 @@ from tests.helpers.commands import document, magus
 from tests.helpers.paths import ROOT
 
 HEAD = 'use "nvidia/h100"\nsystem pair { gpus 2 x H100; fabric switch(nvswitch, link=nvlink) }\n'
-TWO = f"""{HEAD}
+FILE = f"""{HEAD}
 param M = 256 in 8..1024 x2
 workload up on pair {{
   x = tensor bf16[M, 512] shard rows
@@ -33,13 +33,6 @@ schedule by_hand for up {{
   g1 = compute y.shard(1) after s1
 }}
 """
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "a.mgs"
-    path.write_text(TWO)
-    return path
 
 
 def test_every_declared_schedule_is_carried_out(file: Path) -> None:
