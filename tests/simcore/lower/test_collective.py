@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from magus.advisor.measured.tables.samples import scenario_of
+from magus.advisor.measured.tables.samples import collective_on
 from magus.compiler import compile_file, compile_text
 from magus.compiler.ir import (
     EngineChoice,
@@ -76,7 +76,7 @@ def with_gemm(collective: str, rows: int = 4096) -> OpCase:
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_alone_it_takes_its_closed_form(gpu: str, operation: NcclCollective, ranks: int) -> None:
     for size in SIZES:
-        scenario = scenario_of(gpu, ranks, operation, size)
+        scenario = collective_on(gpu, ranks, operation, size)
         expected = library_collective_time(scenario)
         unit = 128 if size < 1 << 20 else 1024 if size < 64 << 20 else 8192
         result = simulate_op(scenario, library(scenario), unit_bytes=unit)
@@ -118,7 +118,7 @@ def test_with_a_gemm_it_takes_both_times(collective: str) -> None:
 
 def test_it_holds_an_sm_for_each_channel_and_puts_its_bytes_on_the_links() -> None:
     size = 64 << 20
-    scenario = scenario_of("H100", 8, NcclCollective.ALL_GATHER, size)
+    scenario = collective_on("H100", 8, NcclCollective.ALL_GATHER, size)
     schedule = library(scenario)
     program = lower_op(scenario, schedule, unit_bytes=8192).program
     up = program.server_names.index("up")
@@ -130,7 +130,7 @@ def test_it_holds_an_sm_for_each_channel_and_puts_its_bytes_on_the_links() -> No
 
 
 def test_one_rank_stands_for_all() -> None:
-    for scenario in (scenario_of("H100", 4, NcclCollective.ALL_TO_ALL, 1 << 20), with_gemm("all_reduce", 256)):
+    for scenario in (collective_on("H100", 4, NcclCollective.ALL_TO_ALL, 1 << 20), with_gemm("all_reduce", 256)):
         folded, whole = (lower_op(scenario, library(scenario), unit_bytes=16384, fold=fold) for fold in (True, False))
 
         assert folded.program.ranks_simulated == 1 and whole.program.ranks_simulated == scenario.num_ranks
@@ -138,7 +138,7 @@ def test_one_rank_stands_for_all() -> None:
 
 
 def test_nothing_is_moved_before_every_rank_has_called() -> None:
-    scenario = scenario_of("H100", 4, NcclCollective.ALL_GATHER, 1 << 20)
+    scenario = collective_on("H100", 4, NcclCollective.ALL_GATHER, 1 << 20)
     late = 10**8
     system = replace(scenario.system, variability=Variability(late=(Late(2, late),)))
     held_up = replace(scenario, system=system)
