@@ -209,8 +209,7 @@ class _Resolver:
     def _schedules(self) -> dict[Entry, list[Schedule]]:
         by_workload: dict[Entry, list[Schedule]] = {entry: [] for entry in self._workloads}
         for schedule in self._scope.of_kind(Kind.SCHEDULE):
-            declaration = schedule.declaration
-            assert isinstance(declaration, ast.TemplateNode | ast.PlanNode)
+            declaration = schedule.schedule
             with self._report.attempt():
                 if self._is_of_step(declaration.workload):
                     continue
@@ -259,11 +258,8 @@ class _Resolver:
         for binding in question.bindings:
             with self._report.attempt():
                 self._check_binding(binding)
-        names = tuple(
-            schedule.name
-            for schedule in self._scope.of_kind(Kind.SCHEDULE)
-            if self._is_for(schedule.declaration, entry.name)
-        )
+        schedules = self._scope.of_kind(Kind.SCHEDULE)
+        names = tuple(each.name for each in schedules if each.schedule.workload.names == (entry.name,))
         settable = self._report.num_failures == failures
         resolved = self._workloads.get(entry)
         work = None if resolved is None else resolved[1]
@@ -293,10 +289,6 @@ class _Resolver:
                 Code.MGS210, f"'{binding.name}' is a let, 'with' sets parameters", binding.span, hint
             )
         self._reading.value(single(binding.values, self._report))
-
-    @staticmethod
-    def _is_for(declaration: object, workload: str) -> bool:
-        return isinstance(declaration, ast.TemplateNode | ast.PlanNode) and declaration.workload.names == (workload,)
 
 
 def _explored(system: System, workload: Workload, explore: Explore | None) -> Explore:

@@ -66,6 +66,12 @@ class Entry:
         return self.declaration
 
     @property
+    def schedule(self) -> ast.TemplateNode | ast.PlanNode:
+        """The declaration of a schedule."""
+        assert isinstance(self.declaration, ast.TemplateNode | ast.PlanNode)
+        return self.declaration
+
+    @property
     def device(self) -> ast.DeviceNode:
         """The declaration of a gpu, link, switch, implementation or kernel."""
         assert isinstance(self.declaration, ast.DeviceNode)

@@ -14,7 +14,8 @@ schedule mine for layer {
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import Any
 
 from ...codes import Code
 from ...ir import UNCUT, HandOff, Op, OpCase, OpMode, Schedule, System, Workload, WorkloadCut, even_groups
@@ -30,26 +31,8 @@ from .plan import WrittenReader
 from .schedule import ChoiceReader
 
 
-@dataclass(slots=True)
-class _Said:
-    """What a block has said so far."""
-
-    modes: dict[str, OpMode] = field(default_factory=dict)
-    order: tuple[str, ...] = ()
-    streams: dict[str, int] = field(default_factory=dict)
-    starts_with: dict[str, str] = field(default_factory=dict)
-    low: dict[str, None] = field(default_factory=dict)
-    sums_first: bool = False
-    handoff: HandOff = HandOff.CHUNKS
-    cut: WorkloadCut = UNCUT
-    prefetch: int = 0
-    deferred: tuple[str, ...] = ()
-    chained: tuple[str, ...] = ()
-    seen: set[str] = field(default_factory=set)
-
-
 class ScheduleBlockReader:
-    """Reads the schedules of one workload that are blocks of ops."""
+    """Reads one schedule that is a block of ops."""
 
     def __init__(
         self,
@@ -63,32 +46,33 @@ class ScheduleBlockReader:
         self._system, self._graph = system, workload
         self._choices, self._reading, self._report = choices, reading, reading.report
         self._written = WrittenReader(choices, reading, as_written=as_written)
-        self._names = OpNames(workload, UNCUT, reading)
+        self._names, self._cut = OpNames(workload, UNCUT, reading), UNCUT
+        self._modes: dict[str, OpMode] = {}
+        self._streams: dict[str, int] = {}
+        self._starts_with: dict[str, str] = {}
+        self._low: dict[str, None] = {}
+        self._said: dict[str, Any] = {}
+        """What is said once, by the fields of the schedule."""
 
     def read(self, declaration: ast.PlanNode) -> Schedule:
         """Read a schedule."""
-        said, failures = _Said(), self._report.num_failures
-        said.cut = WorkloadCut(self._batches(declaration.block), self._groups(declaration.block))
-        self._names = OpNames(self._graph, said.cut, self._reading)
+        failures, seen = self._report.num_failures, set[str]()
+        self._cut = WorkloadCut(self._batches(declaration.block), self._groups(declaration.block))
+        self._names = OpNames(self._graph, self._cut, self._reading)
         for statement in declaration.block.statements:
             with self._report.attempt():
-                self._statement(statement, said)
+                self._statement(statement, seen)
         if self._report.num_failures > failures:
             raise self._report.stop()
         return Schedule(
             declaration.name,
-            tuple(said.modes.values()),
-            said.order,
-            tuple(said.streams.items()),
-            tuple(said.starts_with.items()),
-            tuple(said.low),
-            said.sums_first,
-            said.handoff,
-            said.cut.batches,
-            said.prefetch,
-            said.deferred,
-            said.chained,
-            said.cut.groups,
+            tuple(self._modes.values()),
+            streams=tuple(self._streams.items()),
+            starts_with=tuple(self._starts_with.items()),
+            low=tuple(self._low),
+            batches=self._cut.batches,
+            groups=self._cut.groups,
+            **self._said,
         )
 
     def _batches(self, block: ast.BlockNode) -> int:
@@ -118,66 +102,68 @@ class ScheduleBlockReader:
             if head_word(statement) == word:
                 yield behind(statement, self._report)
 
-    def _statement(self, statement: ast.Define | ast.Say, said: _Said) -> None:
+    def _statement(self, statement: ast.Define | ast.Say, seen: set[str]) -> None:
         match statement:
             case ast.Define(name=word):
                 if word in SCHEDULE_WORDS:
                     known_head(statement, SCHEDULE_WORDS, "a schedule of ops", self._report)
                 span = Span(statement.span.source, statement.span.start, statement.span.start + len(word))
-                self._template(ast.Name(word, span=span), statement.phrase[0].parts, said, statement.span)
+                self._template(ast.Name(word, span=span), statement.phrase[0].parts, statement.span)
             case ast.Say(phrase=(ast.GroupNode(parts=(ast.Compare(left=op, operator="=", right=body), *rest)), *_)):
-                self._template(op, (body, *rest), said, statement.span)
+                self._template(op, (body, *rest), statement.span)
             case ast.Say(phrase=(ast.GroupNode(parts=(op,)),), block=ast.BlockNode() as block):
-                self._block(op, block, said, statement.span)
+                self._block(op, block, statement.span)
             case ast.Say():
-                self._say(statement, said)
+                self._say(statement, seen)
 
-    def _block(self, op: ast.Expression, block: ast.BlockNode, said: _Said, span: Span) -> None:
+    def _block(self, op: ast.Expression, block: ast.BlockNode, span: Span) -> None:
         """Read ``u { ... }``: an outline of an op, or its plan written out."""
         for name in self._names.planned(op):
             declaration = ast.PlanNode(name, ast.Path((name,), span=op.span), block, span=span)
-            shape = cut_up(self._graph, said.cut).op(name).shape
+            shape = cut_up(self._graph, self._cut).op(name).shape
             plan = self._written.read(OpCase(name, self._system, shape), declaration, None)
             if plan is None:
                 raise self._report.stop()
-            self._mode(OpMode(name, plan), said, span)
+            self._mode(OpMode(name, plan), span)
 
-    def _template(self, op: ast.Expression, body: tuple[ast.Expression, ...], said: _Said, span: Span) -> None:
+    def _template(self, op: ast.Expression, body: tuple[ast.Expression, ...], span: Span) -> None:
         """Read ``u = TEMPLATE(...)``, for each batch, or ``u[0] = TEMPLATE(...)``."""
         names = self._names.planned(op)
         choice = self._choices.choice(ast.TemplateNode("schedule", ast.Path((names[0],)), body, span=span))
         for name in names:
-            self._mode(OpMode(name, choice), said, span)
+            self._mode(OpMode(name, choice), span)
 
-    def _say(self, statement: ast.Say, said: _Said) -> None:
+    def _say(self, statement: ast.Say, seen: set[str]) -> None:
         head = known_head(statement, SCHEDULE_WORDS, "a schedule of ops", self._report)
-        if head in said.seen and head not in ("separate", "stream", "start"):
+        if head in seen and head not in ("separate", "stream", "start"):
             raise self._report.fail(Code.MGS206, f"{head} is said twice", statement.span)
-        said.seen.add(head)
+        seen.add(head)
         words = behind(statement, self._report)
         match head:
             case "separate":
-                self._separate(words, said, statement.span)
+                self._separate(words, statement.span)
             case "order":
-                said.order = self._names.distinct(words, parts=True)
+                self._said["order"] = self._names.distinct(words, parts=True)
             case "deferred":
-                said.deferred = self._deferred(words, statement.span)
+                self._said["deferred"] = self._deferred(words, statement.span)
             case "chained":
-                said.chained = self._chained(words, said)
+                self._said["chained"] = self._chained(words)
             case "stream":
                 stream = self._reading.count("a stream", 1, MAX_STREAMS - 1, words.take("a number"))
-                said.streams |= dict.fromkeys(self._names.distinct(words), stream)
+                self._streams |= dict.fromkeys(self._names.distinct(words), stream)
             case "start":
-                self._start(words, said)
+                self._start(words)
             case "priority":
-                self._priority(words, said)
+                self._priority(words)
             case "prefetch":
                 written = words.take("a number of layers")
-                said.prefetch = self._reading.count("layers of prefetch", 0, MAX_PREFETCH, written)
+                self._said["prefetch"] = self._reading.count("layers of prefetch", 0, MAX_PREFETCH, written)
             case "batches" | "groups":  # which are known already
                 _ = words.take_list("experts") if words.take_word("of") else words.take("a number")
             case _:
-                self._handoff(words, said)
+                name, known = words.take_name("chunks or whole"), [each.value for each in HandOff]
+                hint = f"a hand-off is by {listing(known)}"
+                self._said["handoff"] = HandOff(one_of(known, name, "hand-off", self._report, hint))
         words.end()
 
     def _deferred(self, words: Words, span: Span) -> tuple[str, ...]:
@@ -188,18 +174,18 @@ class ScheduleBlockReader:
             raise self._report.fail(Code.MGS509, message, span, "repeat N y as x, in the workload")
         return names
 
-    def _chained(self, words: Words, said: _Said) -> tuple[str, ...]:
+    def _chained(self, words: Words) -> tuple[str, ...]:
         """Read ``chained o, w``: GEMMs that are cut as the all_to_all that brings what they take."""
-        spans, workload = self._names.spans(words), cut_up(self._graph, said.cut)
+        spans, workload = self._names.spans(words), cut_up(self._graph, self._cut)
         for name, span in spans.items():
             if delivered_for(workload, workload.op(name), self._system.num_ranks) is None:
                 message = f"{name} is {workload.op(name).label}, and takes no equal blocks that GEMM+A2A brings by rows"
                 hint = "chained is for a GEMM whose first operand another kernel makes and an all_to_all moves, not x.t"
                 raise self._report.fail(Code.MGS509, message, span, hint)
-            self._said_once(name, said, span)
+            self._check_once(name, span)
         return tuple(spans)
 
-    def _start(self, words: Words, said: _Said) -> None:
+    def _start(self, words: Words) -> None:
         """Read ``start xg with dx``: in batches each with the kernel of its own, or all with one that is named."""
         others = self._names.distinct(words)
         words.need("with", "'with' is missing", "start xg with dx")
@@ -210,38 +196,34 @@ class ScheduleBlockReader:
             if len(kernels) > 1 and not own:
                 message = f"{name} is of no batch: with which of {listing(kernels)} does it start?"
                 raise self._report.fail(Code.MGS116, message, value.span, f"start {name} with {kernels[0]}")
-            said.starts_with[name] = (own or kernels)[0]
+            self._starts_with[name] = (own or kernels)[0]
 
-    def _handoff(self, words: Words, said: _Said) -> None:
-        name, known = words.take_name("chunks or whole"), [each.value for each in HandOff]
-        said.handoff = HandOff(one_of(known, name, "hand-off", self._report, f"a hand-off is by {listing(known)}"))
-
-    def _separate(self, words: Words, said: _Said, span: Span) -> None:
+    def _separate(self, words: Words, span: Span) -> None:
         """Read ``separate dx, xg by dma(7)``; a lone collective is one already, and is carried out so."""
         names = self._names.distinct(words, planned=True)
         how = self._choices.whole(words.take("an engine, or a template") if words.take_word("by") else None)
         for name in names:
             lone = self._names[name].shape.is_collective
-            self._mode(OpMode(name, how) if lone else OpMode(name, separate=how), said, span)
+            self._mode(OpMode(name, how) if lone else OpMode(name, separate=how), span)
 
-    def _mode(self, mode: OpMode, said: _Said, span: Span) -> None:
-        self._said_once(mode.op, said, span)
-        said.modes[mode.op] = mode
+    def _mode(self, mode: OpMode, span: Span) -> None:
+        self._check_once(mode.op, span)
+        self._modes[mode.op] = mode
 
-    def _said_once(self, name: str, said: _Said, span: Span) -> None:
-        if name in said.modes or name in said.chained:
+    def _check_once(self, name: str, span: Span) -> None:
+        if name in self._modes or name in self._said.get("chained", ()):
             raise self._report.fail(Code.MGS206, f"how {name} is carried out is said twice", span)
 
-    def _priority(self, words: Words, said: _Said) -> None:
+    def _priority(self, words: Words) -> None:
         """Read ``priority sums, d_w low``."""
         while True:
             if words.take_word("sums"):
-                said.sums_first = True
+                self._said["sums_first"] = True
             else:
                 value = words.take("sums, or an op")
                 names = self._names.of(value)
                 words.need("low", "'low' is missing", f"priority sums, {value.span.text} low")
-                said.low |= dict.fromkeys(names)
+                self._low |= dict.fromkeys(names)
             if not words.skip_comma():
                 return
 

@@ -1,7 +1,7 @@
 """Declared schedules against their workload: each must be possible there, and a plan must move every byte once."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...ir import (
     OpCase,
@@ -30,29 +30,25 @@ def check_schedules(
     Schedules in which something is wrong already, or in what they name, are not looked at.
     """
     sound, say = Soundness(scope, report), report.error if as_written else report.warn
-    places = {entry.name: entry.declaration for entry in scope.of_kind(Kind.SCHEDULE)}
+    places = {entry.name: entry.schedule for entry in scope.of_kind(Kind.SCHEDULE)}
     kept = []
     for scenario in scenarios:
         possible = []
         for choice in scenario.schedules:
             declaration = places[choice.name]
-            assert isinstance(declaration, ast.TemplateNode | ast.PlanNode), "only these declare schedules"
             if not sound.of_name(choice.name):
                 continue
             faults = tuple(_faults(scenario, choice, declaration))
-            for fault in faults:
-                message = fault.unfit.message if as_written else f"{choice.name} is left out: {fault.unfit.message}"
-                say(fault.unfit.code, message, fault.span, fault.unfit.hint)
+            for unfit, span in faults:
+                message = unfit.message if as_written else f"{choice.name} is left out: {unfit.message}"
+                say(unfit.code, message, span, unfit.hint)
             if not faults:
                 possible.append(choice)
         kept.append(replace(scenario, schedules=tuple(possible)))
     return tuple(kept)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    unfit: Rejection
-    span: Span
+_Fault = tuple[Rejection, Span]
 
 
 def _faults(scenario: Scenario, choice: Schedule, declaration: Declaration) -> Iterator[_Fault]:
@@ -66,13 +62,13 @@ def _faults(scenario: Scenario, choice: Schedule, declaration: Declaration) -> I
     try:
         schedule = build_op_plan(op, body, choice.name)
     except ScheduleError as error:
-        yield _Fault(error.rejection, block.statements[0].span if block is not None else head)
+        yield error.rejection, block.statements[0].span if block is not None else head
         return
     if isinstance(body, WrittenPlan):
         from ...verify.check import check_plan  # few files have a plan: the others do not wait for its import
 
         for fault in check_plan(op, schedule):
-            yield _Fault(Rejection(fault.code, fault.message, fault.hint), _step(block, fault.step) or head)
+            yield Rejection(fault.code, fault.message, fault.hint), _step(block, fault.step) or head
 
 
 def _faults_of_ops(scenario: Scenario, choice: Schedule, declaration: ast.PlanNode) -> Iterator[_Fault]:
@@ -85,7 +81,7 @@ def _faults_of_ops(scenario: Scenario, choice: Schedule, declaration: ast.PlanNo
     try:
         build_plan(system, workload, choice, min(workload.num_layers, 1 + choice.layers_shifted))
     except PlanError as error:
-        yield _Fault(error.rejection, _statement(declaration, without_batch(error.at)))
+        yield error.rejection, _statement(declaration, without_batch(error.at))
         return
     for mode in choice.modes:
         if isinstance(mode.body, WrittenPlan):
@@ -93,7 +89,7 @@ def _faults_of_ops(scenario: Scenario, choice: Schedule, declaration: ast.PlanNo
             for fault in check_plan(op, build_op_plan(op, mode.body, mode.op)):
                 block = _block_of(declaration, without_batch(mode.op))
                 span = _step(block, fault.step) or _statement(declaration, without_batch(mode.op))
-                yield _Fault(Rejection(fault.code, fault.message, fault.hint), span)
+                yield Rejection(fault.code, fault.message, fault.hint), span
 
 
 def _block(declaration: Declaration) -> ast.BlockNode | None:

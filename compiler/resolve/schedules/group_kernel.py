@@ -8,6 +8,7 @@ from ...text.names import Entry
 from ...text.vocabulary import KERNEL_LOOPS, KERNEL_NUMBERS, KERNEL_WORDS, LOOP_NUMBERS, PROGRAM_BUFFERS, PROGRAM_WORDS
 from ..values.evaluate import Words, behind, head_word, known_head, one_of
 from ..values.reading import Reading
+from .plan_steps import shard_in
 
 _EXAMPLE = "get { load 16; waitcnt 0; store }"
 _THEN = tuple(each.value for each in WithLoaded)
@@ -61,11 +62,10 @@ class GroupKernelReader:
                 assert isinstance(statement, ast.Say)
                 if statement.block is not None:
                     self.check_program(statement.block)
-                match statement.phrase[0].parts[1:2]:
-                    case (ast.Index(base=ast.Call(function=ast.Member(base=ast.Name() as buffer))),) | (
-                        ast.Call(function=ast.Member(base=ast.Name() as buffer)),
-                    ) if word in ("load", "store", "copy"):
-                        check_buffer(buffer, self._report)
+                _, *written = statement.phrase[0].parts
+                found = shard_in(written[0]) if written and word in ("load", "store", "copy") else None
+                if found is not None:
+                    check_buffer(found[0], self._report)
 
     def _statements(self, block: ast.BlockNode, known: tuple[str, ...], owner: str) -> dict[str, ast.Say]:
         """The statements of a block by their first word."""

@@ -23,6 +23,7 @@ from ...text.vocabulary import PROGRAM_BUFFERS, PROGRAM_NUMBERS, PROGRAM_WORDS
 from ..values.evaluate import Words, known_head
 from ..values.reading import Reading
 from .group_kernel import check_buffer
+from .plan_steps import shard_in
 
 _BUFFERS = dict(zip(PROGRAM_BUFFERS, (Buffer.INPUT, Buffer.OUTPUT, Buffer.SCRATCH), strict=True))
 _REGION = "output.shard(0)[0]"
@@ -256,20 +257,13 @@ class ProgramReader:
     def _piece(self, words: Words, clause: str, values: Mapping[str, int]) -> _Piece:
         """Read ``output.shard(1)[0:2] from 1``; without chunks it is the whole block."""
         written = words.take("a region")
-        base, cut = written, tuple[ast.Expression, ...]()
-        if isinstance(written, ast.Index):
-            base, cut = written.base, written.subscripts
-        match base:
-            case ast.Call(
-                function=ast.Member(base=ast.Name(text=buffer) as name, name="shard"),
-                arguments=(ast.Argument(name=None, values=(block,)),),
-            ) if len(cut) <= 1:
-                pass
-            case _:
-                raise self._report.fail(Code.MGS116, "chunks of a buffer are expected here", written.span, _REGION)
-        check_buffer(name, self._report)
+        found = shard_in(written)
+        if found is None or len(found[2]) > 1:
+            raise self._report.fail(Code.MGS116, "chunks of a buffer are expected here", written.span, _REGION)
+        buffer, block, cut = found
+        check_buffer(buffer, self._report)
         first, stop = self._cut(cut[0], values) if cut else (0, self._chunks)
-        piece = _Piece(_BUFFERS[buffer], self._rank(block, values, "a block"), first, stop - first)
+        piece = _Piece(_BUFFERS[buffer.text], self._rank(block, values, "a block"), first, stop - first)
         if words.take_word(clause):
             piece = replace(piece, peer=self._rank(words.take("a rank"), values, "a peer"))
         words.end((clause,))

@@ -4,21 +4,20 @@ An implementation is read for one system, whose ranks and engines its schedules 
 how it carries out a pattern, ``ag_gemm { schedule ...; path ...; call 40 us }``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import TypeVar
 
 from ...codes import Code
 from ...ir import (
     DType,
-    FusedExperts,
     Implementation,
     Method,
     OpShape,
     Pattern,
     Provenance,
     Rejection,
-    Stack,
     System,
 )
 from ...text import syntax as ast
@@ -26,11 +25,13 @@ from ...text.diagnostics import Report, Source, listing
 from ...text.load import load
 from ...text.names import Entry, Kind
 from ...text.shipped import shipped_libraries
-from ..values.device_numbers import Default, default_of
+from ..values.device_numbers import Default, DeviceNumbers, default_of
 from ..values.evaluate import ExpressionEvaluator, Place, known_head
 from ..values.reading import Reading
 from .implementation_blocks import EXPERTS, STACK, Layer, read_experts, read_stack
 from .method import MethodReader, _names
+
+T = TypeVar("T")
 
 FOLDER = "implementations/"
 _USUAL = 'use "nvidia/h100"\nsystem usual { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }'
@@ -73,15 +74,17 @@ class ImplementationReader:
 
     def __init__(self, system: System, reading: Reading) -> None:
         self._system, self._reading, self._report = system, reading, reading.report
+        self._provenance: list[Provenance] = []
 
     def read(self, entry: Entry) -> Implementation:
         """Return the implementation that ``entry`` declares; report what is wrong with it."""
         failures_before = self._report.num_failures
         parsed = [self._parsed(each) for each in self._with_parents(entry)]
         said = {word: statement for each in parsed for word, statement in each.said.items()}
-        methods, provenance = self._methods(entry, parsed)
-        experts, provenance = self._experts(entry, parsed, provenance)
-        stack, provenance = self._stack(entry, parsed, provenance)
+        self._provenance = []
+        methods = tuple(self._methods(entry, parsed))
+        experts = self._part(EXPERTS, parsed, lambda layers: read_experts(layers, self._reading))
+        stack = self._part(STACK, parsed, lambda layers: read_stack(layers, self._reading))
         gpus, types = (_names(said[word], self._report) if word in said else () for word in ("gpus", "dtypes"))
         dtypes = tuple(map(DType, types)) or tuple(each for each in DType if each.block == 1)
         nothing = not methods and experts is None and stack is None
@@ -91,7 +94,7 @@ class ImplementationReader:
             self._report.error(Code.MGS209, message, entry.declaration.span, hint)
         if self._report.num_failures > failures_before or nothing:
             raise self._report.stop()
-        return Implementation(entry.name, gpus, dtypes, methods, provenance, experts, stack)
+        return Implementation(entry.name, gpus, dtypes, methods, tuple(self._provenance), experts, stack)
 
     def _with_parents(self, entry: Entry) -> tuple[Entry, ...]:
         """Return the implementations that ``entry`` extends, the most distant first, and ``entry``."""
@@ -117,43 +120,23 @@ class ImplementationReader:
         default = default_of(said["source"], self._report) if "source" in said else Default()
         return _Parsed(entry, said, default)
 
-    def _methods(self, entry: Entry, parsed: Sequence[_Parsed]) -> tuple[tuple[Method, ...], tuple[Provenance, ...]]:
-        methods: list[Method] = []
-        provenance: list[Provenance] = []
+    def _methods(self, entry: Entry, parsed: Sequence[_Parsed]) -> Iterator[Method]:
         for word in dict.fromkeys(word for each in parsed for word in each.said if word in PATTERN_WORDS):
-            with self._report.attempt():
-                layers = _layers(word, parsed)
-                reader = MethodReader(self._system, self._reading, entry.name)
-                method, numbers = reader.read(PATTERN_WORDS[word], word, layers)
-                methods.append(method)
-                provenance += numbers.provenance(f"{entry.name}.{word}")
-        return tuple(methods), tuple(provenance)
+            reader = MethodReader(self._system, self._reading, entry.name)
+            method = self._part(word, parsed, partial(reader.read, PATTERN_WORDS[word], word))
+            yield from (method,) if method is not None else ()
 
-    def _experts(
-        self, entry: Entry, parsed: Sequence[_Parsed], provenance: tuple[Provenance, ...]
-    ) -> tuple[FusedExperts | None, tuple[Provenance, ...]]:
-        """The kernel for the experts of a layer, None if there is none, and the provenance with that of its numbers."""
-        layers = _layers(EXPERTS, parsed)
+    def _part(
+        self, word: str, parsed: Sequence[_Parsed], read: Callable[[list[Layer]], tuple[T, DeviceNumbers]]
+    ) -> T | None:
+        """Read a block, None if there is none, and note the provenance of its numbers."""
+        layers = [Layer(each.entry, each.said[word], each.default) for each in parsed if word in each.said]
         with self._report.attempt():
             if layers:
-                kernel, numbers = read_experts(layers, self._reading)
-                return kernel, (*provenance, *numbers.provenance(f"{entry.name}.{EXPERTS}"))
-        return None, provenance
-
-    def _stack(
-        self, entry: Entry, parsed: Sequence[_Parsed], provenance: tuple[Provenance, ...]
-    ) -> tuple[Stack | None, tuple[Provenance, ...]]:
-        """What it costs as the framework of a step, None if nothing is said, and the provenance as for experts."""
-        layers = _layers(STACK, parsed)
-        with self._report.attempt():
-            if layers:
-                stack, numbers = read_stack(layers, self._reading)
-                return stack, (*provenance, *numbers.provenance(f"{entry.name}.{STACK}"))
-        return None, provenance
-
-
-def _layers(word: str, parsed: Sequence[_Parsed]) -> list[Layer]:
-    return [Layer(each.entry, each.said[word], each.default) for each in parsed if word in each.said]
+                part, numbers = read(layers)
+                self._provenance += numbers.provenance(f"{parsed[-1].entry.name}.{word}")
+                return part
+        return None
 
 
 def usual_systems() -> list[Entry]:

@@ -23,7 +23,7 @@ from ...text.diagnostics import Report, Span, did_you_mean
 from ...text.names import Entry
 from ...text.vocabulary import METHOD_NUMBERS, METHOD_REQUIRED, METHOD_SIZES
 from ..devices.device_blocks import BlockReader, Tiles
-from ..values.device_numbers import Default, DeviceNumbers, NumberWithOrigin
+from ..values.device_numbers import DeviceNumbers, NumberWithOrigin
 from ..values.evaluate import Place, behind, head_word
 from ..values.reading import Reading
 from .implementation_blocks import Layer
@@ -99,26 +99,13 @@ class MethodReader:
         reading = replace(self._reading, place=Place(entry.scope, base=base))
         block, choices = BlockReader(reading), ChoiceReader(self._system, reading)
 
-        def schedule(statement: ast.Say, default: Default) -> None:
-            self._take_schedule(statement, entry, choices)
-
-        def path(statement: ast.Say, default: Default) -> None:
-            self._take_path(statement, choices)
-
         self._forget(statement.block)
-
-        def names(statement: ast.Say, default: Default) -> None:
-            self._known[head_word(statement)] = _names(statement, self._report)
-
-        def sends(statement: ast.Say, default: Default) -> None:
-            self._copies = self._word(statement, "sends", SENDS, choices) == SENDS[1]
-
         extra = {
-            "schedule": schedule,
-            "path": path,
-            "sends": sends,
+            "schedule": lambda said, _: self._take_schedule(said, entry, choices),
+            "path": lambda said, _: self._take_path(said, choices),
+            "sends": lambda said, _: self._take_sends(said, choices),
             "tiles": block.read_tiles,
-            **dict.fromkeys(_KNOWN_NAMES, names),
+            **dict.fromkeys(_KNOWN_NAMES, lambda said, _: self._take_names(said)),
         }
         extra |= dict.fromkeys(METHOD_SIZES, block.read_sizes)
         block.numbers(statement.block, METHOD_NUMBERS, "", word, layer.default, extra)
@@ -142,6 +129,12 @@ class MethodReader:
         self._spans["schedule"] = group.parts[1].span
         workload = ast.Path((entry.name,), span=statement.span)
         self._choice = choices.choice(ast.TemplateNode(entry.name, workload, group.parts[1:], span=statement.span))
+
+    def _take_names(self, statement: ast.Say) -> None:
+        self._known[head_word(statement)] = _names(statement, self._report)
+
+    def _take_sends(self, statement: ast.Say, choices: ChoiceReader) -> None:
+        self._copies = self._word(statement, "sends", SENDS, choices) == SENDS[1]
 
     def _take_path(self, statement: ast.Say, choices: ChoiceReader) -> None:
         self._path = TransferPath(self._word(statement, "path", tuple(path.value for path in TransferPath), choices))

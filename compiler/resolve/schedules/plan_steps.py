@@ -44,6 +44,20 @@ class Extent:
     cols: int
 
 
+def shard_in(expression: ast.Expression) -> tuple[ast.Name, ast.Expression, tuple[ast.Expression, ...]] | None:
+    """The tensor, the shard and the subscripts of ``x.shard(1)[0:64]``; None of anything else."""
+    base, subscripts = expression, tuple[ast.Expression, ...]()
+    if isinstance(expression, ast.Index):
+        base, subscripts = expression.base, expression.subscripts
+    match base:
+        case ast.Call(
+            function=ast.Member(base=ast.Name() as tensor, name="shard"),
+            arguments=(ast.Argument(name=None, values=(shard,)),),
+        ):
+            return tensor, shard, subscripts
+    return None
+
+
 class RegionReader:
     """Reads numbers, slices and regions on a system of ``num_ranks`` ranks."""
 
@@ -80,29 +94,13 @@ class RegionReader:
             )
         return IndexRange(start, stop)
 
-    @staticmethod
-    def tensor_of(expression: ast.Expression) -> str:
-        """The name of the tensor that a region is of, empty where it is none."""
-        match expression.base if isinstance(expression, ast.Index) else expression:
-            case ast.Call(function=ast.Member(base=ast.Name(text=name))):
-                return name
-            case _:
-                return ""
-
     def region(self, expression: ast.Expression, extent: Extent) -> Region:
         """Read a region of ``extent``; what is not said is whole."""
-        base, subscripts = expression, tuple[ast.Expression, ...]()
-        if isinstance(expression, ast.Index):
-            base, subscripts = expression.base, expression.subscripts
-        match base:
-            case ast.Call(
-                function=ast.Member(base=ast.Name() as tensor, name="shard"),
-                arguments=(ast.Argument(name=None, values=(owner,)),),
-            ) if len(subscripts) <= 2:
-                pass
-            case _:
-                hint = f"for instance {extent.name}.shard(1)[0:{extent.rows(1)}, 0:{extent.cols}]"
-                raise self._report.fail(Code.MGS116, "a region of a tensor is expected here", expression.span, hint)
+        found = shard_in(expression)
+        if found is None or len(found[2]) > 2:
+            hint = f"for instance {extent.name}.shard(1)[0:{extent.rows(1)}, 0:{extent.cols}]"
+            raise self._report.fail(Code.MGS116, "a region of a tensor is expected here", expression.span, hint)
+        tensor, owner, subscripts = found
         if tensor.text != extent.name:
             message = f"this step works on {extent.name}, not on '{tensor.text[:64]}'"
             raise self._report.fail(Code.MGS504, message, tensor.span)
@@ -294,7 +292,8 @@ class StepReader:
             raise self._report.fail(Code.MGS504, f"{self._workload.name} computes nothing", statement.span)
         written, ranks, then = words.take_list("a region"), self._system.num_ranks, self._workload.then
         # Of two kernels a region says which it is by the name of its tensor.
-        tensor = self._regions.tensor_of(written[0])
+        found = shard_in(written[0])
+        tensor = found[0].text if found is not None else ""
         kernel = int(then is not None and tensor == then.output)
         if then is not None and tensor not in ("", self._workload.output, then.output):
             message = f"a kernel computes {self._workload.output} or {then.output}, not '{tensor[:64]}'"

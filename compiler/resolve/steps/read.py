@@ -57,13 +57,8 @@ class StepsReader:
         system = self._whole(entry)
         with_stacks = (lambda name: self._stack(name, system)), self._reading.inside(entry.scope)
         reader = StepBlockReader(self._schedules(text), self._results(text), *with_stacks)
-        declared = (each.declaration for each in self._scope.of_kind(Kind.SCHEDULE))
-        own = (
-            each
-            for each in declared
-            if isinstance(each, ast.TemplateNode | ast.PlanNode) and each.workload.names == (entry.name,)
-        )
-        schedules = tuple(reader.schedule(each) for each in own)
+        declared = [each.schedule for each in self._scope.of_kind(Kind.SCHEDULE)]
+        schedules = tuple(reader.schedule(each) for each in declared if each.workload.names == (entry.name,))
         explored = (each for each in self._scope.questions if isinstance(each, ast.ExploreNode))
         spaces = [reader.explore(each) for each in explored if each.workload.names == (entry.name,)]
         explore = spaces[0] if spaces else StepExplore()
