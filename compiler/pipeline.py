@@ -89,36 +89,39 @@ class Compiled:
         """
         step = self.step(workload)
         if step is not None:
-            raise CompileError([self._of_step(step)])
+            raise self._of_step(step)
         partition = self.partition(workload)
         if partition is not None:
             message = f"{partition.name} is on several groups, and this is about a part of it"
             hint = f"its parts: --workload {' or '.join(partition.parts)}; magus advise answers about all of it"
-            raise CompileError([Diagnostic(Code.MGS574, message, Span(Source(self.path, ""), 0, 0), hint)])
+            raise self._error(Code.MGS574, message, hint)
         by_name = {scenario.name: scenario for scenario in self.workloads}
         found = self.workloads[0] if workload is None and self.workloads else by_name.get(workload or "")
         if found is not None:
             return self._whole(found)
-        span = Span(Source(self.path, ""), 0, 0)
         if workload is None:
-            raise CompileError([Diagnostic(Code.MGS122, "the file declares no workload", span)])
+            raise self._error(Code.MGS122, "the file declares no workload")
         known = (*by_name, *(each.name for each in self.steps), *(each.name for each in self.partitions))
         hint = did_you_mean(workload, known) or f"workloads are: {', '.join(known) or 'none'}"
-        raise CompileError([Diagnostic(Code.MGS203, f"unknown workload '{workload}'", span, hint)])
+        raise self._error(Code.MGS203, f"unknown workload '{workload}'", hint)
 
     def _whole(self, scenario: Scenario) -> Scenario:
         """A scenario, unless its step does a part of it."""
         for each in scenario.workload.in_context:
             message = f"attention of {scenario.name} is over {each.over}, whose keys and values its step exchanges"
             hint = f"ask about the step, or about whole sequences: {each.over} 1"
-            raise CompileError([Diagnostic(Code.MGS573, message, Span(Source(self.path, ""), 0, 0), hint)])
+            raise self._error(Code.MGS573, message, hint)
         return scenario
 
-    def _of_step(self, step: StepScenario) -> Diagnostic:
+    def _of_step(self, step: StepScenario) -> CompileError:
         layers = " or ".join(dict.fromkeys(part.forward.name for block in step.step.blocks for part in block.parts))
         hint = f"about its layers: --workload {layers}; magus advise and magus simulate answer about the step"
         message = f"{step.name} is a training step, and this is not answered about one"
-        return Diagnostic(Code.MGS573, message, Span(Source(self.path, ""), 0, 0), hint)
+        return self._error(Code.MGS573, message, hint)
+
+    def _error(self, code: Code, message: str, hint: str = "") -> CompileError:
+        """What is wrong with a question about the file."""
+        return CompileError([Diagnostic(code, message, Span(Source(self.path, ""), 0, 0), hint)])
 
 
 def compile_file(path: str | Path, settings: Settings = ()) -> Compiled:

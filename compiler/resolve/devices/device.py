@@ -29,7 +29,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import Span
 from ...text.names import Entry, Kind
 from ...text.vocabulary import CACHE_NUMBERS, GPU_BLOCKS, GPU_NUMBERS, LINK_NUMBERS, SWITCH_CHOICES, SWITCH_NUMBERS
-from ..values.device_numbers import DeviceNumbers, NumberWithOrigin, StatedNumber
+from ..values.device_numbers import Default, DeviceNumbers, NumberWithOrigin, StatedNumber
 from ..values.evaluate import Place, clock_of
 from ..values.reading import Reading
 from .device_blocks import INPUTS, BlockReader, FittedRegion, Tiles, calibrated_of
@@ -180,16 +180,14 @@ class DeviceResolver:
 
     def _blocks(self, entry: Entry, device: ast.DeviceNode, parent: _Blocks | None) -> _Blocks:
         base = None if parent is None else {path: each.value for path, each in parent.figures.items()}
+        before = parent or _Blocks({})
         place = Place(entry.scope, clock=None if base is None else clock_of(base), base=base)
         reading = BlockReader(replace(self._reading, place=place))
         if entry.kind is Kind.GPU:
             reading.gpu(device.block, entry.name)
-        elif entry.kind is Kind.LINK:
-            reading.link(device.block, f"link {entry.name}")
         else:
-            reading.switch(device.block, f"switch {entry.name}")
-        inherited = parent.figures if parent is not None else {}
-        tiles = {**(parent.tiles if parent is not None else {}), **reading.tiles}
+            reading.simple(device.kind, device.block, f"{device.kind} {entry.name}", Default())
+        inherited = before.figures
         changed = set(map(_block_of, reading.figures)) | ({"gemm"} if reading.tiles else set())
         # An error measured on the parent does not hold for a GPU with other SMs or memory.
         stale = [path for path in _ACCURACY if changed & INPUTS[_block_of(path)] and path in inherited]
@@ -198,15 +196,17 @@ class DeviceResolver:
             inherited = {path: each for path, each in inherited.items() if not path.startswith("collectives.link_")}
         if reading.figures.keys() >= _GEMM_FORM:  # those of types were fitted beside another form
             inherited = {path: each for path, each in inherited.items() if not path.startswith(_GEMMS_OF_TYPES)}
-        words = {**(parent.words if parent is not None else {}), **reading.words}
-        regions = {**(parent.regions if parent is not None else {}), **reading.regions}
         derived = {block for block, inputs in INPUTS.items() if changed & inputs} if parent is not None else set()
-        derived |= parent.derived if parent is not None else set()
         own = {path: replace(figure, owner=entry.name) for path, figure in reading.figures.items()}
         figures = {**inherited, **own}
-        fitted_l2 = parent.fitted_l2 if parent is not None else None
-        fitted_l2 = _l2_of(figures) if reading.figures.keys() >= _GEMM_FORM else fitted_l2
-        return _Blocks(figures, tiles, words, regions, frozenset(derived - reading.regions.keys()), fitted_l2)
+        return _Blocks(
+            figures,
+            {**before.tiles, **reading.tiles},
+            {**before.words, **reading.words},
+            {**before.regions, **reading.regions},
+            frozenset((derived | before.derived) - reading.regions.keys()),
+            _l2_of(figures) if reading.figures.keys() >= _GEMM_FORM else before.fitted_l2,
+        )
 
     def _check_gpu(self, entry: Entry, read: _Blocks) -> None:
         figures = read.figures

@@ -144,6 +144,12 @@ def calibrated_of(regions: Mapping[str, FittedRegion], derived: frozenset[str]) 
 
 
 Tiles = tuple[tuple[int, int], ...]
+# The numbers of blocks without blocks in them, and their statements that say words.
+_SIMPLE = {
+    "link": (LINK_NUMBERS, (*LINK_LISTS, *LINK_CHOICES)),
+    "switch": (SWITCH_NUMBERS, tuple(SWITCH_CHOICES)),
+    "stack": (STACK_NUMBERS, tuple(STACK_CHOICES)),
+}
 _CHOICES = {**LINK_LISTS, **LINK_CHOICES, **SWITCH_CHOICES, **STACK_CHOICES}
 _Extra = Mapping[str, Callable[[ast.Say, Default], None]]
 _PER = Property("per", NUMBER, Fraction(1), Fraction(4096), whole=True)
@@ -174,20 +180,10 @@ class BlockReader:
                 place = replace(self._reading.place, clock=self.figures["clock"].value.amount)
                 self._reading = replace(self._reading, place=place)
 
-    def link(self, block: ast.BlockNode, owner: str) -> None:
-        """Read the block of a link: its numbers, the protocols that it carries, and whether it keeps order."""
-        extra: _Extra = dict.fromkeys((*LINK_LISTS, *LINK_CHOICES), self._words)
-        self.numbers(block, LINK_NUMBERS, "", owner, Default(), extra)
-
-    def switch(self, block: ast.BlockNode, owner: str) -> None:
-        """Read the block of a switch: its numbers, and whether it copies and sums."""
-        extra: _Extra = dict.fromkeys(SWITCH_CHOICES, self._words)
-        self.numbers(block, SWITCH_NUMBERS, "", owner, Default(), extra)
-
-    def stack(self, block: ast.BlockNode, owner: str, default: Default) -> None:
-        """Read the block of a stack: its numbers, and whether products of experts are plain ones."""
-        extra: _Extra = dict.fromkeys(STACK_CHOICES, self._words)
-        self.numbers(block, STACK_NUMBERS, "", owner, default, extra)
+    def simple(self, kind: str, block: ast.BlockNode, owner: str, default: Default) -> None:
+        """Read the block of a link, a switch or a stack: its numbers, and the words that it takes."""
+        numbers, words = _SIMPLE[kind]
+        self.numbers(block, numbers, "", owner, default, dict.fromkeys(words, self._words))
 
     def _gpu_statement(self, word: str, statement: ast.Say, default: Default) -> None:
         if word == "source":

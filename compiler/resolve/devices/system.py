@@ -25,7 +25,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import did_you_mean, listing
 from ...text.names import Entry, Kind
 from ...text.vocabulary import MAX_RANKS, SYSTEM_WORDS
-from ..values.evaluate import behind, head_word, known_head, single, truth
+from ..values.evaluate import behind, head_word, said_in, single, truth
 from ..values.reading import Reading
 from .device import DeviceResolver
 from .variability import TrafficReader, VariabilityReader, check_rates, read_replay
@@ -211,7 +211,7 @@ class SystemResolver:
         declaration = entry.declaration
         assert isinstance(declaration, ast.SystemNode)
         failures_before, reading = self._report.num_failures, self._reading.inside(entry.scope)
-        said = self._statements(declaration)
+        said = dict(said_in(declaration.block, SYSTEM_WORDS, f"system {declaration.name}", self._report, ("mesh",)))
         gpus = self._read(said, "gpus", lambda each: self._gpus(each, reading))
         num_ranks = gpus[0] if gpus is not None else None
         fabric = self._read(said, "fabric", FabricResolver(reading, self._devices, num_ranks).fabric)
@@ -314,17 +314,6 @@ class SystemResolver:
             return names[value.text]
         hint = did_you_mean(value.span.text[:40], names) or f"axes are: {listing(names) or 'none yet'}"
         raise self._report.fail(Code.MGS203, f"unknown axis '{value.span.text[:40]}'", value.span, hint)
-
-    def _statements(self, declaration: ast.SystemNode) -> dict[str, ast.Say]:
-        statements: dict[str, ast.Say] = {}
-        for statement in declaration.block.statements:
-            with self._report.attempt():
-                word = known_head(statement, SYSTEM_WORDS, f"system {declaration.name}", self._report)
-                assert isinstance(statement, ast.Say)
-                if word in statements and word != "mesh":
-                    raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
-                statements[word] = statement
-        return statements
 
     def _check_complete(self, declaration: ast.SystemNode, statements: dict[str, ast.Say]) -> None:
         for word, example in (("gpus", "gpus 8 x MI300X"), ("fabric", "fabric full_mesh(xgmi)")):

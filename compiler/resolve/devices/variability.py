@@ -27,7 +27,7 @@ from ...text.diagnostics import Report, Source, Span, did_you_mean, listing
 from ...text.load import path_beside, read_source
 from ...text.units import BYTES, NUMBER, TIME, exact, rate_text, round_half_up
 from ...text.vocabulary import TRAFFIC_WORDS, VARIABILITY_WORDS, Property
-from ..values.evaluate import behind, known_head, single
+from ..values.evaluate import behind, head_word, said_in, single
 from ..values.reading import Reading
 
 _ARGUMENTS: Mapping[Shape, tuple[str, ...]] = {
@@ -58,27 +58,19 @@ class VariabilityReader:
 
     def read(self, statement: ast.Say) -> Variability:
         """Read the block; errors are reported statement by statement."""
-        if statement.block is None or len(statement.phrase[0].parts) > 1:
-            hint = f"for instance: variability {{ {_EXAMPLES['skew']} }}"
-            raise self._report.fail(Code.MGS116, "variability has a block and no values", statement.span, hint)
-        distributions: dict[str, Distribution | Straggler] = {}
+        block = _block_of(statement, f"variability {{ {_EXAMPLES['skew']} }}", self._report)
+        distributions: dict[str, Distribution] = {}
+        straggler: Straggler | None = None
         late: list[Late] = []
-        for inner in statement.block.statements:
+        for word, inner in said_in(block, VARIABILITY_WORDS, "variability", self._report, ("late",)):
             with self._report.attempt():
-                word = known_head(inner, VARIABILITY_WORDS, "variability", self._report)
-                assert isinstance(inner, ast.Say)
-                if word in distributions:
-                    raise self._report.fail(Code.MGS206, f"{word} is said twice", inner.span)
                 if word == "late":
                     late.append(self._late(inner, late))
+                elif word == "straggler":
+                    straggler = self._straggler(inner)
                 else:
-                    distributions[word] = (
-                        self._straggler(inner) if word == "straggler" else self._distribution(inner, word)
-                    )
-        skew, jitter, straggler = (distributions.get(word) for word in ("skew", "jitter", "straggler"))
-        assert not isinstance(skew, Straggler) and not isinstance(jitter, Straggler)
-        assert not isinstance(straggler, Distribution)
-        return Variability(skew, jitter, straggler, tuple(late))
+                    distributions[word] = self._distribution(inner, word)
+        return Variability(distributions.get("skew"), distributions.get("jitter"), straggler, tuple(late))
 
     def _distribution(self, statement: ast.Say, word: str) -> Distribution:
         call = behind(statement, self._report).only("a distribution")
@@ -120,6 +112,13 @@ class VariabilityReader:
         if any(late_rank == other.rank for other in others):
             raise self._report.fail(Code.MGS206, f"late is said twice of rank {late_rank}", statement.span)
         return Late(late_rank, round_half_up(self._time("the delay", Shape.CONSTANT, delay)))
+
+
+def _block_of(statement: ast.Say, example: str, report: Report) -> ast.BlockNode:
+    if statement.block is None or len(statement.phrase[0].parts) > 1:
+        message = f"{head_word(statement)} has a block and no values"
+        raise report.fail(Code.MGS116, message, statement.span, f"for instance: {example}")
+    return statement.block
 
 
 def read_distribution(
@@ -254,19 +253,11 @@ class TrafficReader:
 
     def read(self, statement: ast.Say) -> BackgroundTraffic:
         """Read the block; errors are reported statement by statement."""
-        if statement.block is None or len(statement.phrase[0].parts) > 1:
-            raise self._report.fail(
-                Code.MGS116,
-                "traffic has a block and no values",
-                statement.span,
-                f"for instance: traffic {{ {_TRAFFIC_EXAMPLE} }}",
-            )
+        block = _block_of(statement, f"traffic {{ {_TRAFFIC_EXAMPLE} }}", self._report)
         streams: list[WriteStream] = []
         writes: list[BackgroundWrite] = []
-        for inner in statement.block.statements:
+        for word, inner in said_in(block, TRAFFIC_WORDS, "traffic", self._report, TRAFFIC_WORDS):
             with self._report.attempt():
-                word = known_head(inner, TRAFFIC_WORDS, "traffic", self._report)
-                assert isinstance(inner, ast.Say)
                 if word == "file":
                     writes += self._file(inner)
                 else:

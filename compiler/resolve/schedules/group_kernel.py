@@ -6,7 +6,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import Report, listing
 from ...text.names import Entry
 from ...text.vocabulary import KERNEL_LOOPS, KERNEL_NUMBERS, KERNEL_WORDS, LOOP_NUMBERS, PROGRAM_BUFFERS, PROGRAM_WORDS
-from ..values.evaluate import Words, behind, head_word, known_head, one_of
+from ..values.evaluate import Words, behind, head_word, known_head, one_of, said_in
 from ..values.reading import Reading
 from .plan_steps import shard_in
 
@@ -69,15 +69,12 @@ class GroupKernelReader:
 
     def _statements(self, block: ast.BlockNode, known: tuple[str, ...], owner: str) -> dict[str, ast.Say]:
         """The statements of a block by their first word."""
-        said: dict[str, ast.Say] = {}
-        for statement in block.statements:
-            word = known_head(statement, known, owner, self._report)
-            assert isinstance(statement, ast.Say)
-            if word in said:
-                raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
+        failures, said = self._report.num_failures, dict(said_in(block, known, owner, self._report))
+        for word, statement in said.items():
             if statement.block is not None and word not in (*KERNEL_LOOPS, "program"):
                 raise self._report.fail(Code.MGS116, f"{word} opens no block", statement.span)
-            said[word] = statement
+        if self._report.num_failures > failures:
+            raise self._report.stop()
         return said
 
     def _number(self, statement: ast.Say, reading: Reading) -> int:

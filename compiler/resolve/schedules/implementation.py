@@ -26,7 +26,7 @@ from ...text.load import load
 from ...text.names import Entry, Kind
 from ...text.shipped import shipped_libraries
 from ..values.device_numbers import Default, DeviceNumbers, default_of
-from ..values.evaluate import ExpressionEvaluator, Place, known_head
+from ..values.evaluate import ExpressionEvaluator, Place, said_in
 from ..values.reading import Reading
 from .implementation_blocks import EXPERTS, STACK, Layer, read_experts, read_stack
 from .method import MethodReader, _names
@@ -108,15 +108,8 @@ class ImplementationReader:
 
     def _parsed(self, entry: Entry) -> _Parsed:
         """Return the statements of one implementation; report those that are unknown or said twice."""
-        said: dict[str, ast.Say] = {}
-        for statement in entry.device.block.statements:
-            with self._report.attempt():
-                words = ("source", "gpus", "dtypes", *PATTERN_WORDS, EXPERTS, STACK)
-                word = known_head(statement, words, f"implementation {entry.name}", self._report)
-                assert isinstance(statement, ast.Say)
-                if word in said:
-                    raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
-                said[word] = statement
+        words = ("source", "gpus", "dtypes", *PATTERN_WORDS, EXPERTS, STACK)
+        said = dict(said_in(entry.device.block, words, f"implementation {entry.name}", self._report))
         default = default_of(said["source"], self._report) if "source" in said else Default()
         return _Parsed(entry, said, default)
 

@@ -81,7 +81,7 @@ def _figures(
         place = Place(layer.entry.scope, base={name: each.value for name, each in figures.items()} or None)
         block = BlockReader(replace(reading, place=place))
         if word == STACK:
-            block.stack(layer.statement.block, word, layer.default)
+            block.simple(word, layer.statement.block, word, layer.default)
         else:
             block.numbers(layer.statement.block, EXPERTS_NUMBERS, "", word, layer.default)
         owner = f"{layer.entry.name}.{word}"

@@ -11,7 +11,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.names import Entry
 from ...text.vocabulary import MAX_EXTENT, STEP_WORDS
-from ..values.evaluate import Words, behind, head_word, known_head, one_of, single
+from ..values.evaluate import Words, behind, head_word, one_of, said_in, single
 from ..values.reading import Reading
 from ..workloads.call_arguments import is_tensor
 
@@ -66,13 +66,9 @@ class StepTextReader:
         declaration, failures = self._entry.workload, self._report.num_failures
         text = StepText("", (), 0, 0, 0, Optimizer(), declaration.system.span)
         seen = set[str]()
-        for statement in declaration.block.statements:
+        for word, statement in said_in(declaration.block, STEP_WORDS, "a step", self._report, (STEP,)):
+            seen.add(word)
             with self._report.attempt():
-                word = known_head(statement, STEP_WORDS, "a step", self._report)
-                assert isinstance(statement, ast.Say)
-                if word in seen and word != STEP:
-                    raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
-                seen.add(word)
                 text = self._statement(word, statement, text)
         if "sequences" not in seen and self._report.num_failures == failures:
             message = f"{self._entry.name} does not say its sequences"

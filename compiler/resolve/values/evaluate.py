@@ -1,6 +1,6 @@
 """Exact evaluation of expressions: rational numbers with dimensions, never a float."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -79,6 +79,21 @@ def known_head(statement: ast.Define | ast.Say, known: Iterable[str], owner: str
         hint = f"{guess} {owner} has: {listing(known)}".strip()
         raise report.fail(Code.MGS201, f"{owner} has no property '{word.text[:64]}'", word.span, hint)
     return word.text
+
+
+def said_in(
+    block: ast.BlockNode, known: Collection[str], owner: str, report: Report, several: Collection[str] = ()
+) -> Iterator[tuple[str, ast.Say]]:
+    """Iterate over the statements of a block with their first words, each of which but ``several`` stands once."""
+    seen: set[str] = set()
+    for statement in block.statements:
+        with report.attempt():
+            word = known_head(statement, known, owner, report)
+            if word in seen and word not in several:
+                raise report.fail(Code.MGS206, f"{word} is said twice", statement.span)
+            seen.add(word)
+            assert isinstance(statement, ast.Say), "a definition has no head that is known"
+            yield word, statement
 
 
 class Words:

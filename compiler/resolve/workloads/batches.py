@@ -137,17 +137,8 @@ def _again(
 ) -> WorkloadCall:
     """The call on other operands."""
     try:
-        return call_of(
-            call.operation,
-            call.name,
-            operands,
-            arguments,
-            makers,
-            system.num_ranks,
-            system.gpu,
-            call.definition,
-            call.span,
-        )
+        where = call.definition, call.span
+        return call_of(call.operation, call.name, operands, arguments, makers, system, *where)
     except OperationError as error:
         if batches > 1 and error.rejection.code is Code.MGS304:
             raise _NotDivided from None

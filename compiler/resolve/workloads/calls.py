@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...ir import ColumnPart, Gpu, Shard, System, Tensor
+from ...ir import ColumnPart, Shard, System, Tensor
 from ...ir.operations import (
     CallResult,
     CollectiveOperation,
@@ -98,8 +98,7 @@ def call_of(
     operands: tuple[CallOperand, ...],
     arguments: Mapping[str, Any],
     makers: Mapping[str, WorkloadCall],
-    num_ranks: int,
-    gpu: Gpu,
+    system: System,
     definition: str,
     span: Span,
 ) -> WorkloadCall:
@@ -110,7 +109,7 @@ def call_of(
     OperationError
         If the call cannot be.
     """
-    exchange = _exchange_of(operands, makers)
+    num_ranks, exchange = system.num_ranks, _exchange_of(operands, makers)
     partial = _all_partial(operation, operands, makers)
     gathered = _gathers_keys(operation, operands, makers)
     seen = tuple(Operand(each.seen) if partial else _operand(operation, each, makers, gathered) for each in operands)
@@ -127,7 +126,7 @@ def call_of(
         if operation.name in (*ATTENTION, BY_HEAD) and layout is Shard.COLS:
             whole = ("kv_heads",) if lying[-1] is Shard.NONE else ()
             shared = {w: v if w in whole else _share(w, v, num_ranks) for w, v in arguments.items()}
-    made = operation.infer(OperationCall(operation, name, seen, shared, num_ranks, gpu, exchange))
+    made = operation.infer(OperationCall(operation, name, seen, shared, num_ranks, system.gpu, exchange))
     layout = split or made.layout or layout
     result = made.tensor if of_all_ranks else _layout_out(made.tensor, layout, num_ranks)
     if operation.name == GATHER:

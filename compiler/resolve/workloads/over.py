@@ -21,7 +21,7 @@ from ..values.reading import Reading
 from .backward_rules import SyntaxWriter
 from .call_arguments import is_tensor
 from .calls import ATTENTION
-from .workload import layers_said
+from .workload import repeat_said
 
 Axes = tuple[str, ...]
 """Names of axes that make one group."""
@@ -319,13 +319,7 @@ class PartsReader:
         said = self._said.get("repeat")
         if said is None:
             return [], 1
-        words = behind(said, self._report)
-        layers = layers_said(words, self._reading)
-        result = words.take_name("a result")
-        if words.take_word("as") is None:
-            raise self._report.fail(Code.MGS116, "'as' and an input are missing", said.span, "repeat 80 y as x")
-        first = words.take_name("an input")
-        words.end()
+        layers, result, first = repeat_said(said, self._reading)
         for name, known in ((result, self._made), (first, self._declared)):
             if name.text not in known:
                 what = "result" if name is result else "input"

@@ -190,13 +190,7 @@ class WorkloadReader:
 
     def _read_repeat(self, statement: ast.Say) -> None:
         """Read ``repeat 80 y as x``."""
-        words = behind(statement, self._report)
-        layers = layers_said(words, self._reading)
-        result = words.take_name("a result")
-        if words.take_word("as") is None:
-            raise self._report.fail(Code.MGS116, "'as' and an input are missing", statement.span, "repeat 80 y as x")
-        first = words.take_name("an input")
-        words.end()
+        layers, result, first = repeat_said(statement, self._reading)
         if self._repeat is not None:
             raise self._report.fail(Code.MGS206, "repeat is said twice", statement.span)
         made, taken = self._tensor(result), self._tensor(first)
@@ -342,11 +336,8 @@ class WorkloadReader:
         span: Span,
     ) -> Tensor:
         """What a call makes, which is known by that name from here on."""
-        system = self._system
         try:
-            made = call_of(
-                operation, name, operands, arguments, self._calls, system.num_ranks, system.gpu, definition, span
-            )
+            made = call_of(operation, name, operands, arguments, self._calls, self._system, definition, span)
         except OperationError as error:
             raise self._report.refuse(error.rejection, span) from None
         self._calls[name] = made
@@ -368,9 +359,17 @@ class WorkloadReader:
         return name
 
 
-def layers_said(words: Words, reading: Reading) -> int:
-    """Take the number of layers of ``repeat 80 y as x``."""
-    return reading.count("a number of layers", 1, MAX_LAYERS, words.take("a number of layers"))
+def repeat_said(statement: ast.Say, reading: Reading) -> tuple[int, ast.Name, ast.Name]:
+    """The number of layers of ``repeat 80 y as x``, what a layer makes, and the input of the next."""
+    words = behind(statement, reading.report)
+    layers = reading.count("a number of layers", 1, MAX_LAYERS, words.take("a number of layers"))
+    result = words.take_name("a result")
+    if words.take_word("as") is None:
+        message = "'as' and an input are missing"
+        raise reading.report.fail(Code.MGS116, message, statement.span, "repeat 80 y as x")
+    first = words.take_name("an input")
+    words.end()
+    return layers, result, first
 
 
 def _text(tensor: Tensor) -> str:
