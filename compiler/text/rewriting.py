@@ -7,6 +7,7 @@ it under its own name, so that nothing else in the file changes.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from textwrap import wrap
 
 from ..codes import Code
 from ..ir import Settings
@@ -263,10 +264,6 @@ WIDTH = 96
 
 def comment_lines(sentence: str, mark: str = "") -> list[str]:
     """Return the lines of a comment that begins with ``mark``; further lines are indented by as much."""
-    lines, line = [], mark
-    for word in printable(sentence).split(" "):
-        if len(line) + len(word) > WIDTH and line.strip():
-            lines.append(line.rstrip())
-            line = " " * len(mark)
-        line += f"{word[:WIDTH]} "
-    return [f"# {each}".rstrip() for each in (*lines, line.rstrip())]
+    after = " " * len(mark)
+    lines = wrap(printable(sentence), WIDTH, initial_indent=mark, subsequent_indent=after, break_on_hyphens=False)
+    return [f"# {each}".rstrip() for each in lines or [mark]]

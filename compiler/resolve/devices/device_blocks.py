@@ -43,8 +43,8 @@ from ...text.vocabulary import (
     Property,
 )
 from ..values.device_numbers import Default, NumberWithOrigin, default_of, figure, origin
-from ..values.evaluate import Words, behind, head_word, known_head, reject_note
 from ..values.reading import Reading
+from ..values.words import Words, behind, head_word, known_head, reject_note
 
 EXAMPLES: Mapping[str, str] = {
     "gemm": "calibrated bf16 m 1..32768, n 32..65536, k 32..65536",

@@ -27,8 +27,8 @@ from ...text.diagnostics import Report, Source, Span, did_you_mean, listing
 from ...text.load import path_beside, read_source
 from ...text.units import BYTES, NUMBER, TIME, exact, rate_text, round_half_up
 from ...text.vocabulary import TRAFFIC_WORDS, VARIABILITY_WORDS, Property
-from ..values.evaluate import behind, head_word, said_in, single
 from ..values.reading import Reading
+from ..values.words import behind, head_word, said_in, single
 
 _ARGUMENTS: Mapping[Shape, tuple[str, ...]] = {
     Shape.CONSTANT: ("value",),

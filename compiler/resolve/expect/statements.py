@@ -9,9 +9,9 @@ from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Kind, dotted
 from ...text.units import NUMBER, Quantity, exact_text
 from ...text.units import Dimension as Units
-from ..values.evaluate import Words, single
 from ..values.params import Values, read_values
 from ..values.reading import Reading, check_dimension
+from ..values.words import Words, single
 from .expectation import (
     ON_ALGORITHM,
     Comparison,
@@ -223,15 +223,15 @@ class ShapeReader:
         if word in [direction.value for direction in TrendDirection]:
             self._end(rest, _TREND)
             tolerance = self._tolerance(without_tolerance(parts[1])[1])
-            return Trend(self._subject(subject, _TREND), TrendDirection(word), tolerance)
+            return Trend(self._terms.about_schedule(subject, _TREND), TrendDirection(word), tolerance)
         if isinstance(parts[1], ast.Spread):
             hint = f"for instance {_LINEAR if word == 'linear' else _EXTREME}"
             raise self._report.fail(Code.MGS116, f"{word} takes no tolerance", parts[1].span, hint)
         if word == "linear":
-            return Linear(self._subject(subject, _LINEAR), self._least_r2(rest))
+            return Linear(self._terms.about_schedule(subject, _LINEAR), self._least_r2(rest))
         if word in _ENDS and rest and isinstance(rest[0], ast.Name) and rest[0].text == "inside":
             self._end(rest[1:], _EXTREME)
-            return Inside(self._subject(subject, _EXTREME), _ENDS[word])
+            return Inside(self._terms.about_schedule(subject, _EXTREME), _ENDS[word])
         if word == "changes":
             raise self._report.fail(Code.MGS116, "what changes is the winner", parts[1].span, "winner(a, b) changes")
         raise self._report.fail(Code.MGS116, f"{word} where?", parts[1].span, f"mine.makespan {word} inside")
@@ -271,9 +271,6 @@ class ShapeReader:
             hint = "winner(a, b, c) changes"
             raise self._report.fail(Code.MGS116, "winner takes two schedules or more", call.span, hint)
         return WinnerChanges(tuple(self._terms.schedule(name) for name in names))
-
-    def _subject(self, expression: ast.Expression, example: str) -> Term:
-        return self._terms.about_schedule(expression, example)
 
     def _tolerance(self, spread: ast.Expression | None) -> Fraction:
         if spread is None:

@@ -29,8 +29,8 @@ from ...text.diagnostics import Span, did_you_mean, listing
 from ...text.units import BYTES, NUMBER, RATE, TIME, Quantity
 from ...text.units import Dimension as Units
 from ...text.vocabulary import ALWAYS_THERE, MAX_GROUPS, STEP_ALWAYS_THERE
-from ..values.evaluate import single
 from ..values.reading import Reading
+from ..values.words import single
 
 UNITS: Mapping[FigureKind, Units] = {
     FigureKind.TIME: TIME,

@@ -15,7 +15,7 @@ from ...planning.build import ScheduleError, build_op_plan
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span
 from ...text.names import Kind, Scope, Soundness
-from ..values.evaluate import head_word
+from ..values.words import head_word
 
 Declaration = ast.TemplateNode | ast.PlanNode
 

@@ -92,9 +92,9 @@ def schedule_named(scenario: Scenario, text: str | None) -> Schedule | Plan:
     CompileError
         If there is none, or the file holds no plan that can run.
     """
-    return (
-        choice_named(scenario, text) if text is None or not is_plan_file(scenario, text) else _in_file(scenario, text)
-    )
+    if text is not None and is_plan_file(scenario, text):
+        return plan_in_file(scenario, Path(text))
+    return choice_named(scenario, text)
 
 
 def plan_named(scenario: Scenario, text: str | None, layers: int = 1) -> Plan:
@@ -108,17 +108,13 @@ def plan_named(scenario: Scenario, text: str | None, layers: int = 1) -> Plan:
         If the schedule cannot run on this scenario.
     """
     if text is not None and is_plan_file(scenario, text):
-        return _in_file(scenario, text)
+        return plan_in_file(scenario, Path(text))
     return build_plan(scenario.system, scenario.workload, choice_named(scenario, text), layers)
 
 
 def is_plan_file(scenario: Scenario, text: str) -> bool:
     """Whether ``text`` names a file with a plan, and no schedule that is declared."""
     return text.endswith(PLAN_SUFFIXES) and text.strip() not in {choice.name for choice in scenario.schedules}
-
-
-def _in_file(scenario: Scenario, text: str) -> Plan:
-    return plan_in_file(scenario, Path(text))
 
 
 def choice_named(scenario: Scenario, text: str | None) -> Schedule:

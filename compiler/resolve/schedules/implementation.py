@@ -26,8 +26,9 @@ from ...text.load import load
 from ...text.names import Entry, Kind
 from ...text.shipped import shipped_libraries
 from ..values.device_numbers import Default, DeviceNumbers, default_of
-from ..values.evaluate import ExpressionEvaluator, Place, said_in
+from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.reading import Reading
+from ..values.words import said_in
 from .implementation_blocks import EXPERTS, STACK, Layer, read_experts, read_stack
 from .method import MethodReader, _names
 

@@ -24,8 +24,9 @@ from ...text.names import Entry
 from ...text.vocabulary import METHOD_NUMBERS, METHOD_REQUIRED, METHOD_SIZES
 from ..devices.device_blocks import BlockReader, Tiles
 from ..values.device_numbers import DeviceNumbers, NumberWithOrigin
-from ..values.evaluate import Place, behind, head_word
+from ..values.evaluate import Place
 from ..values.reading import Reading
+from ..values.words import behind, head_word
 from .implementation_blocks import Layer
 from .schedule import ChoiceReader
 

@@ -1,8 +1,8 @@
 """Schedules of a step and the space to compare: ``schedule s for train { pipeline interleaved(chunks=5); zero 1 }``."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 from ...codes import Code
 from ...ir import Implementation
@@ -21,28 +21,16 @@ from ...text.diagnostics import did_you_mean, listing
 from ...text.names import Kind
 from ...text.units import BYTES, exact_text
 from ...text.vocabulary import MAX_LAYERS, STEP_EXPLORE_WORDS, STEP_SCHEDULE_WORDS, Property
-from ..values.evaluate import Words, behind, known_head, one_of, single
 from ..values.params import read_values
 from ..values.reading import Reading
+from ..values.words import Words, behind, known_head, one_of, single
 
 MAX_ZERO = 3
 _MEMORY = Property("memory", BYTES, Fraction(1), Fraction(1 << 50), whole=True)
 
 
-@dataclass(slots=True)
-class _Said:
-    """What a block has said so far: alternatives of each word."""
-
-    pipelines: list[Pipeline] = field(default_factory=list)
-    zero: list[int] = field(default_factory=list)
-    keep: list[str] = field(default_factory=list)
-    context: list[ContextKind] = field(default_factory=list)
-    stages: tuple[int, ...] = ()
-    overlapped: tuple[Overlapped, ...] = ()
-    parts: dict[str, str] = field(default_factory=dict)
-    settings: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    memory_bytes: int | None = None
-    stack: Implementation | None = None
+_OF_SEVERAL = ("pipeline", "zero", "keep", "context")
+"""Words that take alternatives, of which a schedule has one."""
 
 
 class StepBlockReader:
@@ -69,54 +57,48 @@ class StepBlockReader:
             hint = f"schedule {declaration.name} for {declaration.workload} {{ pipeline one_f_one_b; zero 1 }}"
             raise self._report.fail(Code.MGS116, message, declaration.span, hint)
         words = (*STEP_SCHEDULE_WORDS, *self._schedules)
-        said = self._block(declaration.block, words, "the schedule of a step", several=False)
-        usual = StepSchedule(declaration.name)
-        return replace(
-            usual,
-            pipeline=next(iter(said.pipelines), usual.pipeline),
-            stages=said.stages,
-            zero=next(iter(said.zero), usual.zero),
-            overlapped=said.overlapped,
-            keep=next(iter(said.keep), usual.keep),
-            parts=tuple(said.parts.items()),
-            context=next(iter(said.context), usual.context),
-            stack=said.stack,
-        )
+        said, parts = self._block(declaration.block, words, "the schedule of a step", several=False)
+        one = {word: values[0] if word in _OF_SEVERAL else values for word, values in said.items()}
+        overlapped = one.pop("overlap", ())
+        return StepSchedule(declaration.name, overlapped=overlapped, parts=tuple(parts.items()), **one)
 
     def explore(self, question: ast.ExploreNode) -> StepExplore:
         """Read the space of layouts."""
         words = (*STEP_EXPLORE_WORDS, *self._reading.place.scope.names(Kind.PARAM))
-        said = self._block(question.block, words, "explore of a step", several=True)
-        settings, keep, context = tuple(said.settings.items()), tuple(said.keep), tuple(said.context)
-        return StepExplore(settings, tuple(said.pipelines), tuple(said.zero), keep, context, said.memory_bytes)
+        said, _ = self._block(question.block, words, "explore of a step", several=True)
+        pipelines, zero, keep, context = (said.pop(word, ()) for word in _OF_SEVERAL)
+        limit = said.pop("memory", None)
+        return StepExplore(tuple(said.items()), pipelines, zero, keep, context, limit)
 
-    def _block(self, block: ast.BlockNode, known: Sequence[str], owner: str, *, several: bool) -> _Said:
-        said, seen, failures = _Said(), set[str](), self._report.num_failures
+    def _block(
+        self, block: ast.BlockNode, known: Sequence[str], owner: str, *, several: bool
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """What a block says by its words, and the schedules of workloads."""
+        said, parts, seen, failures = dict[str, Any](), dict[str, str](), set[str](), self._report.num_failures
         for statement in block.statements:
             with self._report.attempt():
                 word = self._word(statement, known, owner)
                 if word in seen:
                     raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
                 seen.add(word)
-                self._statement(word, statement, said, several=several)
+                if isinstance(statement, ast.Define):
+                    parts[word] = self._part(word, single(statement.phrase[0].parts, self._report))
+                else:
+                    said[word] = self._said(word, statement, several=several)
         if self._report.num_failures > failures:
             raise self._report.stop()
-        return said
+        return said, parts
 
     def _word(self, statement: ast.Define | ast.Say, known: Sequence[str], owner: str) -> str:
         if isinstance(statement, ast.Define) and statement.name in self._schedules:
             return statement.name
         return known_head(statement, known, owner, self._report)
 
-    def _statement(self, word: str, statement: ast.Define | ast.Say, said: _Said, *, several: bool) -> None:
-        if isinstance(statement, ast.Define):
-            said.parts[word] = self._part(word, single(statement.phrase[0].parts, self._report))
-            return
+    def _said(self, word: str, statement: ast.Say, *, several: bool) -> Any:
         if word == "memory":
-            said.memory_bytes = self._memory(statement)
-            return
+            return self._memory(statement)
         words = behind(statement, self._report)
-        readers: dict[str, Callable[[Words, _Said], None]] = {
+        readers: dict[str, Callable[[Words], Any]] = {
             "pipeline": self._pipelines,
             "zero": self._zero,
             "keep": self._keep if several else self._kept,
@@ -125,15 +107,15 @@ class StepBlockReader:
             "context": self._context,
             "stack": self._framework,
         }
-        if word in readers:
-            readers[word](words, said)
-            if not several and max(len(said.pipelines), len(said.zero), len(said.context)) > 1:
-                message = f"a schedule has one {word}"
-                raise self._report.fail(Code.MGS116, message, statement.span, "explore compares several")
-        else:
+        if word not in readers:
             values = read_values(words, self._reading)
-            listed = values.listed or (values.low, values.high)
-            said.settings[word] = tuple(exact_text(each) for each in listed)
+            return tuple(exact_text(each) for each in values.listed or (values.low, values.high))
+        found = readers[word](words)
+        if not several and word in _OF_SEVERAL and len(found) > 1:
+            raise self._report.fail(
+                Code.MGS116, f"a schedule has one {word}", statement.span, "explore compares several"
+            )
+        return found
 
     def _part(self, workload: str, value: ast.Expression) -> str:
         known, text = self._schedules[workload], value.span.text[:40]
@@ -144,15 +126,14 @@ class StepBlockReader:
             hint = f"declare it: schedule {text} for {workload} {{ ... }}"
         raise self._report.fail(Code.MGS203, f"{workload} has no schedule '{text}'", value.span, hint)
 
-    def _pipelines(self, words: Words, said: _Said) -> None:
+    def _pipelines(self, words: Words) -> tuple[Pipeline, ...]:
         if words.take_word("all"):
             words.end()
-            kinds = [kind for kind in PipelineKind if kind is not PipelineKind.INTERLEAVED]
-            said.pipelines += [Pipeline(kind) for kind in kinds]
-            said.pipelines += [Pipeline(PipelineKind.INTERLEAVED, chunks) for chunks in (2, 3, 4, 5, 6, 8, 10)]
-            return
-        said.pipelines += [self._pipeline(each) for each in words.take_list("a pipeline")]
+            kinds = [Pipeline(kind) for kind in PipelineKind if kind is not PipelineKind.INTERLEAVED]
+            return (*kinds, *(Pipeline(PipelineKind.INTERLEAVED, chunks) for chunks in (2, 3, 4, 5, 6, 8, 10)))
+        found = tuple(self._pipeline(each) for each in words.take_list("a pipeline"))
         words.end()
+        return found
 
     def _pipeline(self, value: ast.Expression) -> Pipeline:
         name, chunks = value, 1
@@ -172,23 +153,23 @@ class StepBlockReader:
             raise self._report.fail(Code.MGS116, message, value.span, "interleaved(chunks=2)")
         return Pipeline(kind, chunks)
 
-    def _zero(self, words: Words, said: _Said) -> None:
-        written = words.take_list("a stage of ZeRO, 0 to 3")
-        said.zero += [self._reading.count("zero", 0, MAX_ZERO, each) for each in written]
+    def _zero(self, words: Words) -> tuple[int, ...]:
+        return self._counts(words, "a stage of ZeRO, 0 to 3", "zero", 0, MAX_ZERO)
+
+    def _stages(self, words: Words) -> tuple[int, ...]:
+        return self._counts(words, "layers of a stage", "layers of a stage", 1, MAX_LAYERS)
+
+    def _counts(self, words: Words, expected: str, what: str, least: int, most: int) -> tuple[int, ...]:
+        listed = words.take_list(expected)
         words.end()
+        return tuple(self._reading.count(what, least, most, each) for each in listed)
 
-    def _stages(self, words: Words, said: _Said) -> None:
-        sizes = words.take_list("layers of a stage")
-        said.stages = tuple(self._reading.count("layers of a stage", 1, MAX_LAYERS, each) for each in sizes)
-        words.end()
+    def _overlapped(self, words: Words) -> tuple[Overlapped, ...]:
+        return tuple(map(Overlapped, self._words_of(words, [each.value for each in Overlapped], "traffic")))
 
-    def _overlapped(self, words: Words, said: _Said) -> None:
-        named = self._words_of(words, [each.value for each in Overlapped], "traffic")
-        said.overlapped = (*said.overlapped, *map(Overlapped, named))
-
-    def _context(self, words: Words, said: _Said) -> None:
-        named = self._words_of(words, [each.value for each in ContextKind], "exchange of keys and values")
-        said.context += map(ContextKind, named)
+    def _context(self, words: Words) -> tuple[ContextKind, ...]:
+        known = [each.value for each in ContextKind]
+        return tuple(map(ContextKind, self._words_of(words, known, "exchange of keys and values")))
 
     def _words_of(self, words: Words, known: Sequence[str], what: str) -> list[str]:
         """Read a list of words, all of which are ``known``."""
@@ -196,23 +177,24 @@ class StepBlockReader:
         words.end()
         return [one_of(known, each, what, self._report, f"known are: {listing(known)}") for each in found]
 
-    def _framework(self, words: Words, said: _Said) -> None:
-        said.stack = self._stack(words.take_name("a stack"))
+    def _framework(self, words: Words) -> Implementation:
+        stack = self._stack(words.take_name("a stack"))
         words.end()
+        return stack
 
-    def _keep(self, words: Words, said: _Said) -> None:
+    def _keep(self, words: Words) -> tuple[str, ...]:
         """Read alternatives: ``keep all, least``."""
-        for each in words.take_list("all or least"):
+        listed = words.take_list("all or least")
+        words.end()
+        for each in listed:
             if not isinstance(each, ast.Name) or each.text not in (KEEP_ALL, KEEP_LEAST):
                 hint = "keep all, least; a schedule may name results"
                 raise self._report.fail(Code.MGS204, f"unknown '{each.span.text[:40]}'", each.span, hint)
-            said.keep.append(each.text)
-        words.end()
+        return tuple(each.span.text for each in listed)
 
-    def _kept(self, words: Words, said: _Said) -> None:
+    def _kept(self, words: Words) -> tuple[str, ...]:
         """Read ``keep all``, ``keep least`` or names of results."""
-        names = [each.span.text for each in self._names(words)]
-        said.keep.append(", ".join(names))
+        return (", ".join(each.text for each in self._names(words)),)
 
     def _names(self, words: Words) -> Iterator[ast.Name]:
         listed = words.take_list("all, least or results of the forward pass")

@@ -11,8 +11,8 @@ from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean
 from ...text.units import Quantity, round_half_up
 from ...text.vocabulary import Property
-from .evaluate import single
 from .reading import Reading
+from .words import single
 
 T = TypeVar("T")
 

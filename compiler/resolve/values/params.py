@@ -14,8 +14,9 @@ from ...text.names import Entry, Kind, Scope
 from ...text.parsing.parse import parse_file, parse_value
 from ...text.units import NUMBER, Quantity, exact_text
 from ...text.vocabulary import MAX_DOMAIN_VALUES
-from .evaluate import ExpressionEvaluator, Place, Words, single
+from .evaluate import ExpressionEvaluator, Place
 from .reading import Reading
+from .words import Words, single
 
 
 @dataclass(frozen=True, slots=True)

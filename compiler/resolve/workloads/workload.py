@@ -17,8 +17,8 @@ from ...text.diagnostics import Span, did_you_mean, listing
 from ...text.names import Entry, Kind
 from ...text.vocabulary import BACKWARD_WORDS, MAX_LAYERS, WORKLOAD_WORDS
 from ..devices.system import SystemResolver
-from ..values.evaluate import Words, behind, head_of, head_word, single
 from ..values.reading import Reading
+from ..values.words import Words, behind, head_of, head_word, single
 from .batches import BatchSaid, batches_of, read_batch
 from .call_arguments import ArgumentReader, TensorReader, is_tensor
 from .calls import CallOperand, WorkloadCall, call_of, chain_of

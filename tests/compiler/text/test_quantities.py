@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.resolve.values.evaluate import ExpressionEvaluator, Place, single
+from magus.compiler.resolve.values.evaluate import ExpressionEvaluator, Place
+from magus.compiler.resolve.values.words import single
 from magus.compiler.text.diagnostics import Report, Source
 from magus.compiler.text.names import Scope
 from magus.compiler.text.parsing.parse import parse_value
