@@ -192,12 +192,6 @@ class Report:
         """Return a new, empty report that drops the same diagnostics; what fills it runs in its ``trial``."""
         return Report(self._is_explained)
 
-    def take(self, other: "Report") -> None:
-        """Record all that ``other`` has found."""
-        self.num_failures += other.num_failures
-        for diagnostic in other.diagnostics:
-            self._add(diagnostic)
-
     def error(self, code: Code, message: str, span: Span, hint: str = "") -> None:
         """Record an error and go on."""
         self._add(Diagnostic(code, message, span, hint))

@@ -33,7 +33,7 @@ from ..values.device_numbers import Default, DeviceNumbers, NumberWithOrigin, St
 from ..values.evaluate import Place, clock_of
 from ..values.reading import Reading
 from .device_blocks import INPUTS, BlockReader, FittedRegion, Tiles, calibrated_of
-from .optional_blocks import check_parts, collectives_of, dma_of, filled_if, grouped_of, missing_of
+from .optional_blocks import check_parts, collectives_of, dma_of, grouped_of, missing_of
 
 _SIMPLE = {Kind.LINK: LINK_NUMBERS, Kind.SWITCH: SWITCH_NUMBERS}
 _GEMMS_OF_TYPES = tuple(f"gemm.{name}" for name in TYPES_WITH_CONSTANTS)
@@ -259,18 +259,18 @@ def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l
         hbm=figures.filled(Hbm, "hbm.", peak_bytes_per_s=whole("hbm.bandwidth")),
         gemm=gemm.with_types(of_types),
         dma=dma_of(figures),
-        sm_copy=figures.filled(SmCopy, "sm_copy.", saturation=filled_if(figures, Saturation, "sm_copy.", "limit")),
+        sm_copy=figures.filled(SmCopy, "sm_copy.", saturation=figures.filled_if(Saturation, "sm_copy.", "limit")),
         launch=figures.filled(LaunchCost, "launch."),
         provenance=figures.provenance(name),
         collectives=collectives_of(figures),
         sync=figures.filled(Sync, "sync."),
-        mall=filled_if(figures, Cache, "mall.", "size", instances=1),
-        noc=filled_if(figures, Noc, "noc.", "gemm_share"),
-        sustained=filled_if(figures, Sustained, "sustained.", "after"),
-        beside=filled_if(figures, Beside, "beside.", "dma"),
-        attention=filled_if(figures, AttentionModel, "attention.", "start"),
-        mla=filled_if(figures, AttentionModel, "mla.", "start"),
-        trtllm=filled_if(figures, AttentionModel, "trtllm.", "start"),
+        mall=figures.filled_if(Cache, "mall.", "size", instances=1),
+        noc=figures.filled_if(Noc, "noc.", "gemm_share"),
+        sustained=figures.filled_if(Sustained, "sustained.", "after"),
+        beside=figures.filled_if(Beside, "beside.", "dma"),
+        attention=figures.filled_if(AttentionModel, "attention.", "start"),
+        mla=figures.filled_if(AttentionModel, "mla.", "start"),
+        trtllm=figures.filled_if(AttentionModel, "trtllm.", "start"),
         grouped=grouped_of(figures),
     )
 
@@ -288,5 +288,5 @@ def _gemm(
         cluster=figures.whole_if("gemm.cluster") or 1,
         fewest_sms=figures.whole_if("gemm.fewest_sms") or 0,
         fitted_l2=fitted_l2,
-        sustained=filled_if(figures, Sustained, f"{block}.sustained_", "after"),
+        sustained=figures.filled_if(Sustained, f"{block}.sustained_", "after"),
     )

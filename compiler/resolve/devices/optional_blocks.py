@@ -1,7 +1,6 @@
 """Optional parts of the profile of a GPU: check that each is complete and consistent, and build its dataclass."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
 
 from ...codes import Code
 from ...ir import (
@@ -18,8 +17,6 @@ from ...ir import (
 from ...text.diagnostics import Report, Source
 from ...text.vocabulary import CACHE_NUMBERS, COLLECTIVES, GPU_BLOCKS, TYPE_BLOCKS
 from ..values.device_numbers import DeviceNumbers, NumberWithOrigin
-
-T = TypeVar("T")
 
 # Protocols with more flags are slower: LL sends a flag with every 4 bytes, LL128 with every 120.
 _PROTOCOLS = (("ll", "ll128"), ("ll", "simple"), ("ll128", "simple"))
@@ -56,9 +53,9 @@ def collectives_of(figures: DeviceNumbers) -> Collectives | None:
     if f"{prefix}start" not in figures.by_path:
         return None
     validated = figures.by_path[f"{prefix}error"].origin in (Origin.MEASURED, Origin.FITTED)
-    nvls = filled_if(figures, NvlsModel, f"{prefix}nvls.", "start")
+    nvls = figures.filled_if(NvlsModel, f"{prefix}nvls.", "start")
     exchange = f"{prefix}all_to_all."
-    all_to_all = filled_if(figures, ExchangeModel, exchange, "start", **_protocols(figures, exchange))
+    all_to_all = figures.filled_if(ExchangeModel, exchange, "start", **_protocols(figures, exchange))
     parts = {"nvls": nvls, "all_to_all": all_to_all, "validated": validated, **_protocols(figures, prefix)}
     return figures.filled(Collectives, prefix, **parts)
 
@@ -76,11 +73,6 @@ def _protocols(figures: DeviceNumbers, prefix: str) -> dict[str, ProtocolModel]:
     }
 
 
-def filled_if(figures: DeviceNumbers, make: Callable[..., T], prefix: str, first: str, **others: Any) -> T | None:
-    """Return a part of a profile, None if that does not have its number ``first``."""
-    return figures.filled(make, prefix, **others) if prefix + first in figures.by_path else None
-
-
 def dma_of(figures: DeviceNumbers) -> Dma:
     """Return the copy engines, with the constants of their commands that the profile has."""
     phases = None
@@ -91,8 +83,8 @@ def dma_of(figures: DeviceNumbers) -> Dma:
 
 def grouped_of(figures: DeviceNumbers) -> GroupedModel | None:
     """Return the constants of grouped GEMMs, None if the profile has none."""
-    model = filled_if(figures, GroupedModel, "grouped.", "start")
-    of_types = {name: filled_if(figures, GroupedModel, f"grouped.{name}.", "start") for name in TYPES_WITH_CONSTANTS}
+    model = figures.filled_if(GroupedModel, "grouped.", "start")
+    of_types = {name: figures.filled_if(GroupedModel, f"grouped.{name}.", "start") for name in TYPES_WITH_CONSTANTS}
     return None if model is None else model.with_types(of_types)
 
 

@@ -88,6 +88,10 @@ class DeviceNumbers:
                 found[each.name] = read(path)
         return make(**found)
 
+    def filled_if(self, make: Callable[..., T], prefix: str, first: str, **others: Any) -> T | None:
+        """The same; None if the number ``first`` is missing, without which there is no such part."""
+        return self.filled(make, prefix, **others) if prefix + first in self.by_path else None
+
     def stated(self, device: str) -> tuple[StatedNumber, ...]:
         """Return each number with its path."""
         return tuple(
