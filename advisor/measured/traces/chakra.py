@@ -7,7 +7,7 @@ Traces that were made for a simulator have no shapes.
 
 import ast
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from ....compiler.ir import DType
@@ -238,7 +238,7 @@ class _Reader:
         self._shapes: dict[int, Product | str] = {}
         self._has_shapes, self._unused = False, Unused()
         self._spans: dict[int, tuple[float, float]] = {}
-        self._collectives: list[tuple[str, int, str, DType, float, float]] = []
+        self._collectives: list[tuple[str, int, str, DType, int]] = []  # the last is the place of its kernel
         self._groups: dict[str, int] = {}
         self._has_times = True
         self._kernels: list[tuple[str, int, int, float, float]] = []  # name, stream, operation, begin, end
@@ -278,7 +278,8 @@ class _Reader:
         dtype = next((DTYPES[each] for each in names if each in DTYPES), None)
         if kind in _OPERATIONS and isinstance(kind, int) and isinstance(size, int) and dtype is not None and size > 0:
             group = str(node.attributes.get("pg_name", ""))
-            self._collectives.append((_OPERATIONS[kind], size // dtype.bytes_of(1), group, dtype, *span))
+            place = len(self._kernels) - 1
+            self._collectives.append((_OPERATIONS[kind], size // dtype.bytes_of(1), group, dtype, place))
         else:
             why = "without a type that is simulated" if kind in _OPERATIONS else "that no pair has"
             self._unused["collective", why] += 1
@@ -311,42 +312,29 @@ class _Reader:
                 gemms[key] = traced(product, *span)
             elif product is not None:
                 self._unused["GEMM", product] += 1
-        collectives = tuple(self._sized_collectives())
-        return TracedRun(
-            "Chakra",
-            self._has_times,
-            "",
-            None,
-            tuple(sorted(gemms.values(), key=lambda gemm: gemm.start_us)),
-            collectives,
-            self._num_kernels,
-            tuple(notes),
-            reported(self._unused),
-            self._has_shapes,
-            tuple(self._all_kernels(gemms, collectives)),
-        )
+        kernels = tuple(self._all_kernels(gemms))
+        found = kernels, self._num_kernels, tuple(notes), reported(self._unused), self._has_shapes
+        return TracedRun("Chakra", self._has_times, "", None, *found)
 
-    def _all_kernels(
-        self, gemms: Mapping[int, TracedGemm], collectives: Iterable[TracedCollective]
-    ) -> Iterator[TracedKernel]:
+    def _all_kernels(self, gemms: Mapping[int, TracedGemm]) -> Iterator[TracedKernel]:
         """Yield all kernels in the order of time; those of one GEMM are one."""
-        moving, seen = {(each.start_us, each.end_us): each for each in collectives}, set[int]()
-        for name, stream, parent, start, end in sorted(self._kernels, key=lambda each: each[3]):
+        moving, seen = dict(self._sized_collectives()), set[int]()
+        for place, (name, stream, parent, start, end) in sorted(enumerate(self._kernels), key=lambda each: each[1][3]):
             gemm = gemms.get(parent)
             if gemm is None:
-                yield TracedKernel(name, stream, start, end, moving.get((start, end)))
+                yield TracedKernel(name, stream, start, end, moving.get(place))
             elif parent not in seen:
                 yield TracedKernel(name, stream, gemm.start_us, gemm.end_us, gemm)
             seen.add(parent)
 
-    def _sized_collectives(self) -> Iterator[TracedCollective]:
-        """Yield the collectives with elements in and out; Chakra writes the bytes that go in."""
-        for operation, num_in, group, dtype, start, end in sorted(self._collectives, key=lambda each: each[4]):
+    def _sized_collectives(self) -> Iterator[tuple[int, TracedCollective]]:
+        """Yield the collectives with elements in and out by their place; Chakra writes the bytes that go in."""
+        for operation, num_in, group, dtype, place in self._collectives:
             ranks = self._groups.get(group)
             if ranks is not None:
                 outs = {"all_gather": num_in * ranks, "reduce_scatter": num_in // ranks}
-                size = num_in, outs.get(operation, num_in), ranks, dtype
-                yield TracedCollective(operation, *size, start, end, dtype.bytes_of(1))
+                size, span = (num_in, outs.get(operation, num_in), ranks, dtype), self._kernels[place][3:]
+                yield place, TracedCollective(operation, *size, *span, dtype.bytes_of(1))
 
 
 def _text(value: bytes) -> str:

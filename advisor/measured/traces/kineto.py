@@ -70,21 +70,17 @@ def read_run(trace: ChromeTrace) -> TracedRun:
     if reader.full:
         notes.append(f"only the first {MAX_KEPT:,} kernels and operations were kept")
     reader.finish()
-    gemms = sorted(reader.gemms, key=lambda gemm: gemm.start_us)
-    collectives = sorted(reader.collectives, key=lambda each: each.start_us)
     rank = _member(trace.members.get("distributedInfo"), "rank")
     return TracedRun(
         "torch.profiler",
         True,
         _gpu(trace.members.get("deviceProperties")),
         rank if isinstance(rank, int) else None,
-        tuple(gemms),
-        tuple(collectives),
+        reader.kernels(),
         reader.num_kernels,
         tuple(notes),
         reported(reader.unused),
         reader.has_shapes,
-        reader.kernels(),
         tuple(step for _, step in sorted(reader.steps.items())),
         tuple(reader.copies),
     )
@@ -113,8 +109,6 @@ class _Reader:
         self._reduced: dict[int, tuple[int, DType | None]] = {}
         self._kernels: dict[int, _Kernels] = {}
         self._own_reduces: list[tuple[int, int, tuple[float, float], int]] = []
-        self.gemms: list[TracedGemm] = []
-        self.collectives: list[TracedCollective] = []
         self.steps: dict[int, TracedStep] = {}
         self.copies: list[TracedCopy] = []
         # (name, stream, begin, end, operation, blocks), and the collectives among them by their place
@@ -127,7 +121,7 @@ class _Reader:
     @property
     def full(self) -> bool:
         """Whether nothing more is kept."""
-        kept = len(self._products) + len(self._kernels) + len(self.collectives) + len(self._own_reduces)
+        kept = len(self._products) + len(self._kernels) + len(self._moving) + len(self._own_reduces)
         return max(kept, len(self._ran)) >= MAX_KEPT
 
     def take(self, event: dict[str, object]) -> None:
@@ -217,18 +211,13 @@ class _Reader:
                 self.unused["GEMM", f"of {printable(self._names[number])[:64]}, which is no known product"] += 1
             elif kernels.is_product:
                 self._no_operation()
-        self.gemms.extend(self._gemms.values())
         for number, num_ranks, span, place in self._own_reduces:
             size, dtype = self._reduced.get(number, (0, None))
             if size:
                 each = 0 if dtype is None else dtype.bytes_of(1)
-                self._moves(TracedCollective("all_reduce", size, size, num_ranks, dtype, *span, each), place)
+                self._moving[place] = TracedCollective("all_reduce", size, size, num_ranks, dtype, *span, each)
             else:
                 self.unused["all_reduce", "of vLLM's own kernel without its size"] += 1
-
-    def _moves(self, collective: TracedCollective, place: int) -> None:
-        self.collectives.append(collective)
-        self._moving[place] = collective
 
     def kernels(self) -> tuple[TracedKernel, ...]:
         """All kernels and copies in the order of time; those of one GEMM are one."""
@@ -257,7 +246,7 @@ class _Reader:
             said = str(args.get("dtype"))
             sizes_and_type, each = (num_in, num_out, num_ranks, DTYPES.get(said)), ELEMENT_BYTES.get(said, 0)
             group = _group(args.get("Process Group Ranks"), num_ranks)
-            self._moves(TracedCollective(operation, *sizes_and_type, *span, each, group), len(self._ran) - 1)
+            self._moving[len(self._ran) - 1] = TracedCollective(operation, *sizes_and_type, *span, each, group)
         else:
             self.unused[operation, "without its size and ranks"] += 1
 

@@ -68,13 +68,14 @@ def with_waits(runs: Sequence[TracedRun], span: Span, report: Report) -> tuple[T
 
 def begun_together(run: TracedRun) -> TracedRun:
     """Return a run that ``with_waits`` returned, whose collectives begin when the last of their ranks comes."""
-    late = {
-        kernel.does: replace(kernel.does, start_us=kernel.start_us + kernel.waited_us)
-        for kernel in run.kernels
-        if kernel.waited_us and isinstance(kernel.does, TracedCollective)
-    }
-    note = f"{len(late)} of {len(run.collectives)} collectives waited for other ranks: times are without that"
-    return replace(run, collectives=tuple(late.get(each, each) for each in run.collectives), notes=(note, *run.notes))
+    kernels, late = list[TracedKernel](), 0
+    for each in run.kernels:
+        if each.waited_us and isinstance(each.does, TracedCollective):
+            late += 1
+            each = replace(each, does=replace(each.does, start_us=each.start_us + each.waited_us))
+        kernels.append(each)
+    note = f"{late} of {len(run.collectives)} collectives waited for other ranks: times are without that"
+    return replace(run, kernels=tuple(kernels), notes=(note, *run.notes))
 
 
 def ranks_of(runs: Sequence[TracedRun], ranks: int) -> tuple[TracedRank, ...]:

@@ -259,10 +259,7 @@ def _of_one_clock(run: TracedRun) -> TracedRun:
 
 
 def _only(run: TracedRun, kernels: Sequence[TracedKernel], *notes: str) -> TracedRun:
-    gemms = tuple(each.does for each in kernels if isinstance(each.does, TracedGemm))
-    collectives = tuple(each.does for each in kernels if isinstance(each.does, TracedCollective))
-    kept = tuple(kernels)
-    return replace(run, kernels=kept, gemms=gemms, collectives=collectives, notes=(*notes, *run.notes))
+    return replace(run, kernels=tuple(kernels), notes=(*notes, *run.notes))
 
 
 def _text(

@@ -238,23 +238,32 @@ class TracedRun:
     """What a trace of ``kind`` says of a run: GPU, rank, kernels in the order of time, and what was left out.
 
     ``unused`` is what was seen and not used, counted by the reason; ``has_shapes`` whether operations have those of
-    their inputs. ``kernels`` are all of them, ``steps`` those that the run marks. Without ``has_times`` kernels have
-    durations and an order alone: they begin when the one before them ends. ``copies`` are those between GPUs.
+    their inputs. ``num_kernels`` counts what ran, ``kernels`` are those that were kept, a GEMM one of them. ``steps``
+    are those that the run marks. Without ``has_times`` kernels have durations and an order alone: they begin when the
+    one before them ends. ``copies`` are those between GPUs.
     """
 
     kind: str
     has_times: bool
     gpu: str
     rank: int | None
-    gemms: tuple[TracedGemm, ...]
-    collectives: tuple[TracedCollective, ...]
+    kernels: tuple[TracedKernel, ...]
     num_kernels: int
     notes: tuple[str, ...]
     unused: tuple[str, ...] = ()
     has_shapes: bool = True
-    kernels: tuple[TracedKernel, ...] = ()
     steps: tuple[TracedStep, ...] = ()
     copies: tuple[TracedCopy, ...] = ()
+
+    @property
+    def gemms(self) -> tuple[TracedGemm, ...]:
+        """The GEMMs in the order of time."""
+        return tuple(each.does for each in self.kernels if isinstance(each.does, TracedGemm))
+
+    @property
+    def collectives(self) -> tuple[TracedCollective, ...]:
+        """The collectives in the order of time."""
+        return tuple(each.does for each in self.kernels if isinstance(each.does, TracedCollective))
 
 
 def traced(product: Product, start_us: float, end_us: float) -> TracedGemm:

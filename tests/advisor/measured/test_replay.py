@@ -131,7 +131,7 @@ def test_nothing_that_had_ended_is_forgotten(drawn: list[tuple[int, int, int]]) 
         now = max(now + gap // 4, free[stream] + gap)
         free[stream] = now + length
         kernels.append(TracedKernel(f"k{len(kernels)}", stream, float(now), float(now + length)))
-    run = TracedRun("", True, "", None, (), (), len(kernels), (), kernels=tuple(kernels))
+    run = TracedRun("", True, "", None, tuple(kernels), len(kernels), ())
     ops = graph_of(run, 8)
     behind: list[set[int]] = []
     for place, op in enumerate(some(ops)):
@@ -298,7 +298,7 @@ def test_cuts_are_where_least_runs(drawn: list[tuple[int, int, int]], most: int)
         now += gap // 4
         kernels.append(TracedKernel(f"k{len(kernels)}", stream, float(now), float(now + length)))
     rest = tuple(kernels)
-    cut = parts_of(TracedRun("", True, "", None, (), (), len(kernels), (), kernels=rest), most)
+    cut = parts_of(TracedRun("", True, "", None, rest, len(kernels), ()), most)
     assert [kernel for part in cut for kernel in part] == kernels
     for part in some(cut):
         assert 0 < len(part) <= most
