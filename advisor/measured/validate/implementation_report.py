@@ -7,29 +7,11 @@ from statistics import median
 from ....compiler.ir import JsonObject, percentile
 from ...implementations.predict import error_of_rows
 from ..tables.implementations import ImplementationComparison
+from .targets import notes_of
 
 TITLE = "Implementations"
 HEADER = ("measured", "predicted", "error", "time", "half")
-NOTES = (
-    "Measured and predicted are speedups over torch_nccl, the library's GEMM and collective one after the other. Error "
-    "is predicted over measured less one, time the error of the predicted time of the implementation, both in percent. "
-    "Where the table has no serial partner (~) the predicted time of the library stands for the measured one, and the "
-    "error is that of the time of the implementation alone; the sign is then not counted.",
-    "The constants of an implementation were fitted to every second row of each thread; the others, and threads of one "
-    "row, are held out. Rows of a thread are alike: where all of a thread is held out errors say more about a machine "
-    "that nobody measured. What is no constant, such as tiles, the SMs that store and the order of tiles, was chosen "
-    "with all rows in sight. To helion#189 nothing was fitted, but to every second of its shapes, in kraken#2: its "
-    "halves are those of the shapes.",
-    "Promised is a predicted gain beyond the error of the promise, slower one measured to take more than 2% longer "
-    "than the library. That error is what nine tenths of held-out rows do not pass: of those of the implementation "
-    "where there are ten, else the larger of that and of all rows. An answer has it by all threads, and the range of "
-    "calls besides; here it is without the thread of the row, and as benchmarks call.",
-    "Of threads that nothing was fitted to there are seven rows, six with a sign: the worst is p90, and one wrong sign "
-    "is 17%. Both are flux on 8 H800, 16384 x 2048 x 2048 (flux#79): 803 us measured, 194 us of them in the GEMM and "
-    "609 us behind it, 599 us predicted, since stores at the rate of flux#100 would run under the GEMM. Its authors "
-    "say there that it does badly where N is so small, and not why; the rows that the rate is fitted to have N of "
-    "8192, so that nothing but this row could tell the form of a term.",
-)
+NOTES = notes_of("implementations")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,25 +8,12 @@ from ....compiler.ir import JsonObject
 from ....compiler.resolve.expect.expectation import Verdict
 from ..tables.promises import PromiseComparison
 from .implementation_report import ErrorTarget
+from .targets import notes_of
 
 TITLE = "Kernels for a plan: promised and measured"
 HEADER = ("best", "promised", "from", "to", "verdict")
 WORDS = {Verdict.OVERLAP: "overlap", Verdict.WORTH_TRYING: "try", Verdict.SERIAL: "serial"}
-NOTES = (
-    "Best is the speedup of the fastest kernel of a thread over the library there, promised that of a kernel for the "
-    "plan that advice recommends, with its interval and the verdict. Threads come from READMEs, issues and pull "
-    "requests; nothing that a promise is made of was fitted to any of these rows.",
-    "A kernel gains if it is more than 2% faster than the library. Where the best kernel of a thread loses, a better "
-    "one may exist: overlap is then counted as lost, since nobody has shown that it is not.",
-    "Overlap is not advised where kernels ship for an op and none of them is predicted to gain: of flux (issue 79), "
-    "whose constants are those of another thread, and of Triton-distributed on 8 GPUs, 4096 x 4096 x 1024. Without the "
-    "kernels that are fitted to the thread of a row overlap is advised for 12 shapes, and lost in the same one.",
-    "Where it loses, Triton-distributed on 4 GPUs, the library's time is right to 9%: its own kernel takes 286 us, and "
-    "its fast path, which calls the library there, 231 us.",
-    "No kernel was timed on a shape of README's first example on MI300X. What is nearest is in its interval, 0.76x to "
-    "3.33x: eight larger AG+GEMM on 8 MI300X, gathered by columns, gain 0.86x to 1.34x, at the median 1.25x (iris, "
-    "pull 506; tuned, fp16).",
-)
+NOTES = notes_of("promises")
 GAINS = 1.02
 
 

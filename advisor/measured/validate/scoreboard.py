@@ -13,6 +13,7 @@ from ..tables.csv_rows import TableComparison
 from ..tables.implementations import ImplementationComparison
 from ..tables.promises import PromiseComparison
 from .promise_report import GAINS
+from .targets import notes_of
 
 TITLE = "Scoreboard"
 HEADER = ("rows", "p50", "p90", "sign", "cover", "lost", "won")
@@ -22,21 +23,7 @@ FIRST = (FOR_A_PLAN, EVERY)
 FITTED = frozenset({custom_all_reduce.FIT, exchanges.FIT, csv_rows.FIT})
 """Groups of times whose rows constants were fitted to."""
 
-NOTES = (
-    "Rows are measured speedups over the library, by what they were used for: constants were fitted to them (fit), to "
-    "other rows of their thread (held out), or to no row of it (thread never fitted). Small are kernels below "
-    f"{SMALL_US} us. Of half of the rows the error of the speedup is at most p50, of nine tenths p90; of kernels for a "
-    "plan it is what is promised over the best that was measured, or over the library where that is faster.",
-    "Sign is the share of rows that are predicted faster than the library where they are, and slower where they are; "
-    "rows without the library's time beside them are not counted. Cover is the share of intervals that have the "
-    "measured speedup in them; those of implementations are as wide as the errors of other threads say. Lost counts "
-    "kernels that are advised and take longer than the library, won those that are not advised and gain more than 2%.",
-    "Exchanges of experts, all_reduces of frameworks and one kernel for experts are compared by their times. Intervals "
-    "of the first two are as wide as the error that ships with each, which is what nine tenths of its held-out rows do "
-    "not pass, of all_reduces in speedups over the library: their covers are near 90 by construction. That of one "
-    "kernel for experts comes from the rows below 250 us that it was fitted to, where errors are largest. Drawn loads "
-    "have the spread of ten draws besides, since a row is another draw: 1.645 standard deviations.",
-)
+NOTES = tuple(note.format(small=SMALL_US) for note in notes_of("scoreboard"))
 
 
 class RowUse(Enum):

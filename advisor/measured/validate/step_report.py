@@ -8,25 +8,14 @@ from ....compiler.ir import JsonObject
 from ..tables.csv_rows import HELD_OUT
 from ..tables.steps import StepComparison, in_order, pairs_of
 from .implementation_report import ErrorTarget
+from .targets import notes_of
 
 TITLE = "Training steps"
 HEADER = ("measured", "simulated", "error", "bubble", "use")
 BOUNDS = {"A100": (4, 9), "H100": (10, 15)}
 """Percent by GPU that the mean and the worst error of rows that are held out may reach."""
 
-NOTES = (
-    "Measured and simulated are seconds of a step, error is simulated over measured less 1 and bubble the share of the "
-    "step in which stages wait, both in percent. Rows that are assumed do not publish their microbatch or the chunks "
-    "of their pipeline, or hide collectives in a form that is not written: over those a step moves by up to 50 %. "
-    "They are shown, and count in no figure.",
-    "GEMMs run at the clock that a GPU holds for seconds, and passes of megatron_2022 are counted in its kernels: no "
-    "constant of it is fitted, but that this clock is taken and that sends are waited for was decided with its rows in "
-    "sight. One constant of megatron_2021, the rate of products, and one of torchtitan, passes over rows, are fitted "
-    "to the rows that say fit; the others are held out. Those of torchtitan ran on H100 at 500 W with slower memory, "
-    "which the constant has in it. Megatron on H100 has no stack.",
-    "TFLOP/s of table 1 of Megatron 2021 were copied by hand. Rows that do not say what is made again are not "
-    "compared.",
-)
+NOTES = notes_of("steps")
 
 
 def by_source(rows: Sequence[StepComparison]) -> dict[str, list[StepComparison]]:
