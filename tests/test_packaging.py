@@ -56,6 +56,7 @@ def test_the_wheel_holds_all_modules_of_the_product_grammar_library_model_and_ex
         "magus/compiler/targets/triton_kernel.py.txt",
         "magus/compiler/library/nvidia/h100.mgs",
         "magus/advisor/learned/model/proposals.model",
+        "magus/advisor/measured/validate/notes.toml",
         "magus/examples/llama70b_tp8_mi300x.mgs",
         "magus/tui/app/magus.tcss",
         "magus/py.typed",

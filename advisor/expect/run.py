@@ -117,7 +117,7 @@ def _judge(body: Body, figures: RunFigures) -> Judgement:
     match body:
         case VerdictIs(verdict=wanted):
             assert isinstance(figures.runs, Runs), "a step has no verdict"
-            verdict = figures.runs.verdict()
+            verdict = figures.runs.advice().verdict
             return Judgement(verdict is wanted, f"verdict is {verdict.value}")
         case Comparison():
             return _compare(body, figures)

@@ -10,7 +10,6 @@ from ...compiler.ir.step import StepScenario
 from ...compiler.planning.build import ScheduleError, build_op_plan, declared
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.planning.plan import in_layer, own_name
-from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.from_text import choice_named
 from ...compiler.templates import BASELINE
 from ...compiler.text.diagnostics import CompileError
@@ -119,16 +118,6 @@ class Runs:
             except (NoFeasibleSchedule, RunTooLarge, ScheduleError) as error:
                 raise ExpectationError(str(error)) from error
         return self._advice
-
-    def verdict(self) -> Verdict:
-        """Return that of the advice.
-
-        Raises
-        ------
-        ExpectationError
-            As ``advice``.
-        """
-        return self.advice().verdict
 
     def bound_ticks(self) -> int:
         """Return the lower bound on any schedule, of all layers."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby, pairwise
+from statistics import mean
 
 from ...compiler.ir import (
     TICKS_PER_SECOND,
@@ -151,11 +152,6 @@ def _ratio(result: Result, metric: Metric) -> Fraction | float | None:
             return result.cil
 
 
-def mean(values: Sequence[Fraction]) -> Fraction:
-    """Return the arithmetic mean."""
-    return sum(values, Fraction(0)) / len(values)
-
-
 def _applied(operator: Operator, left: Fraction, right: Fraction) -> Fraction:
     match operator:
         case Operator.ADD:
@@ -248,7 +244,7 @@ def fit_line(xs: Sequence[Fraction], ys: Sequence[Fraction]) -> tuple[bool, Frac
     The coefficient of determination of simple linear regression, Draper and Smith, Applied Regression Analysis,
     section 1.3.
     """
-    mean_x, mean_y = sum(xs, Fraction(0)) / len(xs), sum(ys, Fraction(0)) / len(ys)
+    mean_x, mean_y = mean(xs), mean(ys)
     sxx = sum(((x - mean_x) ** 2 for x in xs), Fraction(0))
     syy = sum(((y - mean_y) ** 2 for y in ys), Fraction(0))
     sxy = sum(((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)), Fraction(0))

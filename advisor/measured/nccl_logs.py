@@ -9,6 +9,7 @@ from ...compiler.codes import Code
 from ...compiler.machine.known_gpus import device_named
 from ...compiler.text.diagnostics import Report, Source, Span, Stopped, did_you_mean, listing, printable
 from ...compiler.text.json_forms import Item, JsonPlace, read_json
+from ...compiler.text.writing import Imported
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,14 +263,6 @@ _COLLECTIVE = re.compile(r"(?<![a-z])(?:all_?gather|all_?reduce|reduce_?scatter|
 _MAKERS = re.compile(r"(?:NVIDIA|AMD|Instinct|Tesla)\s+", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class LogRows:
-    """The rows of a log as CSV, and how many there are."""
-
-    text: str
-    count: int
-
-
 def is_log(text: str) -> bool:
     """Whether the text is a log that rows are read from."""
     return is_nccl_json(text) or is_nccl_text(text)
@@ -290,7 +283,7 @@ def refuse_other_table(source: Source, report: Report) -> Stopped:
     return report.fail(Code.MGS620, message, Span(source, 0, len(source.text.split("\n", 1)[0])), hint)
 
 
-def read_log(source: Source, gpu: str, collective: str, report: Report) -> LogRows:
+def read_log(source: Source, gpu: str, collective: str, report: Report) -> Imported:
     """Return the rows of a log; ``gpu`` and ``collective`` name what it does not say, or are empty.
 
     Rows with wrong results are left out, with a warning.
@@ -304,7 +297,7 @@ def read_log(source: Source, gpu: str, collective: str, report: Report) -> LogRo
     if report.has_errors:
         raise report.stop()
     head = f"# From {printable(source.path.rpartition('/')[2])[:128]}, nccl-tests: times out of place."
-    return LogRows("\n".join([head, COLUMNS, *lines]) + "\n", len(lines))
+    return Imported("\n".join([head, COLUMNS, *lines]) + "\n", len(lines))
 
 
 def _lines(run: LogRun, gpu: str, requested: tuple[str, bool] | None, source: Source, report: Report) -> Iterator[str]:

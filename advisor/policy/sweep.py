@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from ...compiler.ir import Cancelled, JsonObject, OpCase, Rejection, Scenario, Schedule, Settings
+from ...compiler.ir import Cancelled, JsonObject, Rejection, Scenario, Schedule, Settings
 from ...compiler.planning.build import ScheduleError, schedule_block
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.text.records import Tabular
@@ -185,7 +185,7 @@ def _by_size(advices: Sequence[Advice]) -> tuple[SizeAxis, Mapping[int, Advice]]
     axis = axis_of_scenario(advices[0].case)
     if axis is None:
         return None
-    known = {_size(advice.case, axis): advice for advice in advices}
+    known = {size_of(advice.case.shape, axis.field) or 0: advice for advice in advices}
     alike = all(
         axis.at(size).shape.compute == advice.case.shape.compute
         and axis.at(size).shape.moved == advice.case.shape.moved
@@ -193,7 +193,3 @@ def _by_size(advices: Sequence[Advice]) -> tuple[SizeAxis, Mapping[int, Advice]]
         for size, advice in known.items()
     )
     return (axis, known) if alike and len(known) == len(advices) else None
-
-
-def _size(scenario: OpCase, axis: SizeAxis) -> int:
-    return size_of(scenario.shape, axis.field) or 0

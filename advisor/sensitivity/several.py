@@ -29,6 +29,7 @@ from ..candidates.candidate import Candidate, baseline_of, by_time
 from ..candidates.sensitivity import ChangedNumber, RoutingDraws, Sensitivity
 from ..estimate.makespan import makespans
 from .sensitivity import HardwareNumber, hardware_numbers, with_number
+from .threshold import first_flip
 
 MAX_RUNS = 32
 """Runs of the whole stage, those with the numbers as they are included."""
@@ -271,14 +272,8 @@ class _Search:
         pays, now = self.verdicts[self.axis.now], self.axis.now
         fewer = sorted((each for each in self.axis.values if each < now), reverse=True)
         more = sorted(each for each in self.axis.values if each > now)
-        for outward in (fewer, more) if pays else (more, fewer):
-            last = now
-            for value in _doubling(outward, now):
-                found = self._pays_at(value)
-                if found is not None and found is not pays:
-                    return self._bisected(min(last, value), max(last, value))
-                last = last if found is None else value
-        return None
+        found = first_flip(now, _doubling(fewer, now), _doubling(more, now), pays, self._pays_at)
+        return None if found is None else self._bisected(*found)
 
     def _bisected(self, low: int, high: int) -> tuple[int, int]:
         between = [each for each in self.axis.values if low < each < high and each not in self.unfit]

@@ -5,7 +5,7 @@ their variants are simulated. There is no search for bespoke schedules.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import Cancelled, OpCase, OpChoice, OpShape, Pattern, Scenario, Shard, Tensor, rank_parts
@@ -143,6 +143,23 @@ def _structures(candidates: Sequence[Candidate]) -> tuple[OpChoice, ...]:
     return tuple(best.values())
 
 
+def first_flip(
+    now: int, fewer: Iterable[int], more: Iterable[int], pays: bool, pays_at: Callable[[int], bool | None]
+) -> tuple[int, int] | None:
+    """Return neighbours among values outward from ``now`` between which it flips whether overlap pays; None if none do.
+
+    It ``pays`` now; where it does, ``fewer`` are tried first. A value that does not fit has None.
+    """
+    for outward in (fewer, more) if pays else (more, fewer):
+        last = now
+        for value in outward:
+            found = pays_at(value)
+            if found is not None and found is not pays:
+                return min(last, value), max(last, value)
+            last = last if found is None else value
+    return None
+
+
 @dataclass(slots=True)
 class _Search:
     """A search around a scenario of ``rows`` rows; ``verdicts`` are whether overlap pays, by rows."""
@@ -156,13 +173,8 @@ class _Search:
     def flip(self) -> tuple[int, int] | None:
         """Return rows close to each other with different verdicts, None if all that were tried agree."""
         pays = self.verdicts[self.rows]
-        for outward in (self._fewer, self._more) if pays else (self._more, self._fewer):
-            last = self.rows
-            for rows in outward():
-                if self._pays_at(rows) is not pays:
-                    return self._bisected(min(last, rows), max(last, rows))
-                last = rows
-        return None
+        found = first_flip(self.rows, self._fewer(), self._more(), pays, self._pays_at)
+        return None if found is None else self._bisected(*found)
 
     def _fewer(self) -> Iterator[int]:
         rows = self.rows

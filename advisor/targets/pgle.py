@@ -13,15 +13,9 @@ from ... import __version__
 from ...compiler.codes import Code
 from ...compiler.ir import TICKS_PER_US, DType, GemmShape, OpCase, Rejection, System
 from ..oracle.oracle import Computation, HloError, Instruction, Module, product_sizes, read_hlo
-from ..oracle.times import TYPES, collective_sizes, collective_us, gemm_us, trace_text
+from ..oracle.times import COLLECTIVES, TYPES, collective_sizes, collective_us, gemm_us, trace_text
 from .base import Option, Options, Refused, Target, comments, refused
 
-COLLECTIVES = {
-    "all-gather": "all_gather",
-    "reduce-scatter": "reduce_scatter",
-    "all-reduce": "all_reduce",
-    "all-to-all": "all_to_all",
-}
 _DTYPES = {"bf16": DType.BF16, "f16": DType.FP16}
 MAX_LINE = 1 << 24
 _FREE = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id", "replica-id")
@@ -64,8 +58,8 @@ def _us(machine: System, module: Module, computation: Computation, each: Instruc
     """Return the time of what an instruction, or the computation that it calls, exchanges or multiplies."""
     called = module.computations.get(each.called, {})
     for where, one in ((computation, each), *((called, inner) for inner in called.values())):
-        collective = COLLECTIVES.get(one.opcode.removesuffix("-start"))
-        if collective is not None:
+        collective = one.opcode.removesuffix("-start").replace("-", "_")
+        if collective in COLLECTIVES:
             return _collective_us(machine, collective, where, one)
         if one.opcode == "dot" or (one.opcode == "custom-call" and "__cublas" in one.rest):
             return _product_us(machine, where, one)

@@ -70,11 +70,11 @@ def scenario_name(idx: int) -> str:
 
 def on_this_machine(workers: int) -> Backend:
     """Return the backend of ``workers`` processes, of one thread each; one worker is this process."""
-    return partial(_run, workers)
 
+    def run(task: Task, indices: Sequence[int]) -> Generator[Attempt, None, None]:
+        return results_here(workers, task, indices, lambda idx: Attempt(idx, failed_for(idx, DIED)))
 
-def _run(workers: int, task: Task, indices: Sequence[int]) -> Generator[Attempt, None, None]:
-    yield from _results(workers, task, indices, lambda idx: Attempt(idx, failed_for(idx, DIED)))
+    return run
 
 
 def on_dask(address: str, connect_s: float = CONNECT_S) -> Backend:
@@ -100,21 +100,18 @@ def _run_there(address: str, connect_s: float, task: Task, indices: Sequence[int
             yield found if isinstance(found, Attempt) else Attempt(idx, failed_for(idx, OTHER_VERSION))
 
 
-def results_here(workers: int, task: Callable[[Item], Found], items: Sequence[Item]) -> Generator[Found, None, None]:
+def results_here(
+    workers: int, task: Callable[[Item], Found], items: Iterable[Item], died: Callable[[Item], Found] | None = None
+) -> Generator[Found, None, None]:
     """Yield the results of ``task`` for all ``items`` from ``workers`` processes, in the order in which they end.
+
+    One whose process dies has the result ``died``. Closed, it ends all.
 
     Raises
     ------
     ProcessDied
-        If a process ends before it has a result.
+        If a process ends before it has a result, and ``died`` is None.
     """
-    yield from _results(workers, task, items)
-
-
-def _results(
-    workers: int, task: Callable[[Item], Found], items: Iterable[Item], died: Callable[[Item], Found] | None = None
-) -> Generator[Found, None, None]:
-    """Do a task for each item side by side; one whose process dies has the result ``died``. Closed, it ends all."""
     if workers == 1:
         yield from map(task, items)
         return

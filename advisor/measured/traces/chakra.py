@@ -123,8 +123,11 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 MAX_LITERAL = 1 << 16
 """Characters of shapes, types or groups that are read."""
 _MAX_RANKS = 1 << 16
+_LONGEST_US = 10**12
 # Fields of a node, of its inputs, of an attribute, and of the metadata in front.
 _ID, _NAME, _TYPE, _CTRL_DEPS, _START, _DURATION, _INPUTS, _ATTRIBUTE = 1, 2, 3, 4, 6, 7, 8, 10
+_NUMBERS = {_ID: "id", _TYPE: "type", _CTRL_DEPS: "parent", _START: "start_us", _DURATION: "duration_us"}
+"""Fields of a node that are whole numbers, by what they are called here."""
 _VALUES, _SHAPES, _TYPES = 1, 2, 3
 _INT64, _BOOL, _STRING = 9, 27, 29
 _VERSION = 1
@@ -179,7 +182,8 @@ class _Node:
         self.attributes: dict[str, int | str] = {}
         for number, value in fields(record):
             if isinstance(value, int):
-                self._take_number(number, value)
+                if number in _NUMBERS:
+                    setattr(self, _NUMBERS[number], value)
             elif number == _NAME:
                 self.name = _text(value)
             elif number == _CTRL_DEPS:  # packed
@@ -205,18 +209,6 @@ class _Node:
         return (
             [str(each).removeprefix("Tensor(").removesuffix(")") for each in found] if isinstance(found, list) else []
         )
-
-    def _take_number(self, number: int, value: int) -> None:
-        if number == _ID:
-            self.id = value
-        elif number == _TYPE:
-            self.type = value
-        elif number == _CTRL_DEPS:
-            self.parent = value
-        elif number == _START:
-            self.start_us = value
-        elif number == _DURATION:
-            self.duration_us = min(value, 10**12)
 
     def _take_attribute(self, record: bytes) -> None:
         name = ""
@@ -265,7 +257,7 @@ class _Reader:
         self._num_kernels += 1
         self._has_times = self._has_times and node.start_us > 0
         start = float(node.start_us) if self._has_times else self._now_us
-        span = start, start + node.duration_us
+        span = start, start + min(node.duration_us, _LONGEST_US)
         self._now_us = span[1]
         stream = node.attributes.get("stream", _MAIN if node.type == _COMPUTE else _BESIDE)
         self._kernels.append((node.name[:512], stream if isinstance(stream, int) else _MAIN, node.parent, *span))

@@ -4,19 +4,18 @@ import json
 from collections.abc import Iterator
 
 MAX_VALUE = 16 << 20
-
-
 MAX_TEXT = 8 << 30
-
-
 MAX_EVENTS = 20_000_000
-
-
 _EVENTS = "traceEvents"
 
 
 class TraceError(ValueError):
     """The text is no trace; the message says why."""
+
+
+def member(value: object, key: str) -> object:
+    """Return a member of an object; None of what is none, or has no such member."""
+    return value.get(key) if isinstance(value, dict) else None
 
 
 class ChromeTrace:

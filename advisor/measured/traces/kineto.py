@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from ....compiler.ir import DType
 from ....compiler.text.diagnostics import printable
-from .chrome import ChromeTrace
+from ....simcore.kernels.nccl import NcclCollective
+from .chrome import ChromeTrace, member
 from .run import (
     DTYPES,
     ELEMENT_BYTES,
@@ -37,12 +38,7 @@ from .run import (
 MAX_STEPS = 10_000
 
 
-_COLLECTIVES = {
-    "allgather": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "allreduce": "all_reduce",
-    "alltoall": "all_to_all",
-}
+_COLLECTIVES = {each.value.replace("_", ""): each.value for each in NcclCollective}
 _OTHERS = ("broadcast", "sendrecv", "send", "recv", "gather", "scatter", "reduce", "barrier")
 _TAKEN = ("kernel", "cpu_op", "gpu_memcpy", "gpu_memset")
 _MARKS, _STEP = ("user_annotation", "gpu_user_annotation"), "ProfilerStep#"
@@ -70,7 +66,7 @@ def read_run(trace: ChromeTrace) -> TracedRun:
     if reader.full:
         notes.append(f"only the first {MAX_KEPT:,} kernels and operations were kept")
     reader.finish()
-    rank = _member(trace.members.get("distributedInfo"), "rank")
+    rank = member(trace.members.get("distributedInfo"), "rank")
     return TracedRun(
         "torch.profiler",
         True,
@@ -291,10 +287,6 @@ def _blocks(args: dict[str, object]) -> int:
     return math.prod(grid) if known and isinstance(grid, list) else 0
 
 
-def _member(value: object, key: str) -> object:
-    return value.get(key) if isinstance(value, dict) else None
-
-
 def _gpu(properties: object) -> str:
     first = properties[0] if isinstance(properties, list) and properties else None
-    return str(_member(first, "name") or "")[:128]
+    return str(member(first, "name") or "")[:128]

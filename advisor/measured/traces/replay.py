@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ....compiler import compile_text
 from ....compiler.codes import Code
-from ....compiler.ir import TICKS_PER_US
+from ....compiler.ir import TICKS_PER_US, Gpu
 from ....compiler.machine.known_gpus import LibraryGpu
 from ....compiler.machine.machine import requested_gpu
 from ....compiler.planning.knobs.library import library_engine, library_rejection
@@ -156,10 +156,15 @@ def replayed_step(
 
 def _unit_doubts(runs: Sequence[TracedRun], model: LibraryGpu) -> Iterator[str]:
     """Say of which traces the times are in another unit."""
-    gpu = profile_of(model.name)
-    assert gpu is not None, "a GPU of the library"
+    gpu = _gpu(model)
     found = ((unit_doubt(run, gpu), "" if run.rank is None else f"rank {run.rank}: ") for run in runs)
     yield from (f"{rank}{doubt}" for doubt, rank in found if doubt)
+
+
+def _gpu(model: LibraryGpu) -> Gpu:
+    gpu = profile_of(model.name)
+    assert gpu is not None, "a GPU of the library"
+    return gpu
 
 
 def _of_ranks(ops: Sequence[RunOp], known: Sequence[TracedRank], ranks: int) -> tuple[tuple[RunOp, ...], ...]:
@@ -268,8 +273,7 @@ def _text(
     """The file of all parts, each as all ranks ran it, of which ``own`` is replayed; and what wrote its workloads."""
     ranks = len(graphs[0])
     base = "\n".join([*head_of(origin, model), system_text(model, ranks)])
-    one = f"workload one on node_{ranks} {{\n  x = tensor bf16[8, 8]\n  y = norm(x)\n}}"
-    gpu = compile_text(f"{base}\n{one}\n").scenario("one").gpu
+    gpu = _gpu(model)
     names = [WORKLOAD] if len(graphs) == 1 else [f"{WORKLOAD}_{number}" for number in range(1, len(graphs) + 1)]
     launch_us = gpu.launch.kernel_ticks / TICKS_PER_US
     writers = {name: GraphWriter(ops[own], gpu.sms, launch_us, ops) for name, ops in zip(names, graphs, strict=True)}

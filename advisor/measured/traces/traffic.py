@@ -9,20 +9,21 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
-from ....compiler import compile_text
 from ....compiler.codes import Code
 from ....compiler.machine.machine import requested_gpu
 from ....compiler.resolve.devices.variability import MAX_BYTES
 from ....compiler.text.diagnostics import Report, Source, Span
 from ....compiler.text.rewriting import comment_lines
-from .chrome import ChromeTrace, TraceError
+from ....compiler.text.writing import Imported
+from ..tables.samples import collective_on
+from .chrome import ChromeTrace, TraceError, member
 from .kineto import read_run
 from .run import MAX_KEPT, TracedCollective, TracedCopy, TracedRun, Unused, reported
-from .workloads import HEAD, TraceOrigin, head_of, is_trace, system_text, text_pieces
+from .workloads import HEAD, is_trace, text_pieces
 
 # Copies between GPUs in what ``nsys export --type sqlite`` writes.
 #
@@ -141,7 +142,7 @@ def read_rocprof_json(file: Path, unused: Unused) -> tuple[TracedCopy, ...]:
 
 
 def _of_tool(tool: Mapping[str, object], unused: Unused) -> Iterator[TracedCopy]:
-    records = _member(tool.get("buffer_records"), "memory_copy")
+    records = member(tool.get("buffer_records"), "memory_copy")
     agents = tool.get("agents")
     if not isinstance(records, list) or not isinstance(agents, list):
         raise TraceError("it has no records of copies: trace with --memory-copy-trace")
@@ -149,8 +150,8 @@ def _of_tool(tool: Mapping[str, object], unused: Unused) -> Iterator[TracedCopy]
     gpus.sort(key=lambda each: (_whole(each.get("node_id")), _handle(each.get("id"))))
     ranks = {_handle(each.get("id")): rank for rank, each in enumerate(gpus)}
     for each in records[:MAX_KEPT]:
-        start, end, size = (_whole(_member(each, key)) for key in ("start_timestamp", "end_timestamp", "bytes"))
-        source, target = (ranks.get(_handle(_member(each, key))) for key in ("src_agent_id", "dst_agent_id"))
+        start, end, size = (_whole(member(each, key)) for key in ("start_timestamp", "end_timestamp", "bytes"))
+        source, target = (ranks.get(_handle(member(each, key))) for key in ("src_agent_id", "dst_agent_id"))
         yield from _copy(start, end, source, target, size, unused)
 
 
@@ -202,11 +203,7 @@ def _agent(name: object) -> int:
 
 
 def _handle(value: object) -> int:
-    return _whole(_member(value, "handle"))
-
-
-def _member(value: object, key: str) -> object:
-    return value.get(key) if isinstance(value, dict) else None
+    return _whole(member(value, "handle"))
 
 
 def _decimal(text: object) -> int:
@@ -231,15 +228,7 @@ PIECE_BYTES, MAX_PIECES = 1 << 20, 64
 """A copy is written in pieces of 1 MiB, at most 64, that begin evenly in its time: so it keeps its measured rate."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficTable:
-    """The text of a table, and the number of its rows."""
-
-    text: str
-    count: int
-
-
-def traffic_table(files: Sequence[Path], gpu: str, report: Report) -> TrafficTable:
+def traffic_table(files: Sequence[Path], gpu: str, report: Report) -> Imported:
     """Return what the profiles in ``files``, of one run, say of writes between GPUs.
 
     Parameters
@@ -276,7 +265,7 @@ def traffic_table(files: Sequence[Path], gpu: str, report: Report) -> TrafficTab
     doubts = (*notes, *(f"not used: {each}" for each in reported(unused)))
     head = comment_lines(f"Writes between GPUs in {names}.") + [each for note in doubts for each in comment_lines(note)]
     lines = [f"{time:.3f},{source},{target},{size}" for time, source, target, size in kept]
-    return TrafficTable("\n".join([*head, HEADER, *lines, ""]), len(lines))
+    return Imported("\n".join([*head, HEADER, *lines, ""]), len(lines))
 
 
 def _at(file: Path) -> Span:
@@ -308,9 +297,7 @@ def _sized(
         hint = "write JSON, by --output-format json; or take what a link carries: --gpu MI300X"
         raise report.fail(Code.MGS631, "it has no bytes of copies", _at(file), hint)
     model = requested_gpu(gpu, Span(Source("--gpu", gpu), 0, len(gpu)), report)
-    node = "\n".join([*head_of(TraceOrigin(file.name, "", None, ()), model), system_text(model, 2)])
-    one = "workload one on node_2 {\n  x = tensor bf16[8, 8] shard rows\n  y = all_gather(x)\n}"
-    (link, *_) = compile_text(f"{node}\n{one}\n").scenario("one").case.network.route(0, 1)
+    (link, *_) = collective_on(model.name, 2).network.route(0, 1)
     notes.append(f"{file.name} has no bytes: they are what a link of {model.name} carries in the time of a copy")
     per_us = link.bytes_per_s / 1e6
     return tuple(replace(copy, num_bytes=max(1, round((copy.end_us - copy.start_us) * per_us))) for copy in run)

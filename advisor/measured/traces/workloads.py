@@ -20,6 +20,7 @@ from ....compiler.text.diagnostics import Report, Source, Span
 from ....compiler.text.fmt import format_text
 from ....compiler.text.rewriting import comment_lines
 from ....compiler.text.units import us_text
+from ....compiler.text.writing import Imported
 from ....simcore.kernels.grouped_gemm import grouped_gemm_work
 from ....simcore.lower.collective import library_collective_time
 from ..tables.gemm_times import gemm_ticks
@@ -154,14 +155,6 @@ MESH = 8
 """GPUs of a full mesh of xGMI links."""
 
 
-@dataclass(frozen=True, slots=True)
-class TraceWorkloads:
-    """The file of workloads, and how many it has."""
-
-    text: str
-    count: int
-
-
 def run_of(file: Path) -> TracedRun:
     """Return what a trace says, one of torch.profiler or of Chakra.
 
@@ -188,7 +181,7 @@ def read_text(text: str) -> TracedRun:
     return read_run(ChromeTrace(iter((text,))))
 
 
-def read_traces(read: Sequence[tuple[str, Callable[[], TracedRun]]], gpu: str, report: Report) -> TraceWorkloads:
+def read_traces(read: Sequence[tuple[str, Callable[[], TracedRun]]], gpu: str, report: Report) -> Imported:
     """Return the workloads of a run, by how the trace of each file is ``read``; others are of other ranks.
 
     Times are those of the first, without what its collectives waited for the others. ``gpu`` is empty if the trace
@@ -218,7 +211,7 @@ def read_traces(read: Sequence[tuple[str, Callable[[], TracedRun]]], gpu: str, r
     doubts = _doubts(run, pairs, fitting, requested)
     rank = run.rank
     text = workloads_text(fitting[:MAX_WORKLOADS], model, TraceOrigin(file.rpartition("/")[2], run.kind, rank, doubts))
-    return TraceWorkloads(text, len(fitting[:MAX_WORKLOADS]))
+    return Imported(text, len(fitting[:MAX_WORKLOADS]))
 
 
 def _check_run(run: TracedRun, span: Span, report: Report) -> None:

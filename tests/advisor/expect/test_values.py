@@ -1,12 +1,13 @@
 """Values of terms: percentiles, means, and how they are shown."""
 
 from fractions import Fraction
+from statistics import mean
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.expect.values import figure_value, mean
+from magus.advisor.expect.values import figure_value
 from magus.compiler.ir import FigureKind, Value, percentile
 from tests.helpers.marks import examples
 

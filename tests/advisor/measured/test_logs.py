@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.advisor.measured.nccl_logs import COLUMNS, LogRows, is_log, is_other_table, read_log
+from magus.advisor.measured.nccl_logs import COLUMNS, is_log, is_other_table, read_log
 from magus.advisor.measured.tables.collectives import MeasuredPoint, shipped_points
 from magus.compiler import CompileError
 from magus.compiler.text.diagnostics import Diagnostic, Report, Source, as_json, render_text
+from magus.compiler.text.writing import Imported
 from tests.helpers.commands import magus
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import examples
@@ -29,7 +30,7 @@ FOURTH = next(line for line in H100.splitlines() if "Rank  3" in line)
 
 def read(
     text: str, gpu: str = "", collective: str = "", name: str = "run.log"
-) -> tuple[LogRows, tuple[Diagnostic, ...]]:
+) -> tuple[Imported, tuple[Diagnostic, ...]]:
     """The rows of a log and the warnings.
 
     Raises

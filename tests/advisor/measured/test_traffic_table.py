@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from magus.advisor.measured.traces.traffic import HEADER, MAX_ROWS, TrafficTable, traffic_table
+from magus.advisor.measured.traces.traffic import HEADER, MAX_ROWS, traffic_table
 from magus.compiler import CompileError
 from magus.compiler.text.diagnostics import Report
+from magus.compiler.text.writing import Imported
 from tests.helpers.traces import Event, collective, document, gemm, nsight
 
 MIB = 1 << 20
@@ -19,7 +20,7 @@ Row = tuple[float, int, int, int]
 COLUMNS = "Kind,Direction,Stream_Id,Source_Agent_Id,Destination_Agent_Id,Correlation_Id,Start_Timestamp,End_Timestamp"
 
 
-def table_of(*files: Path, gpu: str = "") -> TrafficTable:
+def table_of(*files: Path, gpu: str = "") -> Imported:
     report = Report()
     with report.attempt():
         return traffic_table(files, gpu, report)
@@ -33,7 +34,7 @@ def refused(*files: Path, gpu: str = "") -> str:
     return f"{found.code.name} {found.message}"
 
 
-def rows_of(table: TrafficTable) -> list[Row]:
+def rows_of(table: Imported) -> list[Row]:
     lines = [line for line in table.text.splitlines() if not line.startswith("#")]
     assert lines[0] == HEADER
     rows = [line.split(",") for line in lines[1:]]
@@ -41,7 +42,7 @@ def rows_of(table: TrafficTable) -> list[Row]:
     return [(float(time), int(source), int(target), int(size)) for time, source, target, size in rows]
 
 
-def notes_of(table: TrafficTable) -> str:
+def notes_of(table: Imported) -> str:
     return " ".join(line.removeprefix("# ") for line in table.text.splitlines() if line.startswith("#"))
 
 
