@@ -1,11 +1,11 @@
 """Runs the expectations of a file: simulates its schedules at every point of its sweeps, and compares."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from functools import partial
+from typing import TypeVar
 
 from ...compiler.ir import Metric, MetricOf, Settings, Value
 from ...compiler.ir.step import StepScenario
@@ -23,6 +23,7 @@ from ...compiler.resolve.expect.expectation import (
     Relation,
     Shown,
     Somewhere,
+    SweptValue,
     Trend,
     VerdictIs,
     WinnerChanges,
@@ -45,15 +46,6 @@ from .values import (
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """A statement at one point of a sweep: the value of the parameter, the statement there, and its figures."""
-
-    setting: str
-    check: Check
-    figures: RunFigures
-
-
-@dataclass(frozen=True, slots=True)
 class PointFigures:
     """The figures at one point of a sweep; ``setting`` is the value of the parameter."""
 
@@ -70,45 +62,13 @@ class _Point:
     winner: str = ""
 
 
-def judge(check: Check, figures: RunFigures) -> Judgement:
-    """Judge a statement that stands alone.
-
-    Raises
-    ------
-    ExpectationError
-        If it refers to a figure that does not exist, or divides by zero.
-    """
-    with _division_reported(check):
-        return _judge(check.body, figures)
+Found = TypeVar("Found", Judgement, _Point)
 
 
-def judge_sweep(
-    check: Check, sweep: CheckedSweep, scenes: Iterable[Scene]
-) -> tuple[Judgement, tuple[PointFigures, ...]]:
-    """Judge a statement over all points of a sweep; return the judgement and the figures at each point.
-
-    Raises
-    ------
-    ExpectationError
-        If it refers to a figure that does not exist, or divides by zero; the message names the point.
-    """
-    points: list[_Point] = []
-    for scene in scenes:
-        try:
-            with _division_reported(scene.check):
-                points.append(_point(scene.check.body, scene.figures))
-        except ExpectationError as error:
-            raise ExpectationError(f"at {sweep.param} = {scene.setting}: {error}") from error
-    shown = [
-        PointFigures(point.text, outcome.judgement.values) for point, outcome in zip(sweep.points, points, strict=True)
-    ]
-    return _joined(check.body, sweep, points), tuple(shown)
-
-
-@contextmanager
-def _division_reported(check: Check) -> Iterator[None]:
+def _found(check: Check, figures: RunFigures, judge: Callable[[Body, RunFigures], Found]) -> Found:
+    """Return what ``judge`` makes of a statement; that it divides by zero is an ``ExpectationError``."""
     try:
-        yield
+        return judge(check.body, figures)
     except ZeroDivisionError as error:
         raise ExpectationError(f"'{check.text}' divides by zero") from error
 
@@ -285,33 +245,39 @@ class ExpectationRunner:
 
     def _alone(self, check: Check, block: Expectation) -> CheckResult:
         try:
-            judgement = judge(check, self._figures(block, block.bindings, block.seeds))
+            judgement = _found(check, self._figures(block, block.bindings, block.seeds), _judge)
         except ExpectationError as error:
             judgement = Judgement(False, str(error))
         return _result(check, judgement, (), block.bindings, None)
 
     def _swept(self, number: int, place: int, sweep: CheckedSweep, bindings: Bindings) -> Iterator[CheckResult]:
         for idx, check in enumerate(sweep.checks):
-            points: tuple[PointFigures, ...] = ()
+            shown: tuple[PointFigures, ...] = ()
             try:
-                judgement, points = judge_sweep(check, sweep, self._scenes(number, place, idx, sweep, bindings))
+                points = [self._at(point, (number, place, idx), sweep, bindings) for point in sweep.points]
+                judgement = _joined(check.body, sweep, points)
+                named = zip(sweep.points, points, strict=True)
+                shown = tuple(PointFigures(point.text, there.judgement.values) for point, there in named)
             except ExpectationError as error:
                 judgement = Judgement(False, str(error))
-            yield _result(check, judgement, points, bindings, sweep)
+            yield _result(check, judgement, shown, bindings, sweep)
 
-    def _scenes(self, number: int, place: int, idx: int, sweep: CheckedSweep, bindings: Bindings) -> Iterator[Scene]:
-        """Yield the statement ``idx`` of a sweep at every point, with the numbers it has there."""
-        for point in sweep.points:
-            settings = (*bindings, (sweep.param, point.text))
-            try:
-                block = self._expectation(number, settings)
-            except CompileError as error:
-                first = error.first
-                message = f"at {sweep.param} = {point.text}: {first.code.name}: {first.message}"
-                raise ExpectationError(message) from error
-            there = block.statements[place]
-            assert isinstance(there, CheckedSweep), "parameters change the numbers of a statement, not its form"
-            yield Scene(point.text, there.checks[idx], self._figures(block, settings, there.seeds))
+    def _at(self, point: SweptValue, where: tuple[int, int, int], sweep: CheckedSweep, bindings: Bindings) -> _Point:
+        """Judge a statement at one point of a sweep: ``where`` are its block, the sweep's place there, and its own."""
+        number, place, idx = where
+        settings, at = (*bindings, (sweep.param, point.text)), f"at {sweep.param} = {point.text}"
+        try:
+            block = self._expectation(number, settings)
+        except CompileError as error:
+            first = error.first
+            raise ExpectationError(f"{at}: {first.code.name}: {first.message}") from error
+        there = block.statements[place]
+        assert isinstance(there, CheckedSweep), "parameters change the numbers of a statement, not its form"
+        figures = self._figures(block, settings, there.seeds)
+        try:
+            return _found(there.checks[idx], figures, _point)
+        except ExpectationError as error:
+            raise ExpectationError(f"{at}: {error}") from error
 
     def _file(self, settings: Bindings) -> Compiled:
         if settings not in self._compiled:
