@@ -258,8 +258,7 @@ class GraphWriter:
             name = f"{_word(op.kernel.name)}_{number}"
             took = [each.kernel.took_us for each in self._each(number) if each.kernel is not None]
             self._timed(name, took, [each.gap_us for each in self._each(number)], self._sms_of(op.kernel), needs)
-            self._on.setdefault(op.kernel.stream, []).append(name)
-            self._issued.append((op.start_us, name))
+            self._issue(op.start_us, name, op.kernel)
         gathers = op.shape is None or op.shape.is_gathered
         self.named.append(NamedOp(name, op, self._behind.get(number, "") if gathers else name))
         self._left.append(self._longer(number, name, op))
@@ -275,10 +274,14 @@ class GraphWriter:
             return name
         said = f"longer_{number}"
         self._timed(said, longer, [0.0], 1, ()).like = name
-        if op.kernel is not None:
-            self._on[op.kernel.stream].append(said)
-        self._issued.append((op.end_us, said))
+        self._issue(op.end_us, said, op.kernel)
         return said
+
+    def _issue(self, us: float, name: str, kernel: TracedKernel | None = None) -> None:
+        """Put a part into the order of issue, and into the stream of its kernel."""
+        self._issued.append((us, name))
+        if kernel is not None:
+            self._on.setdefault(kernel.stream, []).append(name)
 
     def _pair(self, number: int, shape: PairShape, op: RunOp, needs: tuple[str, ...]) -> str:
         left, right = operands_of(shape)
@@ -286,20 +289,17 @@ class GraphWriter:
         w = self._tensor(shape.dtype.value, *right)
         word = f"{shape.operation}_gemm" if shape.is_gathered else f"gemm_{shape.operation}"
         name = self._call(f"{word}_{number}", pair_call(shape, x, w), op)
-        if op.kernel is not None:
-            self._on.setdefault(op.kernel.stream, []).append(name)
         self._separate.append(name)
-        for part, said in zip(op.parts, (name, f"{name}.{shape.operation}"), strict=True):
-            self._issued.append((part.start_us, said))
+        kernel, collective = op.parts
+        self._issue(kernel.start_us, name, kernel)
+        self._issue(collective.start_us, f"{name}.{shape.operation}")
         return name
 
     def _gemm(self, number: int, gemm: TracedGemm, op: RunOp, needs: tuple[str, ...]) -> str:
         x = self._operand(number, self._tensor(gemm.dtype.value, gemm.m, gemm.k), needs)
         w = self._tensor(gemm.dtype.value, gemm.groups * gemm.k, gemm.n)
         name = self._call(f"gemm_{number}", product_call(x, w, gemm.m, gemm.groups), op)
-        assert op.kernel is not None
-        self._on.setdefault(op.kernel.stream, []).append(name)
-        self._issued.append((op.start_us, name))
+        self._issue(op.start_us, name, op.kernel)
         return name
 
     def _collective(self, number: int, moves: TracedCollective, op: RunOp, needs: tuple[str, ...]) -> str:
@@ -309,7 +309,7 @@ class GraphWriter:
         x = self._operand(number, self._tensor("bf16", *tensor), needs, only_idle=True)
         name = self._call(f"{moves.operation}_{number}", f"{moves.operation}({x})", op)
         self._separate.append(name)
-        self._issued.append((op.start_us, name))
+        self._issue(op.start_us, name)
         return name
 
     def _call(self, name: str, call: str, op: RunOp) -> str:
@@ -346,9 +346,7 @@ class GraphWriter:
             return line.name
         self._behind[number] = name = f"before_{number}"
         self._timed(name, gaps, [0.0], 1, needs).like = tensor
-        if op.kernel is not None:
-            self._on.setdefault(op.kernel.stream, []).append(name)
-        self._issued.append((op.start_us, name))
+        self._issue(op.start_us, name, op.kernel)
         return name
 
     def _tensor(self, dtype: str, rows: int, cols: int, shard: str = "") -> str:
