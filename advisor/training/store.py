@@ -8,11 +8,11 @@ form are refused, values are checked, and nothing in it is run.
 import math
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 from ...compiler.codes import Code
 from ...compiler.ir import Rejection
@@ -46,6 +46,7 @@ ADD_SCENARIO = f"""INSERT OR IGNORE INTO scenarios (key, engine, seconds, {SCENA
   VALUES (?, ?, ?, {", ".join("?" * 11)})"""
 ADD_RUN = f"INSERT INTO runs (scenario, place, {RUN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
 Row = Sequence[object]
+Kept = TypeVar("Kept", ScenarioFamily, Tried)
 
 MAX_INT = (1 << 63) - 1
 MAX_CHARS = 1 << 16
@@ -223,16 +224,15 @@ def scenario_row(record: Record) -> tuple[object, ...]:
     UnsoundError
         If a value is out of its range.
     """
-    of = record.family
-    family = (of.gpu, of.topology, of.ranks, of.pattern, of.model, of.size, int(of.moved))
-    row = (record.seed, record.idx, *family, record.bound_ticks, record.baseline)
+    *words, moved = astuple(record.family)
+    row = (record.seed, record.idx, *words, int(moved), record.bound_ticks, record.baseline)
     record_of_rows(row, plan_rows(record))
     return row
 
 
 def plan_rows(record: Record) -> list[tuple[object, ...]]:
     """Return a row for each plan."""
-    return [(plan.expression, plan.proposer, plan.ticks, plan.unit_bytes, plan.estimate_ticks) for plan in record.plans]
+    return [astuple(plan) for plan in record.plans]
 
 
 def record_of_rows(row: Row, plans: Sequence[Row]) -> Record:
@@ -243,16 +243,8 @@ def record_of_rows(row: Row, plans: Sequence[Row]) -> Record:
     UnsoundError
         If a value is out of its range, or of another type.
     """
-    seed, idx, gpu, topology, ranks, pattern, model, size, moved, bound, baseline = row
-    family = ScenarioFamily(
-        _text("gpu", gpu),
-        _text("topology", topology),
-        _whole("ranks", ranks),
-        _text("pattern", pattern),
-        _text("model", model),
-        _text("size", size),
-        bool(_whole("moved", moved, 0, 1)),
-    )
+    seed, idx, *words, bound, baseline = row
+    family = _checked(ScenarioFamily, words)
     if not 0 < len(plans) <= MAX_PLANS:
         raise UnsoundError(f"it has {'too many' if plans else 'no'} plans")
     record = Record(
@@ -269,16 +261,21 @@ def record_of_rows(row: Row, plans: Sequence[Row]) -> Record:
 
 
 def _tried(row: Row) -> Tried:
-    expression, proposer, ticks, unit_bytes, estimate = row
-    if proposer not in PROPOSERS:
-        raise UnsoundError(f"proposer is {_shown(proposer)}")
-    return Tried(
-        _text("expression", expression),
-        _text("proposer", proposer),
-        _whole("ticks", ticks),
-        _whole("unit_bytes", unit_bytes),
-        _time("estimate_ticks", estimate),
-    )
+    tried = _checked(Tried, row)
+    if tried.proposer not in PROPOSERS:
+        raise UnsoundError(f"proposer is {_shown(tried.proposer)}")
+    return tried
+
+
+def _checked(kind: type[Kept], row: Row) -> Kept:
+    """Return a value whose fields are those of a row, each of its type and in the range of that."""
+    checks: dict[Any, Callable[[str, object], Any]] = {str: _text, int: _whole, float: _time, bool: _truth}
+    fields = zip(get_type_hints(kind).items(), row, strict=True)
+    return kind(*(checks[hint](name, value) for (name, hint), value in fields))
+
+
+def _truth(name: str, value: object) -> bool:
+    return bool(_whole(name, value, 0, 1))
 
 
 def _text(name: str, value: object) -> str:
