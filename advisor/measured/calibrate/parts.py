@@ -189,32 +189,25 @@ def _part_of(gpu: Gpu, point: MeasuredPoint) -> str:
 def _fit(
     constants: tuple[Constant, ...], switch: Constant | None, gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]
 ) -> tuple[Fitted, ...]:
+    """Fit for each size of the switch; a protocol with more flags is slower: LL than LL128, LL128 than SIMPLE."""
+    rates = [index for index, constant in enumerate(constants) if constant.name in PROTOCOL_RATES]
+    fit_others = partial(fit_rows, constants, collective_times_us, list(pairwise(rates)))
     if switch is None:
-        return _fit_with_fixed_sizes(constants, gpu, start, rows)
+        return fit_others(gpu, start, rows)
     before = switch.of(gpu)
     # The size of the profile comes first, so that it is kept in a tie.
     sizes = sorted({int(before), *SWITCH_SIZES}, key=lambda size: (size != before, size))
     ends = []
     for size in sizes:
         at = Fitted(switch, before, switch.rounded(size), 0.0, at_bound=False)
-        trial = switch.put(gpu, at.value)
-        ends.append((*_fit_with_fixed_sizes(constants, trial, start, rows), at))
-    return min(ends, key=lambda end: _mean_error(gpu, end, rows))
+        ends.append((*fit_others(switch.put(gpu, at.value), start, rows), at))
+    return min(ends, key=lambda end: mean_error(collective_times_us, put_all(gpu, end), rows))
 
 
-def _fit_with_fixed_sizes(
-    constants: tuple[Constant, ...], gpu: Gpu, start: Gpu, rows: Sequence[FittedRow]
-) -> tuple[Fitted, ...]:
-    """Fit all but the switch sizes; a protocol with more flags is slower: LL than LL128, LL128 than SIMPLE."""
-    rates = [index for index, constant in enumerate(constants) if constant.name in PROTOCOL_RATES]
-    order = list(pairwise(rates))
-    return fit_rows(constants, collective_times_us, order, gpu, start, rows)
-
-
-def _mean_error(gpu: Gpu, fitted: Sequence[Fitted], rows: Sequence[FittedRow]) -> float:
-    gpu = put_all(gpu, fitted)
+def mean_error(predict: Predict, gpu: Gpu, rows: Sequence[FittedRow]) -> float:
+    """Return the mean error of predictions by a profile, as a share of what was measured."""
     measured = np.array([row.measured for row in rows])
-    return float(np.mean(np.abs(collective_times_us(gpu, rows) / measured - 1)))
+    return float(np.mean(np.abs(predict(gpu, rows) / measured - 1)))
 
 
 ALL, LARGE = "smaller", "m,n,k >= 512"

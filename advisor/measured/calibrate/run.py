@@ -26,6 +26,7 @@ from .parts import (
     collective_parts,
     dma_part,
     gemm_parts,
+    mean_error,
     parted,
     sm_copy_part,
 )
@@ -229,12 +230,7 @@ def _errors(part: ProfilePart, before: Gpu, after: Gpu, held: tuple[FittedRow, .
     if len(groups) > 1:
         groups = {f"{part.name}, all": list(held), **dict(sorted(groups.items()))}
     for group, rows in groups.items():
-        yield Errors(group, len(rows), _mape(part, before, rows), _mape(part, after, rows))
-
-
-def _mape(part: ProfilePart, gpu: Gpu, rows: list[FittedRow]) -> float:
-    measured = np.array([row.measured for row in rows])
-    return float(100 * np.mean(np.abs(part.predict(gpu, rows) / measured - 1)))
+        yield Errors(group, len(rows), *(100 * mean_error(part.predict, gpu, rows) for gpu in (before, after)))
 
 
 COLLECTIVES = ("rings", "all_to_all", "NVLS")
