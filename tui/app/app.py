@@ -24,7 +24,7 @@ from .widgets.start import HelpScreen, Section
 
 if TYPE_CHECKING:
     from ...compiler.changed import Changes
-    from .session.session import AnyAdvice
+    from .session.job import AnyAdvice
     from .session.sweep import Point
 
 

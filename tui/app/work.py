@@ -17,14 +17,14 @@ from .app import Answered, CandidatePicked, Progressed
 from .background import in_thread
 from .first_frame import title_of_path
 from .session.files import Watched, files_of
-from .session.job import Job, StepJob
+from .session.job import NO_RUN, Job, StepJob
 from .widgets.dialogs import Answer, AskScreen, NameScreen
 
 if TYPE_CHECKING:
     from textual.app import App
 
-    from .session.job import AnyJob
-    from .session.session import AnyAdvice, Session
+    from .session.job import AnyAdvice, AnyJob
+    from .session.session import Session
     from .workbench import Workbench
 
 
@@ -165,7 +165,7 @@ class Work:
         """Whether something runs that ``stop`` would stop."""
         job = self.session.shown
         others = any(each.advising for each in self.session.jobs)
-        return job is not None and (others or not job.is_answered or (isinstance(job, Job) and job.simulating))
+        return job is not None and (others or not job.is_answered or job.simulating)
 
     def stop(self) -> None:
         """Stop the running advice and keep what was found, or the simulation of the candidate that was picked."""
@@ -178,7 +178,7 @@ class Work:
             self.stop_all()
             for each in self.session.jobs:
                 each.advising = False
-            if isinstance(job, Job) and job.simulating:
+            if job.simulating:
                 job.give_up()
             self._bench.say("")
             self._bench.refresh_panes()
@@ -211,8 +211,7 @@ class Work:
         def answered(advice: AnyAdvice) -> None:
             self._app.post_message(Answered(id(job), advice))
 
-        kind = "layouts" if isinstance(job, StepJob) else "schedules"
-        self._bench.say(f"{printable(job.name)}: looking for {kind} ...")
+        self._bench.say(f"{printable(job.name)}: looking for {job.LOOKED_FOR} ...")
         job.advising = True
         if job is not self.session.job:
             self._bench.refresh_panes()
@@ -297,9 +296,7 @@ class Work:
 
 def _written(job: AnyJob, path: Path) -> tuple[str, Literal["information", "warning", "error"]]:
     """Write the page; return what is to be said, and how bad it is."""
-    from .session.view import NO_RUN, report_of
-
-    text = report_of(job)
+    text = job.page()
     if text is None:
         return NO_RUN, "warning"
     try:

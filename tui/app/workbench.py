@@ -19,12 +19,9 @@ from .panes.timeline import TimelinePane
 from .panes.what_if import WhatIfPane
 from .panes.why import WhyPane
 from .session.job import AnyJob, JobProblem, StepJob
-from .session.view import progress_text, row_of, selected_text, title_of
+from .session.view import progress_text
 from .widgets.headline import Headline, ProblemPane, renew
 from .widgets.tabs import PaneTabs
-
-WAITING = "Does overlap pay? Schedules are being enumerated, ranked and simulated."
-WAITING_FOR_LAYOUTS = "Which layout? Those that divide and fit are being simulated."
 
 AnyPane = JobPane[Any]
 VIEWS: tuple[type[AnyPane], ...] = (
@@ -219,8 +216,7 @@ class Workbench(Container):
         """Show the headline and the panes as far as they are known."""
         self._take_views(job)
         self._job = job
-        headline = self.query_one(Headline)
-        headline.ask(_title(job, job_idx, num_jobs), _waiting(job) if job.answer is None else "")
+        self.query_one(Headline).ask(job.title(job_idx, num_jobs), job.WAITING if job.answer is None else "")
         if isinstance(job.answer, JobProblem):
             self.show_problem(job.answer)
             self.refresh_panes()
@@ -236,7 +232,7 @@ class Workbench(Container):
 
     def _say_answer(self, job: AnyJob) -> None:
         if job.found is not None:
-            self.query_one(Headline).answer(job.found, advising=job.advising)
+            self.query_one(Headline).answer(job)
 
     def refresh_panes(self) -> None:
         """Show again what is visible: something of the job has changed."""
@@ -246,7 +242,7 @@ class Workbench(Container):
         for idx, (pane, view) in enumerate(zip(PANES, self._views, strict=True)):
             if idx == self._pane_idx or (together and pane.together):
                 self._show_view(view)
-        renew(self.query_one("#selected", Static), printable(_selected(self._job)))
+        renew(self.query_one("#selected", Static), printable(self._job.selected))
 
     def _show_view(self, view: AnyPane) -> None:
         if not view.target.is_mounted:
@@ -254,29 +250,3 @@ class Workbench(Container):
         shown = PANES[self._views.index(view)]
         if self._job is not None and not (shown.needs_answer and isinstance(self._job.answer, JobProblem)):
             view.show(self._job)
-
-
-def _title(job: AnyJob, job_idx: int, num_jobs: int) -> str:
-    if isinstance(job, StepJob):
-        from .session.step_view import title_of_step
-
-        return title_of_step(job.scenario, job_idx, num_jobs)
-    return title_of(job.scenario, job_idx, num_jobs)
-
-
-def _waiting(job: AnyJob) -> str:
-    return WAITING_FOR_LAYOUTS if isinstance(job, StepJob) else WAITING
-
-
-def _selected(job: AnyJob) -> str:
-    """The row under the cursor in full."""
-    if job.found is None:
-        return ""
-    if isinstance(job, StepJob):
-        from .session.step_view import picked_row
-        from .session.step_view import selected_text as step_text
-
-        layout = picked_row(job.found, job.picked)
-        return "" if layout is None else step_text(layout)
-    row = row_of(job.found, job.runs, job.picked)
-    return "" if row is None else selected_text(row)

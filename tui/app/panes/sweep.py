@@ -21,8 +21,9 @@ from ....compiler.text.diagnostics import CompileError, printable
 from ..app import SweepProgressed
 from ..background import in_thread
 from ..charts.sweep_plot import MAX_CURVES, SweepPlot
-from ..session.job import Job, ValueRow
+from ..session.job import Job
 from ..session.sweep import CHUNKS, Point, SweepFigure, SweepPlan, over_chunks, run, words_of
+from ..session.values import ValueRow
 from . import SWEEP
 from .candidates import JobPane
 

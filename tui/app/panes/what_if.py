@@ -20,8 +20,9 @@ from ....compiler.text.load import real_path
 from ....compiler.text.writing import write_whole
 from ..app import ChangesMade
 from ..background import in_thread
-from ..session.job import AnyJob, ValueRow, with_value
+from ..session.job import AnyJob
 from ..session.listed_files import exists, typed_path
+from ..session.values import ValueRow, with_value
 from . import WHAT_IF
 from .candidates import JobPane
 

@@ -1,147 +1,26 @@
-"""One workload on screen: its answer, runs, problems, page, and values that can be changed. No Textual."""
+"""One workload or step on screen: its answer, runs, problems and page. No Textual."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, Union
 
 from ....advisor.answer.answer import new_runs_of
+from ....advisor.answer.export import advice_document
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
-from ....compiler.changed import Changes
-from ....compiler.ir import Scenario, Settings, System
+from ....compiler.ir import Progress, Scenario, Settings, ShouldStop
 from ....compiler.ir.step import StepScenario
-from ....compiler.resolve.values.device_numbers import StatedNumber
-from ....compiler.resolve.values.params import Param
 from ....compiler.text.diagnostics import Diagnostic, Source
-from ....compiler.text.units import NUMBER, Quantity, read_text
 from ....simcore.figures.result import Result
 from ....simcore.shown_run import ShownRun
-from .backend import SweepAdvice, short_advice
-
-STEP = Fraction(5, 100)
-"""A step of a number of the hardware, of its value in the file: about what measurements of one GPU differ by."""
-
-
-@dataclass(frozen=True, slots=True)
-class ValueRow:
-    """One value that can be changed; ``before`` is that of the file.
-
-    ``origin`` says where the number comes from, ``domain`` what values it may take, and ``choices`` are those that a
-    domain lists. ``quantity`` is what ``value`` amounts to, and ``base`` what steps in shares are shares of.
-    """
-
-    name: str
-    value: str
-    before: str
-    origin: str
-    source: str
-    domain: str
-    is_param: bool
-    changed: bool
-    quantity: Quantity
-    base: Quantity
-    choices: tuple[str, ...] = ()
-
-    def stepped(self, steps: int, *, doubling: bool = False) -> str:
-        """Return the text of the value ``steps`` further: the next of the domain, 5 % more, or with ``doubling`` twice.
-
-        The value itself where there is no next one.
-        """
-        if self.choices:
-            return _next_choice(self.choices, self.value, self.quantity, steps)
-        now, base = self.quantity, self.base.amount
-        if now.amount <= 0 or base <= 0:
-            return self.value
-        if doubling or self.is_param:
-            amount = now.amount * Fraction(2) ** steps
-            amount = Fraction(max(1, int(amount))) if _is_count(now) else amount
-        elif _is_count(now):
-            amount = max(Fraction(1), now.amount + steps)
-        else:
-            amount = base * (1 + STEP * (round((now.amount / base - 1) / STEP) + steps))
-        return read_text(Quantity(amount, now.dimension)) if amount > 0 else self.value
-
-
-def _is_count(quantity: Quantity) -> bool:
-    return quantity.dimension == NUMBER and quantity.amount.denominator == 1
-
-
-def _next_choice(choices: tuple[str, ...], value: str, quantity: Quantity, steps: int) -> str:
-    """Return the choice after ``value``; of a value between two choices the nearer one in the direction of the step."""
-    if value in choices:
-        return choices[min(len(choices) - 1, max(0, choices.index(value) + steps))]
-    numbers = [each for each in choices if each.replace(".", "", 1).isdigit()]
-    beyond = [each for each in numbers if (Fraction(each) - quantity.amount) * steps > 0]
-    return value if not beyond else min(beyond, key=lambda each: abs(Fraction(each) - quantity.amount))
-
-
-@dataclass(frozen=True, slots=True)
-class ValuesOfFile:
-    """The values of a file under ``changes``: its ``params`` and ``numbers``, and those ``before`` any change."""
-
-    params: tuple[Param, ...] = ()
-    numbers: tuple[StatedNumber, ...] = ()
-    before: tuple[StatedNumber, ...] = ()
-    changes: Changes = field(default_factory=Changes)
-
-    def rows(self, system: System) -> tuple[ValueRow, ...]:
-        """Return what can be changed for ``system``: params, then numbers of links and switches, then of the GPU."""
-        return (*map(self._of_param, self.params), *map(self._of_number, self._used(system)))
-
-    def _used(self, system: System) -> Iterator[StatedNumber]:
-        fabric, gpu = system.fabric, system.gpu
-        switches = [] if fabric.switch is None else [fabric.switch.name]
-        for name in dict.fromkeys([*(link.name for link in fabric.links), *switches, gpu.name]):
-            yield from (each for each in self.numbers if each.device == name)
-
-    def _of_param(self, param: Param) -> ValueRow:
-        changed = param.name in dict(self.changes.params)
-        return ValueRow(
-            name=param.name,
-            value=param.value,
-            before=param.default,
-            origin="param",
-            source="",
-            domain=param.domain or "any value",
-            is_param=True,
-            changed=changed,
-            quantity=param.quantity,
-            base=param.quantity,
-            choices=param.choices,
-        )
-
-    def _of_number(self, number: StatedNumber) -> ValueRow:
-        base = next((each.value for each in self.before if each.path == number.path), number.value)
-        before, text = read_text(base), dict(self.changes.numbers).get(number.path)
-        return ValueRow(
-            name=number.path,
-            value=before if text is None else text,
-            before=before,
-            origin=number.origin.value,
-            source=number.source,
-            domain="steps of 1" if _is_count(base) else "steps of 5 %",
-            is_param=False,
-            changed=text is not None,
-            quantity=number.value,
-            base=base,
-        )
-
-
-def with_value(changes: Changes, row: ValueRow, text: str) -> Changes:
-    """Return ``changes`` with the value of ``row``; the value of the file is no change."""
-    kept = changes.params if row.is_param else changes.numbers
-    others = tuple(pair for pair in kept if pair[0] != row.name)
-    new: Settings = others if text.strip() == row.before else (*others, (row.name, text.strip()))
-    return Changes(tuple(new), changes.numbers) if row.is_param else Changes(changes.params, tuple(new))
-
-
-def changed_words(changes: Changes) -> str:
-    """Return the changes in one line, ``M = 4096, xgmi.achieved = 50 GB/s``."""
-    return ", ".join(f"{name} = {value}" for name, value in (*changes.params, *changes.numbers))
+from ...text.next_steps import next_steps
+from ...text.ops import scenario_words
+from .backend import Backend, SweepAdvice, short_advice
+from .values import ValuesOfFile
+from .view import Head, head_of, row_of, selected_text, title_of
 
 
 class ProblemKind(Enum):
@@ -165,6 +44,8 @@ class JobProblem:
 MOST_MARKED = 4
 """Most schedules that are compared at once."""
 
+NO_RUN = "The recommended schedule is not simulated yet, so there is nothing to draw."
+NO_SWEEP = "This page was written from the screen, without a sweep: magus report makes one."
 CANCELLED = JobProblem(ProblemKind.CANCELLED, "The run was stopped before it was done. Press e to start it again.")
 GIVEN_UP = JobProblem(ProblemKind.CANCELLED, "Its simulation was stopped. Pick it again to start anew.")
 
@@ -185,15 +66,20 @@ class FileJob(ABC, Generic[S, A]):
     """The state of what a file asks: the question ``scenario``, and its answer.
 
     While it is ``advising`` the answer is what would be answered now, and once the user has ``stopped`` that it stays
-    so. ``picked`` names the candidate on screen. ``what_if`` are the values of the file at ``path`` from which the
-    question was made.
+    so. ``picked`` names the candidate on screen, and it may be ``simulating`` that. ``what_if`` are the values of the
+    file at ``path`` from which the question was made.
     """
+
+    WAITING: ClassVar[str]
+    """What is said while there is no answer."""
+    LOOKED_FOR: ClassVar[str]
 
     scenario: S
     answer: A | JobProblem | None = None
     picked: str | None = None
     warnings: tuple[Diagnostic, ...] = ()
     advising: bool = False
+    simulating: bool = False
     stopped: bool = False
     path: Path = Path()
     what_if: ValuesOfFile = field(default_factory=ValuesOfFile)
@@ -214,24 +100,66 @@ class FileJob(ABC, Generic[S, A]):
         return self.stopped or (self.answer is not None and not (self.found is not None and self.found.interrupted))
 
     @abstractmethod
+    def ask(
+        self, backend: Backend, progress: Progress, should_stop: ShouldStop, answered: Callable[["AnyAdvice"], None]
+    ) -> A:
+        """Return the answer; ``answered`` is told in this thread what would be answered now."""
+
+    @abstractmethod
     def take(self, answer: A) -> None:
         """Take an answer; what the user has picked stays picked."""
+
+    def advise(
+        self, backend: Backend, progress: Progress, should_stop: ShouldStop, answered: Callable[["AnyAdvice"], None]
+    ) -> None:
+        """Take the answer, unless it was cut short by a stop: what was on screen then stays."""
+        answer = self.ask(backend, progress, should_stop, answered)
+        if not (answer.interrupted and should_stop()):
+            self.take(answer)
+
+    @abstractmethod
+    def title(self, job_idx: int, num_jobs: int) -> str:
+        """The question, and which of the questions of its file it is."""
+
+    @abstractmethod
+    def head(self, width: int) -> Head | None:
+        """What stands above the panes; None while nothing is found."""
+
+    @property
+    @abstractmethod
+    def selected(self) -> str:
+        """The row under the cursor in full."""
+
+    @abstractmethod
+    def page(self) -> str | None:
+        """The page about what was found; None if there is nothing to draw yet."""
+
+    @property
+    def settings(self) -> Settings:
+        """What was changed on screen."""
+        return (*self.what_if.changes.params, *self.what_if.changes.numbers)
 
     def stop(self) -> None:
         """Let what was found be the answer."""
         self.stopped, self.advising, self.answer = True, False, self.answer or CANCELLED
+
+    def give_up(self) -> None:
+        """Let the picked candidate be as it is, without what its simulation would have told."""
+        self.simulating = False
 
 
 @dataclass(slots=True)
 class Job(FileJob[Scenario, Advice]):
     """The state of one workload.
 
-    ``picked`` is the expression of the candidate on screen, ``simulating`` whether it is being simulated. ``marked``
-    are the expressions of those to be compared. ``runs`` and ``problems`` of simulations are by expression.
+    ``picked`` is the expression of the candidate on screen; ``marked`` are the expressions of those to be compared.
+    ``runs`` and ``problems`` of simulations are by expression.
     """
 
+    WAITING = "Does overlap pay? Schedules are being enumerated, ranked and simulated."
+    LOOKED_FOR = "schedules"
+
     marked: tuple[str, ...] = ()
-    simulating: bool = False
     runs: dict[str, ShownRun] = field(default_factory=dict)
     problems: dict[str, JobProblem] = field(default_factory=dict)
     sweep_advice: SweepAdvice = short_advice
@@ -250,6 +178,52 @@ class Job(FileJob[Scenario, Advice]):
     def advice(self) -> Advice | None:
         """The advice on a pair, once there is one."""
         return None if self.has_several_ops else self.found
+
+    def ask(
+        self, backend: Backend, progress: Progress, should_stop: ShouldStop, answered: Callable[["AnyAdvice"], None]
+    ) -> Advice:
+        """Ask for advice."""
+
+        def reported(answer: Advice) -> None:
+            self.take_runs(answer)  # here and not on screen
+            answered(answer)
+
+        return backend.recommend(self.scenario, progress, should_stop, reported)
+
+    def title(self, job_idx: int, num_jobs: int) -> str:
+        """Workload, pattern, GPUs, fabric and shape in one line."""
+        return title_of(self.scenario, job_idx, num_jobs)
+
+    def head(self, width: int) -> Head | None:
+        """Verdict, figures, threshold, confidence and marks."""
+        return None if self.found is None else head_of(self.found, width, advising=self.advising)
+
+    @property
+    def selected(self) -> str:
+        """The candidate with its times."""
+        row = None if self.found is None else row_of(self.found, self.runs, self.picked)
+        return "" if row is None else selected_text(row)
+
+    def page(self) -> str | None:
+        """The page about the answer, once the recommended schedule is simulated."""
+        from ...report import ReportData, report_html
+
+        found, changes = self.found, self.what_if.changes
+        run = None if found is None else self.runs.get(found.recommended.expression)
+        if found is None or run is None:
+            return None
+        words = scenario_words(self.path, changes.params, self.name)
+        report = ReportData(
+            advice=found if self.has_several_ops else replace(found, result=run.result),
+            run=run,
+            data=advice_document(found, results=True),
+            file=self.path.name,
+            settings=self.settings,
+            numbers=self.what_if.numbers,
+            todo=() if changes.numbers else next_steps(found, words, how=False),
+            sweep_note=NO_SWEEP,
+        )
+        return report_html(report)
 
     def take(self, answer: Advice) -> None:
         """Take an answer with its runs; the recommended schedule stays picked unless the user has picked another."""
@@ -291,7 +265,7 @@ class Job(FileJob[Scenario, Advice]):
         return self.problems.get(self.picked or "")
 
     def give_up(self) -> None:
-        """Let the picked candidate be as it is, without what its simulation would have told."""
+        """Let the picked candidate be as it is, and say so where it has no run."""
         self.simulating = False
         if self.picked is not None and self.run is None:
             self.problems[self.picked] = GIVEN_UP
@@ -327,12 +301,49 @@ class StepJob(FileJob[StepScenario, "StepAdvice"]):
     ``picked`` names the row of the schedule on screen, None the recommended one.
     """
 
+    WAITING = "Which layout? Those that divide and fit are being simulated."
+    LOOKED_FOR = "layouts"
+
     source: Source = field(default_factory=lambda: Source("", ""))
 
     @property
     def name(self) -> str:
         """The name of the step."""
         return self.scenario.name
+
+    def ask(
+        self, backend: Backend, progress: Progress, should_stop: ShouldStop, answered: Callable[["AnyAdvice"], None]
+    ) -> "StepAdvice":
+        """Ask which layout to use."""
+        return backend.advise_step(self.source, self.what_if.changes, self.name, progress, should_stop, answered)
+
+    def title(self, job_idx: int, num_jobs: int) -> str:
+        """The step in a line."""
+        from .step_view import title_of_step
+
+        return title_of_step(self.scenario, job_idx, num_jobs)
+
+    def head(self, width: int) -> Head | None:
+        """Verdict, figures and marks."""
+        from .step_view import head_of
+
+        return None if self.found is None else head_of(self.found, advising=self.advising)
+
+    @property
+    def selected(self) -> str:
+        """The layout with its time."""
+        from .step_view import picked_row, selected_text
+
+        row = None if self.found is None else picked_row(self.found, self.picked)
+        return "" if row is None else selected_text(row)
+
+    def page(self) -> str | None:
+        """The page about the answer."""
+        from ...report.page import step_html
+
+        if self.found is None:
+            return None
+        return step_html(self.found, self.path.name, self.settings, self.what_if.numbers)
 
     def take(self, answer: "StepAdvice") -> None:
         """Take an answer; what the user has picked stays picked."""
@@ -341,3 +352,5 @@ class StepJob(FileJob[StepScenario, "StepAdvice"]):
 
 AnyJob = Job | StepJob
 """What a file asks."""
+AnyAdvice = Union[Advice, "StepAdvice"]
+"""An answer about a workload or a step."""

@@ -6,10 +6,9 @@ the file again makes new ``Job`` objects, so a run in progress can only write to
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Union
+from typing import TypedDict
 
 from ....advisor.answer.answer import run_of_candidate
-from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
 from ....compiler.changed import Changes, changed_source
 from ....compiler.ir import Cancelled, Progress, Scenario, Settings, ShouldStop
@@ -18,13 +17,8 @@ from ....compiler.text.diagnostics import CompileError, Diagnostic, Source, rend
 from ....simcore.program.program import RunOutcome
 from ....simcore.shown_run import ShownRun, run_of
 from .backend import Backend
-from .job import CANCELLED, A, AnyJob, FileJob, Job, JobProblem, ProblemKind, S, StepJob, ValuesOfFile, changed_words
-
-if TYPE_CHECKING:
-    from ....advisor.steps.answer import StepAdvice
-
-AnyAdvice = Union[Advice, "StepAdvice"]
-"""An answer about a workload or a step."""
+from .job import CANCELLED, AnyAdvice, AnyJob, Job, JobProblem, ProblemKind, StepJob
+from .values import ValuesOfFile, changed_words
 
 
 class _OfFile(TypedDict):
@@ -108,36 +102,17 @@ class Session:
 
     def advise(
         self, job: AnyJob, progress: Progress, should_stop: ShouldStop, answered: Callable[[AnyAdvice], None]
-    ) -> AnyAdvice | JobProblem:
+    ) -> None:
         """Ask for advice and keep it with its runs; a run told to stop leaves the job as it is.
 
         ``answered`` is told in this thread what would be answered now.
         """
         try:
-            if isinstance(job, StepJob):
-                return _taken(job, self._about_step(job, progress, should_stop, answered), should_stop)
-            return _taken(job, self._about_ops(job, progress, should_stop, answered), should_stop)
+            job.advise(self._backend, progress, should_stop, answered)
         except Exception as error:
             # An error of a run that is being stopped is no answer: its processes may have ended already.
-            if should_stop():
-                return CANCELLED
-            job.answer = _as_problem(error)
-            return job.answer
-
-    def _about_step(
-        self, job: StepJob, progress: Progress, should_stop: ShouldStop, answered: Callable[[AnyAdvice], None]
-    ) -> "StepAdvice":
-        question = job.source, job.what_if.changes, job.name
-        return self._backend.advise_step(*question, progress, should_stop, answered)
-
-    def _about_ops(
-        self, job: Job, progress: Progress, should_stop: ShouldStop, answered: Callable[[AnyAdvice], None]
-    ) -> Advice:
-        def reported(answer: Advice) -> None:
-            job.take_runs(answer)  # here and not on screen
-            answered(answer)
-
-        return self._backend.recommend(job.scenario, progress, should_stop, reported)
+            if not should_stop():
+                job.answer = _as_problem(error)
 
     def simulate(self, job: Job, expression: str, should_stop: ShouldStop, *, explain: bool) -> ShownRun | JobProblem:
         """Return the run of a candidate, simulated in packets unless known; ``explain`` adds its loss waterfall."""
@@ -176,14 +151,6 @@ class Session:
             return JobProblem(ProblemKind.OUTCOME, candidate.problem)
         done = self._backend.simulate_graph(scenario, candidate, should_stop)
         return run_of_candidate(scenario, done) or JobProblem(ProblemKind.OUTCOME, done.problem)
-
-
-def _taken(job: FileJob[S, A], answer: A, should_stop: ShouldStop) -> A | JobProblem:
-    """Keep an answer, unless it was cut short by a stop: what was on screen then stays."""
-    if answer.interrupted and should_stop():
-        return CANCELLED
-    job.take(answer)
-    return answer
 
 
 def _as_problem(error: Exception) -> JobProblem:

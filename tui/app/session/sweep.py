@@ -15,7 +15,7 @@ from ....compiler.changed import Changes
 from ....compiler.ir import Cancelled, Scenario
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.units import NUMBER, Quantity, read_text
-from .job import ValueRow, with_value
+from .values import ValueRow, with_value
 
 CHUNKS = "chunks"
 """The axis that needs no sweep: the chunks of the candidates of one answer."""

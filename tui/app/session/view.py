@@ -1,63 +1,18 @@
 """Texts and rows of the screen: pure functions of the session's data. No Textual."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 
-from ....advisor.answer.export import advice_document
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
-from ....compiler.changed import Changes
 from ....compiler.ir import TICKS_PER_US, Fabric, Scenario
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.units import ticks_text, us_text
 from ....simcore.shown_run import ShownRun
-from ...report import ReportData, report_html
-from ...report.page import step_html
-from ...text.next_steps import NextStep, next_steps
-from ...text.ops import scenario_words, shape_text
+from ...text.ops import shape_text
 from ...text.progress import WORDS
-from .job import AnyJob, Job, StepJob
-
-# The page that is written from the screen. No Textual.
-
-NO_RUN = "The recommended schedule is not simulated yet, so there is nothing to draw."
-NO_SWEEP = "This page was written from the screen, without a sweep: magus report makes one."
-
-
-def report_of(job: AnyJob) -> str | None:
-    """Return the page about what was found, None if there is nothing to draw yet."""
-    if isinstance(job, StepJob):
-        changes = job.what_if.changes
-        settings = (*changes.params, *changes.numbers)
-        return None if job.found is None else step_html(job.found, job.path.name, settings, job.what_if.numbers)
-    return _of_ops(job)
-
-
-def _of_ops(job: Job) -> str | None:
-    """Return the page about what was found, None if the recommended schedule is not simulated yet."""
-    found, changes, numbers = job.found, job.what_if.changes, job.what_if.numbers
-    run = None if found is None else job.runs.get(found.recommended.expression)
-    if found is None or run is None:
-        return None
-    settings = (*changes.params, *changes.numbers)
-    report = ReportData(
-        advice=found if job.has_several_ops else replace(found, result=run.result),
-        run=run,
-        data=advice_document(found, results=True),
-        file=job.path.name,
-        settings=settings,
-        numbers=numbers,
-        todo=_next(found, job.path, changes, job.name),
-        sweep_note=NO_SWEEP,
-    )
-    return report_html(report)
-
-
-def _next(advice: Advice, path: Path, changes: Changes, name: str) -> tuple[NextStep, ...]:
-    return () if changes.numbers else next_steps(advice, scenario_words(path, changes.params, name), how=False)
-
+from ...text.render import threshold_sentence
 
 # Characters kept of the front of an expression that does not fit; the parameters at its end tell candidates apart.
 KEPT_FRONT = 9
@@ -213,6 +168,33 @@ def standing_of(advice: Advice, *, advising: bool) -> Finality:
         return Finality.STOPPED
     simulated = advice.recommended.simulated_us is not None and advice.serial.simulated_us is not None
     return Finality.SIMULATED if simulated else Finality.PREDICTED
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What stands above the panes; ``pays`` is whether the verdict stands out, ``sure`` the name of the confidence."""
+
+    verdict: str
+    pays: bool
+    figures: str
+    threshold: str
+    confidence: str
+    sure: str
+    marks: tuple[str, ...]
+
+
+def head_of(advice: Advice, width: int, *, advising: bool) -> Head:
+    """Return the head in ``width`` columns; while the app is ``advising`` it says that it is not final."""
+    standing = standing_of(advice, advising=advising)
+    return Head(
+        standing.word + verdict_of(advice, width - len(standing.word)),
+        advice.verdict is Verdict.OVERLAP,
+        figures_of(advice),
+        "" if advice.threshold is None else threshold_sentence(advice.threshold),
+        standing.sentence + confidence_of(advice),
+        advice.confidence.value,
+        advice.marks,
+    )
 
 
 def confidence_of(advice: Advice) -> str:

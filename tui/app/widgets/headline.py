@@ -1,24 +1,14 @@
 """The question and the answer, at the top of the screen."""
 
-from typing import TYPE_CHECKING
-
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from ....advisor.candidates.advice import Advice
-from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.text.diagnostics import printable
-from ...text.render import threshold_sentence
-from ..session import view
-from ..session.job import JobProblem, ProblemKind
-from ..session.session import AnyAdvice
+from ..session.job import AnyJob, JobProblem, ProblemKind
 from ..session.view import fitted_code
-
-if TYPE_CHECKING:
-    from ....advisor.steps.answer import StepAdvice
 
 
 class Headline(Vertical):
@@ -26,8 +16,7 @@ class Headline(Vertical):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._advice: AnyAdvice | None = None
-        self._advising = False
+        self._job: AnyJob | None = None
 
     def compose(self) -> ComposeResult:
         """Lay out one text for each."""
@@ -36,36 +25,17 @@ class Headline(Vertical):
 
     def ask(self, title: str, waiting: str = "") -> None:
         """Show the question; ``waiting`` stands in the place of the verdict."""
-        self._advice = None
+        self._job = None
         self._say("title", title)
         self._say("verdict", waiting)
         self.query_one("#verdict").remove_class("overlap")
         for name in ("figures", "threshold", "confidence", "marks"):
             self._say(name, "")
 
-    def answer(self, advice: AnyAdvice, *, advising: bool = False) -> None:
-        """Show the answer, and while the app is ``advising`` that it is not final."""
-        self._advice, self._advising = advice, advising
-        self._say_verdict()
-        if not isinstance(advice, Advice):
-            self._step_answer(advice)
-            return
-        self.query_one("#verdict").set_class(advice.verdict is Verdict.OVERLAP, "overlap")
-        self._say("figures", view.figures_of(advice))
-        self._say("threshold", _threshold(advice))
-        sentence = view.standing_of(advice, advising=advising).sentence
-        self._say("confidence", sentence + view.confidence_of(advice))
-        self.query_one("#confidence").set_classes(advice.confidence.value)
-        self._say("marks", "\n".join(f"! {mark}" for mark in advice.marks))
-
-    def _step_answer(self, advice: "StepAdvice") -> None:
-        from ..session import step_view
-
-        self.query_one("#verdict").set_class(advice.recommended is not None, "overlap")
-        self._say("figures", step_view.figures_of(advice))
-        self.query_one("#confidence").set_classes("medium")
-        self._say("confidence", step_view.standing_of(advice, advising=self._advising).sentence)
-        self._say("marks", "\n".join(f"! {mark}" for mark in advice.marks))
+    def answer(self, job: AnyJob) -> None:
+        """Show the answer, and while one is looked for that it is not final."""
+        self._job = job
+        self._draw()
 
     def toggle_details(self) -> None:
         """Show the rest on a small screen, or hide it again."""
@@ -73,19 +43,17 @@ class Headline(Vertical):
 
     def on_resize(self) -> None:
         """Show the verdict again: its line break depends on the width."""
-        if self._advice is not None:
-            self._say_verdict()
+        self._draw()
 
-    def _say_verdict(self) -> None:
-        advice = self._advice
-        if isinstance(advice, Advice):
-            word = view.standing_of(advice, advising=self._advising).word
-            self._say("verdict", word + view.verdict_of(advice, self.content_region.width - len(word)))
-        elif advice is not None:
-            from ..session import step_view
-
-            word = step_view.standing_of(advice, advising=self._advising).word
-            self._say("verdict", word + step_view.verdict_of(advice))
+    def _draw(self) -> None:
+        head = None if self._job is None else self._job.head(self.content_region.width)
+        if head is None:
+            return
+        self.query_one("#verdict").set_class(head.pays, "overlap")
+        self.query_one("#confidence").set_classes(head.sure)
+        for name in ("verdict", "figures", "threshold", "confidence"):
+            self._say(name, getattr(head, name))
+        self._say("marks", "\n".join(f"! {mark}" for mark in head.marks))
 
     def _say(self, name: str, text: str) -> None:
         line = self.query_one(f"#{name}", Static)
@@ -97,11 +65,6 @@ def renew(line: Static, text: str) -> None:
     """Show ``text`` unless it stands there: all that is on screen is laid out again for it."""
     if text != line.content:
         line.update(text)
-
-
-def _threshold(advice: Advice) -> str:
-    """Where the answer flips, as far as it is known."""
-    return threshold_sentence(advice.threshold) if advice.threshold is not None else ""
 
 
 REMEDIES = {

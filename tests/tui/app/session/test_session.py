@@ -9,7 +9,7 @@ from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, OpChoice, Rej
 from magus.compiler.planning.build import ScheduleError, build_op_plan
 from magus.examples import path
 from magus.tui.app.session.backend import default_backend
-from magus.tui.app.session.job import CANCELLED, Job, JobProblem, ProblemKind, StepJob
+from magus.tui.app.session.job import Job, JobProblem, ProblemKind, StepJob
 from magus.tui.app.session.session import Session
 from tests.helpers.scenarios.scenarios import ag_gemm
 from tests.helpers.steps import TEXT as STEP
@@ -39,17 +39,18 @@ def nothing(*_: object) -> None:
 def test_what_a_stage_raises_is_the_answer(error: Exception, kind: ProblemKind, text: str) -> None:
     session, job = started(fakes.FakeStages(fakes.two_workloads(), failure=lambda: error))
 
-    problem = session.advise(job, nothing, lambda: False, nothing)
+    session.advise(job, nothing, lambda: False, nothing)
 
-    assert isinstance(problem, JobProblem) and problem is job.answer
-    assert problem.kind is kind and problem.text.startswith(text)
+    problem = job.answer
+    assert isinstance(problem, JobProblem) and problem.kind is kind and problem.text.startswith(text)
 
 
 @pytest.mark.parametrize("error", [Cancelled(), BrokenPipeError("its processes have ended")])
 def test_what_is_raised_by_a_run_that_was_stopped_is_no_answer(error: Exception) -> None:
     session, job = started(fakes.FakeStages(fakes.two_workloads(), failure=lambda: error))
 
-    assert session.advise(job, nothing, lambda: True, nothing) is CANCELLED
+    session.advise(job, nothing, lambda: True, nothing)
+
     assert job.answer is None
 
 

@@ -13,8 +13,8 @@ from magus.compiler.resolve.expect.expectation import Verdict
 from magus.tui.app.app import MagusApp
 from magus.tui.app.charts.sweep_plot import SweepPlot
 from magus.tui.app.panes import PANES
-from magus.tui.app.session.job import ValuesOfFile
 from magus.tui.app.session.sweep import Point, SweepFigure, SweepPlan, words_of
+from magus.tui.app.session.values import ValuesOfFile
 from tests.helpers.tui import fakes
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
 from tests.helpers.tui.fakes import BEST, SERIAL, FakeStages

@@ -17,7 +17,7 @@ from magus.examples import path
 from magus.tui.app.app import MagusApp
 from magus.tui.app.panes import PANES
 from magus.tui.app.panes.what_if import CHANGED
-from magus.tui.app.session.job import ValueRow, ValuesOfFile, changed_words, with_value
+from magus.tui.app.session.values import ValueRow, ValuesOfFile, changed_words, with_value
 from tests.helpers.marks import first
 from tests.helpers.tui import fakes, graphs
 from tests.helpers.tui.driving import LARGE, SMALL, press, screen_text, settled, until
