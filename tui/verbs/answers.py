@@ -13,12 +13,13 @@ from ..text.door import has_screen, say, splash
 from .options import (
     DEFAULT_WORKERS,
     MAX_SEED,
-    OUT,
     BespokeOption,
+    Count,
     FileArgument,
     JsonOption,
     NoCacheOption,
     NoVerifyOption,
+    Out,
     OutOption,
     OverOption,
     PlotOption,
@@ -45,7 +46,7 @@ from .options import (
 def schedules(
     file: FileArgument,
     workload: WorkloadOption = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="List at most N.")] = None,
+    limit: Annotated[int | None, Count("--limit", help="List at most N.")] = None,
     settings: SetOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -137,9 +138,7 @@ def sweep(
 
 def report(
     file: FileArgument,
-    out: Annotated[
-        Path, typer.Option("-o", metavar="OUT", click_type=OUT, help="Write the page to this file, OUT.html.")
-    ],
+    out: Annotated[Path, Out("-o", help="Write the page to this file, OUT.html.")],
     workload: WorkloadOption = None,
     settings: SetOption = None,
     top: TopOption = 8,
@@ -236,31 +235,20 @@ def ask(
     models: ModelsOption,
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="A GPU of the library, such as b200.")],
     framework: FrameworkOption,
-    tp: Annotated[
-        int | None, typer.Option("--tp", min=1, metavar="N", help="GPUs that share attention; default: 8.")
-    ] = None,
-    dp: Annotated[int | None, typer.Option("--dp", min=1, metavar="N", help="Attention by data.")] = None,
-    ep: Annotated[int | None, typer.Option("--ep", min=1, metavar="N", help="GPUs that share experts.")] = None,
+    tp: Annotated[int | None, Count("--tp", help="GPUs that share attention; default: 8.")] = None,
+    dp: Annotated[int | None, Count("--dp", help="Attention by data.")] = None,
+    ep: Annotated[int | None, Count("--ep", help="GPUs that share experts.")] = None,
     prefill: Annotated[int | None, typer.Option("--prefill", min=1, metavar="TOKENS", help="A prefill.")] = None,
-    decode: Annotated[int | None, typer.Option("--decode", min=1, metavar="N", help="A step of N sequences.")] = None,
-    keys: Annotated[int, typer.Option("--keys", min=1, metavar="N", help="Keys of each, in decode.")] = 4096,
+    decode: Annotated[int | None, Count("--decode", help="A step of N sequences.")] = None,
+    keys: Annotated[int, Count("--keys", help="Keys of each, in decode.")] = 4096,
     train: Annotated[bool, typer.Option("--train", help="A forward and a backward pass.")] = False,
-    seq_len: Annotated[int, typer.Option("--seq-len", min=1, metavar="N", help="Tokens of a sequence.")] = 4096,
-    micro_batch: Annotated[int, typer.Option("--micro-batch", min=1, metavar="N", help="Sequences at a time.")] = 1,
-    gpus: Annotated[
-        int | None, typer.Option("--gpus", min=1, metavar="N", help="Which layout of so many GPUs?")
-    ] = None,
-    sequences: Annotated[
-        int | None, typer.Option("--sequences", min=1, metavar="N", help="Of a prefill, or the batch with --gpus.")
-    ] = None,
-    cp: Annotated[
-        int | None, typer.Option("--cp", min=1, metavar="N", help="Ranks that share a sequence, in a step of --gpus.")
-    ] = None,
+    seq_len: Annotated[int, Count("--seq-len", help="Tokens of a sequence.")] = 4096,
+    micro_batch: Annotated[int, Count("--micro-batch", help="Sequences at a time.")] = 1,
+    gpus: Annotated[int | None, Count("--gpus", help="Which layout of so many GPUs?")] = None,
+    sequences: Annotated[int | None, Count("--sequences", help="Of a prefill, or the batch with --gpus.")] = None,
+    cp: Annotated[int | None, Count("--cp", help="Ranks that share a sequence, in a step of --gpus.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Then all that advise says.")] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option("-o", metavar="OUT", click_type=OUT, help="Write the file that switches on what pays."),
-    ] = None,
+    out: Annotated[Path | None, Out("-o", help="Write the file that switches on what pays.")] = None,
     json: JsonOption = False,
     scheduler: SchedulerOption = None,
     no_cache: NoCacheOption = False,
@@ -309,7 +297,7 @@ def serve(
     answer_within: Annotated[
         str, typer.Option("--within", metavar="TIME", help="The longest time of one answer, such as 30s.")
     ] = "30s",
-    at_once: Annotated[int, typer.Option("--at-once", min=1, max=64, metavar="N", help="Answers at a time.")] = 2,
+    at_once: Annotated[int, Count("--at-once", max=64, help="Answers at a time.")] = 2,
     allowed: Annotated[
         list[str] | None,
         typer.Option(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .options import DEFAULT_WORKERS, MAX_SEED, OUT, DataOption, JsonOption, SchedulerOption, WorkersOption
+from .options import DEFAULT_WORKERS, MAX_SEED, Count, DataOption, JsonOption, Out, SchedulerOption, WorkersOption
 
 
 def train(
@@ -35,11 +35,9 @@ def train(
 
 def corpus(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store, an SQLite file; made if there is none.")],
-    scenarios: Annotated[int, typer.Option("--scenarios", min=1, metavar="N", help="Number of drawn scenarios.")],
+    scenarios: Annotated[int, Count("--scenarios", help="Number of drawn scenarios.")],
     seed: Annotated[int, typer.Option("--seed", min=0, max=MAX_SEED, metavar="N", help="Seed of the scenarios.")] = 0,
-    workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", min=1, max=256, help="Processes of this machine.")
-    ] = None,
+    workers: Annotated[int | None, Count("--workers", max=256, help="Processes of this machine.")] = None,
     scheduler: SchedulerOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -57,7 +55,7 @@ def corpus(
 
 def evaluate(
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="The table that proposals are learned from.")],
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Scenarios of each held-out family.")] = 40,
+    limit: Annotated[int, Count("--limit", help="Scenarios of each held-out family.")] = 40,
     seed: Annotated[
         int, typer.Option("--seed", min=0, max=MAX_SEED, metavar="N", help="Seed of the sample and of the models.")
     ] = 0,
@@ -77,10 +75,7 @@ def validate(
     ] = 200,
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the sample.")] = 0,
     write: Annotated[
-        Path | None,
-        typer.Option(
-            "--write", metavar="FILE", click_type=OUT, help="Also write the report to this file, as Markdown."
-        ),
+        Path | None, Out("--write", metavar="FILE", help="Also write the report to this file, as Markdown.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -99,9 +94,7 @@ def calibrate(
         str, typer.Option("--implementation", metavar="NAME", help="Fit the rows of this implementation, as flux.")
     ] = "",
     start: Annotated[str, typer.Option("--from", metavar="GPU", help="Start from the constants of this GPU.")] = "",
-    sample: Annotated[
-        int | None, typer.Option("--sample", min=1, metavar="N", help="Fit at most N rows of each kind; default: 300.")
-    ] = None,
+    sample: Annotated[int | None, Count("--sample", help="Fit at most N rows of each kind; default: 300.")] = None,
     seed: Annotated[
         int | None,
         typer.Option("--seed", min=0, metavar="N", help="Seed of the sample and of the held-out rows; default: 0."),
@@ -110,8 +103,7 @@ def calibrate(
         bool, typer.Option("--fit-switch", help="Also fit the sizes at which collectives switch to SIMPLE.")
     ] = False,
     write: Annotated[
-        Path | None,
-        typer.Option("--write", metavar="FILE", click_type=OUT, help="Write what was fitted to this file, FILE.mgs."),
+        Path | None, Out("--write", metavar="FILE", help="Write what was fitted to this file, FILE.mgs.")
     ] = None,
     json: JsonOption = False,
 ) -> None:

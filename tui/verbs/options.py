@@ -2,6 +2,7 @@
 
 import os
 import re
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -72,15 +73,12 @@ class OutFile(click.Path):
         return path
 
 
-OUT = OutFile()
-OutOption = Annotated[
-    Path | None, typer.Option("-o", metavar="OUT", click_type=OUT, help="Write to this file, not to stdout.")
-]
+Out = partial(typer.Option, metavar="OUT", click_type=OutFile())
+Count = partial(typer.Option, metavar="N", min=1)
+"""Options of a file to write, and of a number above zero."""
+OutOption = Annotated[Path | None, Out("-o", help="Write to this file, not to stdout.")]
 TraceOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--trace", metavar="OUT", click_type=OUT, help="Write the run as a trace for Perfetto; OUT.json or OUT.json.gz."
-    ),
+    Path | None, Out("--trace", help="Write the run as a trace for Perfetto; OUT.json or OUT.json.gz.")
 ]
 
 
@@ -99,23 +97,11 @@ def png_file(path: Path | None) -> Path | None:
     return with_png(path)
 
 
-SvgOption = Annotated[
-    Path | None, typer.Option("--svg", metavar="OUT", click_type=OUT, help="Draw the run to this file, OUT.svg.")
-]
-PngOption = Annotated[
-    Path | None,
-    typer.Option("--png", metavar="OUT", click_type=OUT, callback=png_file, help="Draw it to this file, OUT.png."),
-]
+SvgOption = Annotated[Path | None, Out("--svg", help="Draw the run to this file, OUT.svg.")]
+PngOption = Annotated[Path | None, Out("--png", callback=png_file, help="Draw it to this file, OUT.png.")]
 ShowsOption = Annotated[Shows, typer.Option("--draw", help="What is drawn.")]
 PlotOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--plot",
-        metavar="OUT",
-        click_type=OUT,
-        callback=with_png,
-        help="Draw the gain over one or two params: .svg, .png.",
-    ),
+    Path | None, Out("--plot", callback=with_png, help="Draw the gain over one or two params: .svg, .png.")
 ]
 NoCacheOption = Annotated[
     bool, typer.Option("--no-cache", envvar="MAGUS_NO_CACHE", callback=keep_results, help="Use no results on disk.")
@@ -128,14 +114,10 @@ ToleranceOption = Annotated[
     float, typer.Option("--tolerance", min=0, max=50, metavar="PERCENT", help="Loss that is taken for fewer rules.")
 ]
 TopOption = Annotated[
-    int,
-    typer.Option(
-        "--top", min=1, max=512, metavar="N", help="Simulate the N schedules ranked best, but for some far behind."
-    ),
+    int, Count("--top", max=512, help="Simulate the N schedules ranked best, but for some far behind.")
 ]
 BespokeOption = Annotated[
-    int,
-    typer.Option("--bespoke", min=0, max=100_000, metavar="N", help="Search N plans of unequal chunks; 0: none."),
+    int, typer.Option("--bespoke", min=0, max=100_000, metavar="N", help="Search N plans of unequal chunks; 0: none.")
 ]
 NoVerifyOption = Annotated[
     bool,
@@ -154,12 +136,9 @@ TunedOption = Annotated[
 SensitivityOption = Annotated[
     bool, typer.Option("--sensitivity", help="Find hardware numbers that change the answer if they are 10 % off.")
 ]
-WorkersOption = Annotated[
-    int, typer.Option("--workers", metavar="N", min=1, max=64, help="Number of threads or processes that simulate.")
-]
+WorkersOption = Annotated[int, Count("--workers", max=64, help="Number of threads or processes that simulate.")]
 SchedulerOption = Annotated[
-    str | None,
-    typer.Option("--scheduler", metavar="ADDRESS", help="Have it done by a dask cluster: tcp://host:8786."),
+    str | None, typer.Option("--scheduler", metavar="ADDRESS", help="Have it done by a dask cluster: tcp://host:8786.")
 ]
 
 

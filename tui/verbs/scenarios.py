@@ -9,11 +9,12 @@ import typer
 from ..drawing import Shows
 from .options import (
     DEFAULT_WORKERS,
-    OUT,
+    Count,
     FileArgument,
     FilesArgument,
     JsonOption,
     NoCacheOption,
+    Out,
     OutOption,
     PngOption,
     ScheduleOption,
@@ -132,13 +133,7 @@ def simulate(
         ),
     ] = 0,
     record_writes: Annotated[
-        Path | None,
-        typer.Option(
-            "--record-writes",
-            metavar="CSV",
-            click_type=OUT,
-            help="Write the writes of peers to rank 0 to this file.",
-        ),
+        Path | None, Out("--record-writes", metavar="CSV", help="Write the writes of peers to rank 0 to this file.")
     ] = None,
     trace: TraceOption = None,
     svg: SvgOption = None,
@@ -182,10 +177,7 @@ def run(
     ] = None,
     settings: SetOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="The first seed.")] = 0,
-    seeds: Annotated[
-        int,
-        typer.Option("--seeds", min=1, max=4096, metavar="N", help="Carry each schedule out N times, in other orders."),
-    ] = 3,
+    seeds: Annotated[int, Count("--seeds", max=4096, help="Carry each schedule out N times, in other orders.")] = 3,
     on: Annotated[
         Carrier, typer.Option("--on", help="numpy: in this process; torch: a process for each rank, over gloo.")
     ] = Carrier.NUMPY,
@@ -224,9 +216,7 @@ def plan(
         str, typer.Option("--config", metavar="NAME=VALUE,...", help="With --kernel: the configuration of its tuning.")
     ] = "",
     out: OutOption = None,
-    layers: Annotated[
-        int | None, typer.Option("--layers", min=1, max=64, metavar="N", help="With json: N of the layers that repeat.")
-    ] = None,
+    layers: Annotated[int | None, Count("--layers", max=64, help="With json: N of the layers that repeat.")] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plans.")] = False,
 ) -> None:
     """Write a schedule as a plan, in steps, or for another program.
@@ -296,9 +286,7 @@ def replay(
     files: Annotated[
         list[Path], typer.Argument(metavar="TRACE...", help="A trace of torch.profiler or Chakra; then of other ranks.")
     ],
-    out: Annotated[
-        Path | None, typer.Option("-o", metavar="OUT", click_type=OUT, help="Write the step as a scenario, too.")
-    ] = None,
+    out: Annotated[Path | None, Out("-o", help="Write the step as a scenario, too.")] = None,
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Take the GPUs for this one of the library.")] = "",
     step: Annotated[
         int | None, typer.Option("--step", metavar="N", help="A step that the trace marks; else the last.")
@@ -320,13 +308,13 @@ def replay(
 def from_model(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The config.json of a model of transformers.")],
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="A GPU of the library, such as h100.")],
-    tp: Annotated[int, typer.Option("--tp", min=1, metavar="N", help="GPUs that share each layer.")] = 8,
+    tp: Annotated[int, Count("--tp", help="GPUs that share each layer.")] = 8,
     framework: Annotated[
         str, typer.Option("--for", metavar="NAME", help="As a framework shares the layer, such as vllm.")
     ] = "",
-    dp: Annotated[int, typer.Option("--dp", min=1, metavar="N", help="With --for: attention by data.")] = 1,
-    ep: Annotated[int, typer.Option("--ep", min=1, metavar="N", help="With --for: GPUs that share experts.")] = 1,
-    node: Annotated[int, typer.Option("--node", min=1, metavar="N", help="GPUs of a node; rails join several.")] = 8,
+    dp: Annotated[int, Count("--dp", help="With --for: attention by data.")] = 1,
+    ep: Annotated[int, Count("--ep", help="With --for: GPUs that share experts.")] = 1,
+    node: Annotated[int, Count("--node", help="GPUs of a node; rails join several.")] = 8,
     no_sequence_parallel: Annotated[
         bool, typer.Option("--no-sequence-parallel", help="Activations are whole on every GPU: all_reduce.")
     ] = False,
@@ -337,12 +325,9 @@ def from_model(
         int | None,
         typer.Option("--decode", min=1, metavar="KEYS", help="A step of decode, of sequences with so many keys."),
     ] = None,
-    gpus: Annotated[
-        int | None,
-        typer.Option("--gpus", min=1, metavar="N", help="A training step on so many GPUs."),
-    ] = None,
-    sequences: Annotated[int, typer.Option("--sequences", min=1, metavar="N", help="With --gpus: the batch.")] = 128,
-    seq_len: Annotated[int, typer.Option("--seq-len", min=1, metavar="N", help="With --gpus: their tokens.")] = 4096,
+    gpus: Annotated[int | None, Count("--gpus", help="A training step on so many GPUs.")] = None,
+    sequences: Annotated[int, Count("--sequences", help="With --gpus: the batch.")] = 128,
+    seq_len: Annotated[int, Count("--seq-len", help="With --gpus: their tokens.")] = 4096,
     out: OutOption = None,
 ) -> None:
     """Write the workloads of a layer of a model as a scenario."""
