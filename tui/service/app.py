@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from ipaddress import ip_address
 from time import monotonic
 from urllib.parse import urlsplit
@@ -29,7 +30,7 @@ from ...compiler.ir.step import StepScenario
 from ...compiler.planning.build import ScheduleError
 from ...simcore import RunTooLarge
 from .openapi import ASK_PATH, LAYER_PATH, PATH, openapi_document
-from .questions import LayerQuestion, Question, layer_question_of, model_question_of, question_of
+from .questions import Question, layer_question_of, model_question_of, question_of
 
 ANY = "*"
 
@@ -168,16 +169,8 @@ class Service:
         self._waiting, self._usual_s = 0, FIRST_GUESS_S
         self._stopped = False
 
-    async def recommend(self, http: HttpRequest) -> Response:
-        """Answer a question about a pair."""
-        return await self._answer(http, self._pair)
-
-    async def recommend_layer(self, http: HttpRequest) -> Response:
-        """Answer a question about a whole layer."""
-        return await self._answer(http, self._layer)
-
-    async def _answer(self, http: HttpRequest, answer: Callable[[bytes], Awaitable[Response]]) -> Response:
-        """Read the body within limits, and answer what is in it."""
+    async def answer(self, http: HttpRequest, to: Callable[[bytes], Awaitable[Response]]) -> Response:
+        """Read the body within limits, and give the answer ``to`` it."""
         try:
             async with asyncio.timeout(BODY_S):
                 body = await _body(http)
@@ -188,11 +181,12 @@ class Service:
         if body is None:
             return _failed(413, error_document("413", f"the body is larger than {MAX_BODY} bytes"))
         try:
-            return await answer(body)
+            return await to(body)
         except RequestError as error:
             return _failed(400, request_error_document(error))
 
-    async def _pair(self, body: bytes) -> Response:
+    async def to_pair(self, body: bytes) -> Response:
+        """Answer a question about a pair."""
         question = question_of(body, self._limits.answer_s)
         known = self._advisor.recall(question.request, question.options)
         if known is not None:
@@ -205,7 +199,8 @@ class Service:
 
         return await self._in_turn(advised)
 
-    async def _layer(self, body: bytes) -> Response:
+    async def to_layer(self, body: bytes) -> Response:
+        """Answer a question about a whole layer, or about a training step as well as found in time."""
         question = layer_question_of(body, self._limits.answer_s)
         known = None if question.request is None else self._advisor.recall(question.request, question.options)
         if known is not None:
@@ -216,21 +211,17 @@ class Service:
             options = _within(question.options, left_s)
             if isinstance(subject, StepScenario):
                 within_s = left_s if options.within_s is None else min(left_s, options.within_s)
-                return await self._step(question, subject, monotonic() + within_s)
+                end_s = monotonic() + within_s
+                return await in_thread(
+                    lambda _: question.about_step(subject, lambda: self._stopped or monotonic() > end_s)
+                )
             advice = await self._advisor.recommend_async(subject, options, should_stop=lambda: self._stopped)
             return await in_thread(lambda _: advice_document(advice))
 
         return await self._in_turn(advised)
 
-    async def _step(self, question: LayerQuestion, step: StepScenario, end_s: float) -> JsonObject:
-        """The answer about a training step, as well as found until ``end_s``."""
-        return await in_thread(lambda _: question.about_step(step, lambda: self._stopped or monotonic() > end_s))
-
-    async def ask(self, http: HttpRequest) -> Response:
+    async def to_ask(self, body: bytes) -> Response:
         """Answer what to switch on for a model."""
-        return await self._answer(http, self._ask)
-
-    async def _ask(self, body: bytes) -> Response:
         question = model_question_of(body)
 
         async def advised(left_s: float) -> JsonObject:
@@ -368,10 +359,9 @@ def application(advisor: Advisor, limits: Limits | None = None) -> Starlette:
 
 def application_of(service: Service, hosts: OwnHosts | None = None) -> Starlette:
     """Return the application of a service that the caller may stop; it is asked under the names of ``hosts``."""
+    posted = {PATH: service.to_pair, LAYER_PATH: service.to_layer, ASK_PATH: service.to_ask}
     routes = [
-        Route(PATH, service.recommend, methods=["POST"]),
-        Route(LAYER_PATH, service.recommend_layer, methods=["POST"]),
-        Route(ASK_PATH, service.ask, methods=["POST"]),
+        *(Route(path, partial(service.answer, to=to), methods=["POST"]) for path, to in posted.items()),
         Route("/health", _health),
         Route("/openapi.json", _openapi),
     ]

@@ -12,129 +12,131 @@ from ...compiler.text.json_forms import list_of, object_of, one_of, whole_number
 from ...compiler.text.vocabulary import MAX_EXTENT
 from .questions import MOST_BESPOKE, MOST_RANKS
 
-_WORD, _NUMBER, _COUNT = {"type": "string"}, {"type": "number"}, whole_number(0, MAX_EXTENT)
-_OR_NULL = {"type": ["string", "null"]}
+_WORD, _NUMBER, _WHOLE, _FLAG, _OBJECT = (
+    {"type": kind} for kind in ("string", "number", "integer", "boolean", "object")
+)
+_OR_NULL, _NUMBER_OR_NULL, _WHOLE_OR_NULL, _OBJECT_OR_NULL = (
+    {"type": [kind, "null"]} for kind in ("string", "number", "integer", "object")
+)
+_WORDS, _OBJECTS = ({"type": "array", "items": each} for each in (_WORD, _OBJECT))
+_COUNT, _RANKS = whole_number(0, MAX_EXTENT), whole_number(1, MOST_RANKS)
+_POSITIVE = whole_number(1, MAX_EXTENT)
+_VERDICT = one_of([verdict.value for verdict in Verdict])
+_OF_BOTH: JsonObject = {
+    "engines": list_of(_WORD, 64),
+    "staging_bytes": {**_WHOLE_OR_NULL, "minimum": 0},
+    "implementations": list_of(_WORD, 64),
+}
+"""What every question about schedules may limit."""
 
 
-def layer_question_schema() -> JsonObject:
-    """Return the schema of a question: a model with gpu, tp and tokens, or a text."""
+def _about(schema: JsonObject, description: str) -> JsonObject:
+    return {**schema, "description": description}
+
+
+_GPU = _about(_WORD, "a GPU that ships, or the name that its driver gives it")
+_WITHIN = _about({**_NUMBER, "minimum": 0}, "the best found by then")
+
+
+def _whole_object(properties: JsonObject) -> JsonObject:
+    """An answer: all of its members are there."""
+    return object_of(properties, tuple(properties))
+
+
+def _layer_question() -> JsonObject:
+    """A model with gpu, tp and tokens, or a text."""
     properties = {
-        "model": {"type": "object", "description": "the content of a config.json of transformers"},
-        "name": {**_WORD, "description": "of the model, where its configuration has none"},
-        "gpu": {**_WORD, "description": "a GPU that ships, or the name that its driver gives it"},
+        "model": _about(_OBJECT, "the content of a config.json of transformers"),
+        "name": _about(_WORD, "of the model, where its configuration has none"),
+        "gpu": _GPU,
         "tp": whole_number(2, MOST_RANKS),
-        "tokens": {**whole_number(1, MAX_EXTENT), "description": "rows that all ranks hold together"},
-        "backward": {"type": "boolean", "description": "the backward pass with weight gradients; default false"},
-        "sequence_parallel": {"type": "boolean", "description": "default true"},
-        "decode": {**whole_number(1, MAX_EXTENT), "description": "keys of each sequence in a step of decode"},
-        "node": {**whole_number(1, MOST_RANKS), "description": "GPUs of one node; default 8"},
-        "engines": list_of(_WORD, 64),
-        "staging_bytes": {"type": ["integer", "null"], "minimum": 0},
-        "implementations": list_of(_WORD, 64),
-        "text": {**_WORD, "description": "instead of a model: a .mgs file without other files"},
-        "workload": {**_OR_NULL, "description": "of the text; default: the first"},
-        "settings": {"type": "object", "description": "of the text: values of its parameters by name"},
-        "simulate": {
-            "type": "boolean",
-            "description": "false tries no small changes; default true",
-        },
-        "within_s": {"type": "number", "minimum": 0, "description": "the best found by then"},
+        "tokens": _about(_POSITIVE, "rows that all ranks hold together"),
+        "backward": _about(_FLAG, "the backward pass with weight gradients; default false"),
+        "sequence_parallel": _about(_FLAG, "default true"),
+        "decode": _about(_POSITIVE, "keys of each sequence in a step of decode"),
+        "node": _about(_RANKS, "GPUs of one node; default 8"),
+        **_OF_BOTH,
+        "text": _about(_WORD, "instead of a model: a .mgs file without other files"),
+        "workload": _about(_OR_NULL, "of the text; default: the first"),
+        "settings": _about(_OBJECT, "of the text: values of its parameters by name"),
+        "simulate": _about(_FLAG, "false tries no small changes; default true"),
+        "within_s": _WITHIN,
         "bespoke": whole_number(0, MOST_BESPOKE),
     }
-    return object_of(properties, ()) | {
-        "oneOf": [{"required": ["model", "gpu", "tp", "tokens"]}, {"required": ["text"]}]
-    }
+    of_either = [{"required": ["model", "gpu", "tp", "tokens"]}, {"required": ["text"]}]
+    return object_of(properties, ()) | {"oneOf": of_either}
 
 
-def advice_schema() -> JsonObject:
-    """Return the schema of all of the advice, the document of ``magus advise --json``."""
-    of_all = _of_all()
-    of_several = {
-        "layers": _COUNT,
-        "block": {**_OR_NULL, "description": "the recommended schedule for the file"},
-        "ops": {"type": "array", "items": _op()},
-        "kernels_us": _NUMBER,
-        "copier": _WORD,
-        "searched": _COUNT,
-        "imbalance": {"type": ["object", "null"]},
-    }
-    return object_of(of_all | of_several, tuple(of_all))
-
-
-def _of_all() -> JsonObject:
-    """What every answer has."""
-    number, words, anything = (
-        {"type": ["number", "null"]},
-        {"type": "array", "items": _WORD},
-        {"type": ["object", "null"]},
-    )
-    candidates = {"type": "array", "items": {"type": "object"}}
-    return {
+def _advice() -> JsonObject:
+    """All of the advice, the document of ``magus advise --json``."""
+    of_all = {
         "schema": {"const": ADVICE_SCHEMA},
         "scenario": _WORD,
         "workload": _WORD,
         "pattern": _OR_NULL,
         "recommended": _WORD,
-        "verdict": one_of([each.value for each in Verdict]),
+        "verdict": _VERDICT,
         "headline": _OR_NULL,
         "speedup_vs_serial": _NUMBER,
-        "promised": number,
-        "in_graph": number,
-        "on_host": number,
-        "error": number,
+        **dict.fromkeys(("promised", "in_graph", "on_host", "error"), _NUMBER_OR_NULL),
         "interval": {"type": ["array", "null"], "items": _NUMBER},
         "outside": _OR_NULL,
         "serial": _WORD,
-        "baseline": {"type": "object"},
-        "library": anything,
-        "implementations": anything,
-        "lower_bound_us": number,
-        "bound": anything,
-        "gap_to_bound": number,
+        "baseline": _OBJECT,
+        "library": _OBJECT_OR_NULL,
+        "implementations": _OBJECT_OR_NULL,
+        "lower_bound_us": _NUMBER_OR_NULL,
+        "bound": _OBJECT_OR_NULL,
+        "gap_to_bound": _NUMBER_OR_NULL,
         "confidence": one_of([each.value for each in Confidence]),
         "confidence_reason": _WORD,
-        "sensitivity": anything,
-        "threshold": anything,
-        "routing_draws": anything,
-        "reasons": words,
-        "how": anything,
-        "ties": words,
-        "given_up": anything,
-        "marks": words,
-        "outside_calibration": words,
-        "interrupted": {"type": "boolean"},
-        "notes": words,
-        "num_feasible": {"type": ["integer", "null"]},
-        "candidates": candidates,
-        "result": anything,
-        "serial_result": anything,
-        "timing": {"type": "object"},
+        **dict.fromkeys(("sensitivity", "threshold", "routing_draws"), _OBJECT_OR_NULL),
+        "reasons": _WORDS,
+        "how": _OBJECT_OR_NULL,
+        "ties": _WORDS,
+        "given_up": _OBJECT_OR_NULL,
+        "marks": _WORDS,
+        "outside_calibration": _WORDS,
+        "interrupted": _FLAG,
+        "notes": _WORDS,
+        "num_feasible": _WHOLE_OR_NULL,
+        "candidates": _OBJECTS,
+        "result": _OBJECT_OR_NULL,
+        "serial_result": _OBJECT_OR_NULL,
+        "timing": _OBJECT,
     }
-
-
-def step_schema() -> JsonObject:
-    """Return the schema of the answer about a training step."""
-    outcomes = {"type": "array", "items": {"type": "object"}}
-    counts = dict.fromkeys(("layouts", "impossible", "too_large", "slower", "layers_simulated"), _COUNT)
-    properties = {
-        "step": _WORD,
-        **counts,
-        "framework": _OR_NULL,
-        "recommended": {"type": ["object", "null"]},
-        "outcomes": outcomes,
-        "declared": outcomes,
-        "interrupted": {"type": "boolean"},
-        "marks": {"type": "array", "items": _WORD},
+    of_several = {
+        "layers": _COUNT,
+        "block": _about(_OR_NULL, "the recommended schedule for the file"),
+        "ops": {"type": "array", "items": _op()},
+        "kernels_us": _NUMBER,
+        "copier": _WORD,
+        "searched": _COUNT,
+        "imbalance": _OBJECT_OR_NULL,
     }
-    return object_of(properties, tuple(properties))
+    return object_of(of_all | of_several, tuple(of_all))
 
 
 def _op() -> JsonObject:
-    us = {"type": ["number", "null"]}
-    times = dict.fromkeys(("begin_us", "end_us", "comm_us", "exposed_us", "alone_us", "whole_us"), us)
-    hidden = {"type": "array", "items": {"type": "object"}}
-    properties = {"name": _WORD, "pattern": _WORD, "how": _OR_NULL, "alone": _OR_NULL, "hidden_by": hidden, **times}
-    return object_of(properties, tuple(properties))
+    times = ("begin_us", "end_us", "comm_us", "exposed_us", "alone_us", "whole_us")
+    words = {"name": _WORD, "pattern": _WORD, "how": _OR_NULL, "alone": _OR_NULL, "hidden_by": _OBJECTS}
+    return _whole_object(words | dict.fromkeys(times, _NUMBER_OR_NULL))
+
+
+def _step_advice() -> JsonObject:
+    """The answer about a training step."""
+    return _whole_object(
+        {
+            "step": _WORD,
+            **dict.fromkeys(("layouts", "impossible", "too_large", "slower", "layers_simulated"), _COUNT),
+            "framework": _OR_NULL,
+            "recommended": _OBJECT_OR_NULL,
+            "outcomes": _OBJECTS,
+            "declared": _OBJECTS,
+            "interrupted": _FLAG,
+            "marks": _WORDS,
+        }
+    )
 
 
 PATH, LAYER_PATH, ASK_PATH = "/v1/recommend", "/v1/recommend_layer", "/v1/ask"
@@ -161,9 +163,9 @@ def openapi_document() -> JsonObject:
         "LayoutsAnswer": _layouts_answer(),
         "Question": _question(),
         "Answer": _answer(),
-        "LayerQuestion": layer_question_schema(),
-        "Advice": advice_schema(),
-        "StepAdvice": step_schema(),
+        "LayerQuestion": _layer_question(),
+        "Advice": _advice(),
+        "StepAdvice": _step_advice(),
         "Error": _error(),
     }
     health = {"operationId": "health", "responses": {"200": {"description": "the service answers"}}}
@@ -202,112 +204,100 @@ def _ref(name: str) -> str:
 
 
 def _question() -> JsonObject:
-    size, word = whole_number(0, MAX_EXTENT), {"type": "string"}
     properties = {
         "pattern": one_of([pattern.value for pattern in PATTERNS]),
-        "m": {**size, "description": "rows of the GEMM of one rank, [m, k] x [k, n]"},
-        "n": size,
-        "k": size,
-        "num_bytes": {**whole_number(0, MAX_BYTES), "description": "the whole tensor of a collective without a GEMM"},
+        "m": _about(_COUNT, "rows of the GEMM of one rank, [m, k] x [k, n]"),
+        "n": _COUNT,
+        "k": _COUNT,
+        "num_bytes": _about(whole_number(0, MAX_BYTES), "the whole tensor of a collective without a GEMM"),
         "dtype": one_of([dtype.value for dtype in DType]),
-        "gpu": {**word, "description": "a GPU that ships, or the name that its driver gives it"},
-        "ranks": whole_number(1, MOST_RANKS),
+        "gpu": _GPU,
+        "ranks": _RANKS,
         "topology": one_of(("", *TOPOLOGIES)),
-        "schedules": list_of(word, 64),
-        "engines": list_of(word, 64),
-        "staging_bytes": {"type": ["integer", "null"], "minimum": 0},
-        "implementations": list_of(word, 64),
-        "simulate": {"type": "boolean", "description": "false answers at once, from the model; default true"},
-        "within_s": {"type": "number", "minimum": 0, "description": "the best found by then"},
+        "schedules": list_of(_WORD, 64),
+        **_OF_BOTH,
+        "simulate": _about(_FLAG, "false answers at once, from the model; default true"),
+        "within_s": _WITHIN,
         "bespoke": whole_number(0, MOST_BESPOKE),
-        "plan": {"type": "boolean", "description": "also the plan, magus-plan/2"},
-        "advice": {"type": "boolean", "description": "also all of the advice, magus-advice/1"},
+        "plan": _about(_FLAG, "also the plan, magus-plan/2"),
+        "advice": _about(_FLAG, "also all of the advice, magus-advice/1"),
     }
     return object_of(properties, ("pattern", "gpu", "ranks"))
 
 
 def _ask_question() -> JsonObject:
-    count = whole_number(1, MOST_COUNT)
     sizes = ("tp", "dp", "ep", "prefill", "decode", "keys", "sequences", "seq_len", "micro_batch")
-    counts = dict.fromkeys(sizes, count)
-    model = {"type": ["string", "object"], "description": "a model that ships, or what is in a config.json"}
-    gpus = {"gpus": {**whole_number(1, MOST_GPUS), "description": "which layout of so many GPUs serves best"}}
     properties: JsonObject = {
-        "model": model,
+        "model": _about({"type": ["string", "object"]}, "a model that ships, or what is in a config.json"),
         "gpu": _WORD,
         "for": _WORD,
-        "train": {"type": "boolean"},
-        **counts,
-        **gpus,
+        "train": _FLAG,
+        **dict.fromkeys(sizes, whole_number(1, MOST_COUNT)),
+        "gpus": _about(whole_number(1, MOST_GPUS), "which layout of so many GPUs serves best"),
     }
     return object_of(properties, ("model", "gpu", "for"))
 
 
 def _ask_answer() -> JsonObject:
     words = ("schema", "model", "gpu", "framework", "version", "today", "confidence", "confidence_reason")
-    gain = {"type": ["object", "null"]}
-    properties: JsonObject = {
-        **dict.fromkeys(words, _WORD),
-        "tokens": _COUNT,
-        **dict.fromkeys(("today_us", "graph_us"), _NUMBER),
-        "switch_on": gain,
-        "file": {**_OR_NULL, "description": "the text that switches it on, as the framework reads it"},
-        "no_file": {**_OR_NULL, "description": "why there is none"},
-        "switches": list_of({"type": "object"}, 64),
-        "unknown": list_of(_WORD, 64),
-        "kernel": gain,
-        "simulated_gain": _NUMBER,
-        "most_gain": {"type": ["number", "null"]},
-        "interrupted": {"type": "boolean"},
-    }
-    return object_of(properties, tuple(properties))
+    return _whole_object(
+        {
+            **dict.fromkeys(words, _WORD),
+            "tokens": _COUNT,
+            **dict.fromkeys(("today_us", "graph_us"), _NUMBER),
+            "switch_on": _OBJECT_OR_NULL,
+            "file": _about(_OR_NULL, "the text that switches it on, as the framework reads it"),
+            "no_file": _about(_OR_NULL, "why there is none"),
+            "switches": list_of(_OBJECT, 64),
+            "unknown": list_of(_WORD, 64),
+            "kernel": _OBJECT_OR_NULL,
+            "simulated_gain": _NUMBER,
+            "most_gain": _NUMBER_OR_NULL,
+            "interrupted": _FLAG,
+        }
+    )
 
 
 def _layouts_answer() -> JsonObject:
-    words = ("schema", "model", "gpu", "framework", "version", "reason")
     counts = ("gpus", "tokens", "layouts", "impossible", "too_large", "limit_bytes")
-    properties: JsonObject = {
-        **dict.fromkeys(words, _WORD),
-        **dict.fromkeys(counts, _COUNT),
-        "sequences": {"type": ["integer", "null"]},
-        "keys": {"type": ["integer", "null"]},
-        "outcomes": list_of({"type": "object"}, 1024),
-        "answer": {"$ref": _ref("AskAnswer")},
-        "interrupted": {"type": "boolean"},
-    }
-    return object_of(properties, tuple(properties))
+    return _whole_object(
+        {
+            **dict.fromkeys(("schema", "model", "gpu", "framework", "version", "reason"), _WORD),
+            **dict.fromkeys(counts, _COUNT),
+            **dict.fromkeys(("sequences", "keys"), _WHOLE_OR_NULL),
+            "outcomes": list_of(_OBJECT, 1024),
+            "answer": {"$ref": _ref("AskAnswer")},
+            "interrupted": _FLAG,
+        }
+    )
 
 
 def _answer() -> JsonObject:
-    number, word, words = {"type": "number"}, {"type": "string"}, {"type": "array", "items": {"type": "string"}}
-    gains = {"type": ["array", "null"], "items": number, "minItems": 2, "maxItems": 2}
     properties = {
-        "schema": word,
-        "magus": word,
-        "verdict": one_of([verdict.value for verdict in Verdict]),
-        "schedule": word,
-        "template": {"type": ["string", "null"]},
-        "chunks": {"type": ["integer", "null"]},
-        "copy_engines": {"type": "integer"},
-        "copy_sms": {"type": "integer"},
-        "us": number,
-        "baseline": word,
-        "baseline_us": number,
-        "gain": number,
-        "gain_interval": gains,
+        "schema": _WORD,
+        "magus": _WORD,
+        "verdict": _VERDICT,
+        "schedule": _WORD,
+        "template": _OR_NULL,
+        "chunks": _WHOLE_OR_NULL,
+        **dict.fromkeys(("copy_engines", "copy_sms"), _WHOLE),
+        "us": _NUMBER,
+        "baseline": _WORD,
+        "baseline_us": _NUMBER,
+        "gain": _NUMBER,
+        "gain_interval": {"type": ["array", "null"], "items": _NUMBER, "minItems": 2, "maxItems": 2},
         "source": one_of(("cache", "model", "simulation")),
-        "interrupted": {"type": "boolean"},
-        "confidence": one_of(("high", "medium", "low")),
-        "confidence_reason": word,
-        "reasons": words,
-        "marks": words,
-        "plan": {"type": ["object", "null"]},
+        "interrupted": _FLAG,
+        "confidence": one_of([each.value for each in Confidence]),
+        "confidence_reason": _WORD,
+        "reasons": _WORDS,
+        "marks": _WORDS,
+        "plan": _OBJECT_OR_NULL,
         "advice": {"$ref": _ref("Advice")},
     }
     return object_of(properties, [key for key in properties if key not in ("plan", "advice")])
 
 
 def _error() -> JsonObject:
-    word = {"type": "string"}
-    inner = object_of({"code": word, "field": word, "message": word, "hint": word}, ("code", "message"))
-    return object_of({"error": inner}, ("error",))
+    inner = object_of(dict.fromkeys(("code", "field", "message", "hint"), _WORD), ("code", "message"))
+    return _whole_object({"error": inner})
