@@ -95,11 +95,11 @@ class Findings:
     """
 
     candidates: tuple[Candidate, ...]
-    num_feasible: int | None
-    bound: Bound | None
-    confirmed: Confirmed
     stages: Stages
-    notes: tuple[str, ...]
+    num_feasible: int | None = None
+    bound: Bound | None = None
+    confirmed: Confirmed = Confirmed()
+    notes: tuple[str, ...] = ()
     offers: Offers | None = None
     threshold: Threshold | None = None
     sensitivity: Sensitivity | None = None
@@ -264,7 +264,7 @@ class PartialAnswers:
     def confirmed(self, candidates: Sequence[Candidate], bound: Bound | None, confirmed: Confirmed) -> None:
         """Report the confirmed answer: threshold and sensitivity take longer."""
         if self.answered is not None:
-            found = Findings(tuple(candidates), None, bound, confirmed, Stages(interrupted=True), ())
+            found = Findings(tuple(candidates), Stages(interrupted=True), bound=bound, confirmed=confirmed)
             self.answered(advice_of(self.scenario, found))
 
     def _tell(self) -> None:
@@ -273,8 +273,7 @@ class PartialAnswers:
         known = any(isfinite(candidate.best_us) for candidate in candidates)
         if self.answered is None or not known or not any(candidate.is_serial for candidate in candidates):
             return
-        found = Findings(tuple(candidates), None, None, Confirmed(), Stages(interrupted=True), ())
-        self.answered(advice_of(self.scenario, found))
+        self.answered(advice_of(self.scenario, Findings(tuple(candidates), Stages(interrupted=True))))
         self._reported_at = perf_counter()
 
 

@@ -19,7 +19,7 @@ from ...compiler.ir import (
     Workload,
     WrittenPlan,
 )
-from ...compiler.ir.stopping import never
+from ...compiler.ir.stopping import never, silent
 from ...compiler.planning.build import expression_of, whole_text
 from ...compiler.planning.groups import cut_up
 from ...compiler.planning.plan import in_layer
@@ -30,7 +30,7 @@ from ...simcore import RunOptions, RunOutcome
 from ...simcore.figures.load_buckets import overlap_ticks, total_ticks, union_of
 from ...simcore.figures.result import Interval, IntervalKind, Result
 from ...simcore.simulate_layers import SHOWN_LAYER, simulate_layers
-from ..answer.answer import Answered, Confirmed, Findings, advice_of
+from ..answer.answer import Answered, Findings, advice_of
 from ..answer.extrapolation import imbalance_lines
 from ..answer.stages import Stages
 from ..bounds.lower_bound import Bound, workload_bound
@@ -169,7 +169,7 @@ log = logging.getLogger(__name__)
 def simulated_schedules(
     scenario: Scenario,
     workers: int = 1,
-    progress: Progress = lambda stage, done, total: None,
+    progress: Progress = silent,
     should_stop: ShouldStop = never,
     answered: Answered = lambda advice: None,
 ) -> Advice:
@@ -265,7 +265,7 @@ class _Comparison:
                 replace(each, origin=ScheduleOrigin.SERIAL) if each is simulated[-1] else each for each in simulated
             ]
         stages = Stages(interrupted=interrupted)
-        advice = advice_of(self.scenario, Findings(tuple(ranked), None, self.bound, Confirmed(), stages, problems))
+        advice = advice_of(self.scenario, Findings(tuple(ranked), stages, bound=self.bound, notes=problems))
         best = advice.recommended
         assert best.result is not None, "the baseline is simulated"
         written_out = cut_up(self.scenario.workload, best.joint.cut)
@@ -314,8 +314,9 @@ def with_simulated(advice: Advice, first: Advice) -> Advice:
         elif known.is_estimate and one.result is not None:
             found[one.expression] = known.with_result(one.result)
     stages, notes = Stages(interrupted=advice.interrupted), tuple(dict.fromkeys((*first.notes, *advice.notes)))
-    findings = Findings(tuple(by_time(list(found.values()))), None, advice.bound, Confirmed(), stages, notes)
-    again = advice_of(advice.scenario, replace(findings, offers=advice.offers))
+    ranked = tuple(by_time(list(found.values())))
+    findings = Findings(ranked, stages, bound=advice.bound, notes=notes, offers=advice.offers)
+    again = advice_of(advice.scenario, findings)
     best = again.recommended
     reported = {"ops": advice.ops, "reasons": advice.reasons}
     if best.expression != advice.recommended.expression and best.result is not None:

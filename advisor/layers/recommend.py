@@ -17,13 +17,14 @@ from ...compiler.ir import (
     Schedule,
     ShouldStop,
     heeding,
+    never,
+    silent,
 )
-from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import RunTooLarge
 from ...simcore.memo.memo import ADVISOR, Memo, memo_of, memoized
-from ..answer.answer import BESPOKE, IMPLEMENTATIONS, Answered, Confirmed, Findings, advice_of
+from ..answer.answer import BESPOKE, IMPLEMENTATIONS, Answered, Findings, advice_of
 from ..answer.explain import COPY_ENGINES_LEFT_OUT
 from ..answer.extrapolation import imbalance_lines
 from ..answer.rule import finalists, recommended_of
@@ -96,16 +97,12 @@ class _Question:
         return memo_of(("recommend_workload", self.scenario, options, compared, digest), ADVISOR)
 
 
-def _silent(stage: str, done: int, total: int) -> None:
-    """Report no progress."""
-
-
 def recommend_workload(
     scenario: Scenario,
     options: AdviceOptions | None = None,
     *,
-    progress: Progress | None = None,
-    should_stop: ShouldStop | None = None,
+    progress: Progress = silent,
+    should_stop: ShouldStop = never,
     answered: Answered | None = None,
     of_sole: Advice | None = None,
     proposals: ProposalModel | None = None,
@@ -136,8 +133,9 @@ def recommend_workload(
         raise ScheduleError(Rejection(Code.MGS523, message))
     proposals = proposals if options.verify and options.bespoke > 0 and of_sole is None else None
     question = _Question(scenario, options, of_sole, proposals)
-    report, stop = progress or _silent, should_stop or never
-    return _searched(question, stop, report) if answered is None else _watched(question, stop, report, answered)
+    if answered is not None:
+        return _watched(question, should_stop, progress, answered)
+    return _searched(question, should_stop, progress)
 
 
 def _watched(question: _Question, should_stop: ShouldStop, progress: Progress, answered: Answered) -> Advice:
@@ -168,7 +166,7 @@ def _searched_beside(question: _Question, should_stop: ShouldStop, progress: Pro
     return _searched(question, should_stop, progress)
 
 
-def _searched(question: _Question, should_stop: ShouldStop, progress: Progress = _silent) -> Advice:
+def _searched(question: _Question, should_stop: ShouldStop, progress: Progress = silent) -> Advice:
     return memoized(
         question.memo,
         Advice,
@@ -217,7 +215,7 @@ def _recommended(question: _Question, stop: ShouldStop, report: Progress) -> Adv
         *(by_others if any(one.is_library for one in candidates) else ()),
         *_staged(runs, serial, candidates),
     )
-    findings = Findings(tuple(candidates), None, bound, Confirmed(), stages, notes, offers, warnings=warnings)
+    findings = Findings(tuple(candidates), stages, bound=bound, notes=notes, offers=offers, warnings=warnings)
     return _explained(advice_of(scenario, findings), search)
 
 
@@ -311,8 +309,7 @@ def serial_estimate(scenario: Scenario, should_stop: ShouldStop, too_late: Shoul
 def _unsimulated(scenario: Scenario, estimate_ticks: int) -> Advice:
     """The answer where nothing was simulated in time: no overlap, as it is estimated."""
     serial = joint_candidate(SERIAL, ScheduleOrigin.SERIAL, NO_OVERLAP, estimate_ticks)
-    stages, notes = Stages(interrupted=True), (INTERRUPTED, NOT_SIMULATED)
-    return advice_of(scenario, Findings((serial,), None, None, Confirmed(), stages, notes))
+    return advice_of(scenario, Findings((serial,), Stages(interrupted=True), notes=(INTERRUPTED, NOT_SIMULATED)))
 
 
 def _not_searched(scenario: Scenario, runs: JointRuns) -> Iterator[str]:

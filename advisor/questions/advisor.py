@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...compiler.codes import Code
 from ...compiler.from_model.request import LayerRequest, layer_scenario
-from ...compiler.ir import Cancelled, Counted, Progress, Rejection, Scenario, ShouldStop, never
+from ...compiler.ir import Cancelled, Counted, Progress, Rejection, Scenario, ShouldStop, never, silent
 from ...compiler.planning.build import ScheduleError
 from ...compiler.request.request import Request
 from ...compiler.request.scenario import Stamp, scenario_of, stamp
@@ -184,7 +184,7 @@ class Advisor:
         Cancelled
             If ``should_stop`` returned true before anything was ranked.
         """
-        watcher = Watcher(progress, should_stop, answered)
+        watcher = Watcher(progress or silent, should_stop or never, answered)
         if isinstance(question, Scenario):
             return self._advice(question, options, watcher)
         if not isinstance(question, Request | LayerRequest):
@@ -333,7 +333,7 @@ class Advisor:
         there = self._there(Requested(scenario, options, watcher.answered is not None, near), watcher)
         if there is not None:
             if place is not None and near == ALONE and isinstance(self._processes, Cluster):
-                place = place.of_equal(there.scenario)  # parts are told by identity
+                place = replace(place, scenario=there.scenario)  # parts are told by identity
                 if not place.is_filled:  # a worker that shares the folder has kept it before
                     place.keep(there)
             return there
@@ -344,7 +344,7 @@ class Advisor:
         if self._processes is None:
             return None
         try:
-            return self._processes.ask(requested, watcher.should_stop or never, reported_by(watcher))
+            return self._processes.ask(requested, watcher.should_stop, reported_by(watcher))
         except ProcessDied:
             log.warning("a process ended before it answered, perhaps for want of memory: the answer is computed here")
             return None

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from time import perf_counter
 
-from ...compiler.ir import Cancelled, OpCase, OpChoice, Progress, Scenario, ShouldStop, never
+from ...compiler.ir import Cancelled, OpChoice, Progress, Scenario, ShouldStop, never, silent
 from ...compiler.planning.build import ScheduleError, build_op_plan
 from ...compiler.planning.handoff import sole_chain
 from ...compiler.planning.knobs.engine import explored_engines
@@ -44,24 +44,10 @@ ONLY_RANKED = "{:,} GPUs see different networks: times are estimates, nothing wa
 
 @dataclass(frozen=True, slots=True)
 class KeptAdvice:
-    """The place of the advice for ``scenario`` of one op, the ``case``: a line with choices, and one with the rest."""
+    """The place of the advice for ``scenario`` of one op: a line with choices, and one with the rest."""
 
     scenario: Scenario
-    case: OpCase
     memo: Memo | None
-
-    @classmethod
-    def of(cls, proposals: str, scenario: Scenario, options: object) -> "KeptAdvice":
-        """Return the place of advice with the model of the digest ``proposals`` under ``options``."""
-        case = scenario.case
-        if current_store() is None:
-            return cls(scenario, case, None)
-        requested = ("advise", case, options, proposals, _solver_version())
-        return cls(scenario, case, memo_of(requested, ADVISOR))
-
-    def of_equal(self, scenario: Scenario) -> "KeptAdvice":
-        """Return the same place for an equal scenario, such as one that was sent."""
-        return replace(self, scenario=scenario, case=scenario.case)
 
     @property
     def is_filled(self) -> bool:
@@ -79,7 +65,8 @@ class KeptAdvice:
             return None
         choices, _, rest = data.partition(b"\n")
         try:
-            schedules = [build_op_plan(self.case, choice) for choice in decode(choices, tuple[OpChoice, ...])]
+            case = self.scenario.case
+            schedules = [build_op_plan(case, choice) for choice in decode(choices, tuple[OpChoice, ...])]
             return replace(decode(rest, Advice, (self.scenario, *schedules)), source=AnswerSource.CACHE)
         except (MalformedError, ScheduleError):
             log.debug("the advice on disk is malformed", exc_info=True)
@@ -114,8 +101,8 @@ TIME_TO_PROPOSE = 0.5
 class Watcher:
     """Those who wait for an answer, for ``waited_s`` already: told how far it is, and what would be answered now."""
 
-    progress: Progress | None = None
-    should_stop: ShouldStop | None = None
+    progress: Progress = silent
+    should_stop: ShouldStop = never
     answered: Answered | None = None
     waited_s: float = 0.0
 
@@ -208,8 +195,7 @@ def reported_by(watcher: Watcher) -> Callable[[object], None]:
 
     def tell(what: object) -> None:
         if isinstance(what, tuple):
-            if watcher.progress is not None:
-                watcher.progress(*what)
+            watcher.progress(*what)
         elif watcher.answered is not None and isinstance(what, Advice):
             watcher.answered(what)
 
@@ -226,9 +212,11 @@ def place_of(proposals: ProposalModel | None, scenario: Scenario, options: Advic
 
     The place is the same for any limit of time and number of workers, which decide no answer that is kept.
     """
-    if proposals is not None and proposals.near != ALONE:
-        return KeptAdvice(scenario, scenario.case, None)
-    return KeptAdvice.of(proposals.digest if proposals else "", scenario, replace(options, within_s=None, workers=1))
+    others_decide = proposals is not None and proposals.near != ALONE
+    if others_decide or current_store() is None:
+        return KeptAdvice(scenario, None)
+    digest, same = proposals.digest if proposals else "", replace(options, within_s=None, workers=1)
+    return KeptAdvice(scenario, memo_of(("advise", scenario.case, same, digest, _solver_version()), ADVISOR))
 
 
 def computed_advice(
@@ -243,11 +231,10 @@ def computed_advice(
     case = scenario.only_case
     if case is None:
         return _of_several(proposals, scenario, options, watcher)
-    stop, answers = watcher.should_stop or never, PartialAnswers(scenario, case, watcher.answered)
-    report = watcher.progress or (lambda stage, done, total: None)
+    stop, answers = watcher.should_stop, PartialAnswers(scenario, case, watcher.answered)
     only_ranked = options.within_s is None and case.num_ranks > MOST_RANKS and not case.network.symmetric
     of_run = replace(options, verify=False) if only_ranked else options
-    run = AdviceRun(scenario, case, of_run, stop, Stages(stop), report, answers)
+    run = AdviceRun(scenario, case, of_run, stop, Stages(stop), watcher.progress, answers)
     found = _findings(run, proposals, watcher)
     if only_ranked:
         found = replace(found, warnings=(ONLY_RANKED.format(case.num_ranks), *found.warnings))
@@ -290,9 +277,8 @@ def _with_sensitivity(advice: Advice, watcher: Watcher) -> Advice:
     """Return an answer about several ops with what hardware numbers change of it; as it is if that is stopped."""
     from ..sensitivity.several import sensitivity_of_several
 
-    report = watcher.progress or (lambda stage, done, total: None)
     with suppress(Cancelled):
-        return replace(advice, sensitivity=sensitivity_of_several(advice, report, watcher.should_stop or never))
+        return replace(advice, sensitivity=sensitivity_of_several(advice, watcher.progress, watcher.should_stop))
     return advice
 
 
@@ -344,5 +330,5 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
     if confirmed.serial is None and all(math.isinf(candidate.best_us) for candidate in candidates):
         raise Cancelled if run.stages.interrupted else RuntimeError("; ".join(notes))
     return Findings(
-        tuple(candidates), num_feasible, bound, confirmed, run.stages, notes, offers, threshold, sensitivity
+        tuple(candidates), run.stages, num_feasible, bound, confirmed, notes, offers, threshold, sensitivity
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ...compiler.ir import Cancelled, Progress, ShouldStop
 from ...compiler.ir.step import PipelineKind, StepScenario
-from ...compiler.ir.stopping import never
+from ...compiler.ir.stopping import never, silent
 from ...compiler.planning.build import ScheduleError
 from ..work.pools import Submit, result_of
 from .layer_times import LayerAnswer, LayerQuestion, LayerTimes
@@ -85,7 +85,7 @@ def search(
         if answered is not None:
             answered(so_far(outcomes, contended))
 
-    watch = _Watch(progress or (lambda stage, done, total: None), should_stop or never, tell, submit)
+    watch = _Watch(progress or silent, should_stop or never, tell, submit)
     watch.ahead([Layout(scenario, schedule, ()) for schedule in scenario.schedules], times)
     declared = _declared(scenario, times, watch.stop, as_written=as_written)
     fitting, space = space_of(scenario, compile_with, watch.report, watch.stop)

@@ -13,7 +13,7 @@ from ...compiler.ir.step import (
     StepScenario,
     StepSchedule,
 )
-from ...compiler.ir.stopping import never
+from ...compiler.ir.stopping import never, silent
 from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import CompileError
 from .outcome import Layout, StepOutcome, chunks_of, memory_limit, memory_of
@@ -156,7 +156,7 @@ def nearest_fitting(
             (other.pipeline != schedule.pipeline, other.zero != schedule.zero, other.keep != schedule.keep)
         )
 
-    fitting, _ = space_of(scenario, compile_with, lambda stage, done, total: None, should_stop)
+    fitting, _ = space_of(scenario, compile_with, silent, should_stop)
     nearest = min(fitting, key=differs, default=None)
     return None if nearest is None else (nearest.settings, nearest.schedule)
 

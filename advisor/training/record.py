@@ -16,6 +16,7 @@ from ...compiler.ir import (
     OpCase,
     OpChoice,
     Wait,
+    silent,
 )
 from ...compiler.ir.topologies import TOPOLOGIES
 from ...compiler.planning.build import build_op_plan, expression_of
@@ -86,8 +87,8 @@ def _simulated_space(scenario: OpCase, pool: Workers) -> list[Candidate]:
     """Return the candidates of advice without a bespoke search."""
     space = enumerate_space(scenario)
     candidates = predicted_candidates(scenario, space.structures)
-    candidates = simulate_shortlist(pool, scenario, candidates, TOP, lambda stage, done, total: None)
-    return simulate_variants(pool, scenario, candidates, lambda stage, done, total: None)
+    candidates = simulate_shortlist(pool, scenario, candidates, TOP, silent)
+    return simulate_variants(pool, scenario, candidates, silent)
 
 
 def _plan(candidate: Candidate) -> SimulatedPlan:

@@ -157,6 +157,7 @@ from .stopping import checkpoint as checkpoint
 from .stopping import heeding as heeding
 from .stopping import makes_code as makes_code
 from .stopping import never as never
+from .stopping import silent as silent
 from .tensors import ColumnPart as ColumnPart
 from .tensors import DType as DType
 from .tensors import Pattern as Pattern

@@ -55,6 +55,11 @@ def checkpoint() -> None:
 Progress = Callable[[str, int, int], None]
 """Called with the stage, the steps done, and the number of steps."""
 
+
+def silent(stage: str, done: int, total: int) -> None:
+    """Report no progress."""
+
+
 makes_code = Event()
 """Set while machine code of the simulator is loaded, which takes no time, or made, once for some ten seconds."""
 
