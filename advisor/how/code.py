@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 
-from ...compiler.ir import Kernels
 from ...compiler.templates.collective import collective_in
 from .facts import Affine, Block, Expression, InTurn, Naming, Role, StepFacts, StepKind, Tabled, strides_of
 from .folding import FoldedStep, LocalWait
 from .how import How, RankSteps
 from .naming import EntryNames, ReportedLine, Telling, Variable, own_loops, tellings_of
-from .words import peer_axis, peer_codes, round_text
+from .words import peer_axis, peer_codes, queue_of, round_text
 
 _INDENT = "    "
 
@@ -129,7 +128,8 @@ class _Command:
         return self._entry.facts
 
     def lines(self) -> Iterator[str]:
-        queue = self._queue()
+        kind, number = queue_of(self.telling.how.schedule, self._facts)
+        queue = kind if number is None else f"{kind}[{self.names.number(number)}]"
         waits = [*self._arrived(), *(self._local(wait) for wait in self.telling.waits(self.place))]
         done = _event(self.telling, self.place)
         call = self._call()
@@ -143,17 +143,6 @@ class _Command:
         yield f"{queue}.{call})"
         if self.awaited:
             yield f"{done} = {queue}.record()"
-
-    def _queue(self) -> str:
-        kind, queue, schedule = self._facts.action.kind, self._facts.queue, self.telling.how.schedule
-        if kind is StepKind.LIBRARY:
-            return "library"
-        if kind in (StepKind.PUT, StepKind.GET):
-            if schedule.engine.by_tiles:
-                return "tiles"
-            return f"lane[{self.names.number(queue[0])}]" if queue else "copies"
-        persistent = schedule.tactics.kernel is Kernels.PERSISTENT and kind is StepKind.KERNEL
-        return "kernel" if persistent else f"stream[{self.names.number(queue[0])}]"
 
     def _call(self) -> str:
         """Return the call without what it waits for and its last bracket."""

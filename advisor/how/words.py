@@ -116,7 +116,7 @@ class _Sentence:
         action = _Action(how, entry.facts, names, _peers(entry.facts, names, hidden), said).text()
         when = f"{'as' if self._by_tiles() else 'when'} {' and '.join(waits)}" if waits else ""
         parts = [f"for {loops}" if loops else "", when, action]
-        queue = queue_text(how.schedule, entry.facts, names)
+        queue = _queue_text(how.schedule, entry.facts, names)
         return f"{queue}: {', '.join(part for part in parts if part)}{self._amount(entry)}"
 
     def _local(self, wait: LocalWait, names: EntryNames, said: set[str]) -> str:
@@ -192,18 +192,23 @@ def _substituted(
 # What is done, and where.
 
 
-def queue_text(schedule: OpPlan, facts: StepFacts[Expression], names: EntryNames) -> str:
-    """Return the queue that a step is in."""
-    kind = facts.action.kind
-    if kind is StepKind.LIBRARY:
-        return "library"
-    if kind in (StepKind.PUT, StepKind.GET):
-        if schedule.engine.by_tiles:
-            return "tiles"
-        return f"copy lane {names.number(facts.queue[0])}" if facts.queue else "copies"
-    if kind is StepKind.KERNEL and schedule.tactics.kernel is Kernels.PERSISTENT:
-        return "kernel"
-    return f"stream {names.number(facts.queue[0])}"
+def queue_of(schedule: OpPlan, facts: StepFacts[Expression]) -> tuple[str, Expression | None]:
+    """Return the kind of the queue that a step is in, and its number where there are several of that kind."""
+    match facts.action.kind:
+        case StepKind.LIBRARY:
+            return "library", None
+        case StepKind.PUT | StepKind.GET if schedule.engine.by_tiles:
+            return "tiles", None
+        case StepKind.PUT | StepKind.GET:
+            return ("lane", facts.queue[0]) if facts.queue else ("copies", None)
+        case StepKind.KERNEL if schedule.tactics.kernel is Kernels.PERSISTENT:
+            return "kernel", None
+    return "stream", facts.queue[0]
+
+
+def _queue_text(schedule: OpPlan, facts: StepFacts[Expression], names: EntryNames) -> str:
+    kind, number = queue_of(schedule, facts)
+    return kind if number is None else f"{'copy lane' if kind == 'lane' else kind} {names.number(number)}"
 
 
 @dataclass(frozen=True, slots=True)

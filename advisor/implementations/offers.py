@@ -162,7 +162,7 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = (), only: Sequence[s
     whole layers are.
     """
     shipped = shipped_implementations(scenario.system)
-    library = _Library(next(each for each in shipped if _is_library(each)))
+    library = _Library.of(shipped)
     named = {each.implementation for each in orders}
     requested = [each for each in scenario.explore.implementations if each.name not in named]
     moving = scenario.moving
@@ -219,7 +219,7 @@ def by_library(scenario: Scenario) -> ByLibrary:
     RunTooLarge
         If an op of these is too large to be simulated.
     """
-    library = _Library(next(each for each in shipped_implementations(scenario.system) if _is_library(each)))
+    library = _Library.of(shipped_implementations(scenario.system))
     times, layers = [library.times(case) for case in scenario.cases], scenario.num_layers
     kernels = [_kernel_us(case) for case in scenario.moving]
     moving = sum(library.times(case).graph_us for case in scenario.moving) - sum(filter(None, kernels))
@@ -241,6 +241,11 @@ class _Library:
     implementation: Implementation
     _predicted: dict[OpShape, CallTimes | Rejection] = field(default_factory=dict)
     _times: dict[OpShape, CallTimes] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, shipped: Iterable[Implementation]) -> "_Library":
+        """Return the library among what ships."""
+        return cls(next(each for each in shipped if any(method.is_library for method in each.methods)))
 
     @property
     def name(self) -> str:
@@ -389,10 +394,6 @@ def _outside(scenario: OpCase, implementation: Implementation, us: float) -> str
     if method is not None and us * TICKS_PER_US < method.shortest_ticks:
         return f"measured from {us_text(method.shortest_ticks / TICKS_PER_US)} on"
     return ""
-
-
-def _is_library(implementation: Implementation) -> bool:
-    return any(method.is_library for method in implementation.methods)
 
 
 def _is_offered(implementation: Implementation, scenario: OpCase) -> bool:

@@ -212,10 +212,7 @@ class OpOptions:
 
     def _by_another(self, op: Op, usual: OpOption) -> Sequence[OpOption]:
         """A whole collective by the fastest algorithm, where that is not the usual one."""
-        others = [
-            option for option in self._shortlisted(op, NUM_ALGORITHMS, by_algorithm=True) if option.total < usual.total
-        ]
-        return sorted(others, key=lambda option: option.total)[:1]
+        return _faster(self._shortlisted(op, NUM_ALGORITHMS, by_algorithm=True), usual)
 
     def _by_nodes(self, op: Op, usual: OpOption) -> Sequence[OpOption]:
         """A whole collective in two steps, within nodes and across, where that is faster than the usual one."""
@@ -225,10 +222,7 @@ class OpOptions:
             choice = OpChoice(name, self.system.num_ranks * pieces, self.copier.engine)
             with suppress(ScheduleError, RunTooLarge):
                 found.append(self._option(op, OpMode(_OP, choice), alike=self._ranks_differ))
-        confirmed = self._confirmed(op, found) if self._ranks_differ else found
-        return sorted((option for option in confirmed if option.total < usual.total), key=lambda option: option.total)[
-            :1
-        ]
+        return _faster(self._confirmed(op, found), usual)
 
     def _whole(self, op: Op) -> Sequence[OpOption]:
         """A collective as usual, and slower, down to the rate at which a GEMM beside it is as fast as alone."""
@@ -304,7 +298,7 @@ class OpOptions:
         for candidate in shortlisted(mine, top, by_algorithm=by_algorithm)[:top]:
             with suppress(ScheduleError, RunTooLarge):  # one that a workload cannot say, or that is long to simulate
                 found.append(self._option(op, OpMode(_OP, candidate.choice), alike=self._ranks_differ))
-        return self._confirmed(op, found) if self._ranks_differ else found
+        return self._confirmed(op, found)
 
     @property
     def _ranks_differ(self) -> bool:
@@ -312,6 +306,8 @@ class OpOptions:
 
     def _confirmed(self, op: Op, op_options: Sequence[OpOption]) -> Sequence[OpOption]:
         """The options, of which the fastest has the time that it takes if ranks are not taken for alike."""
+        if not self._ranks_differ:
+            return op_options
         left, found = list(op_options), list[OpOption]()
         while left:
             first = min(left, key=lambda option: option.total)
@@ -324,3 +320,9 @@ class OpOptions:
     def _makes_no_difference(self, op: Op, mode: OpMode) -> bool:
         assert self.ranks is not None, "the caller asks where ranks differ"
         return all(self.ranks.alone(part) for part in self._runs.plan(op, mode).parts)
+
+
+def _faster(op_options: Sequence[OpOption], usual: OpOption) -> Sequence[OpOption]:
+    """The fastest of the options, if it is faster than the usual one."""
+    best = min(op_options, key=lambda option: option.total, default=usual)
+    return (best,) if best.total < usual.total else ()

@@ -1,6 +1,6 @@
 """Schedules of whole layers that people have today: baselines, and the best order of each implementation."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -80,6 +80,16 @@ def by_library(scenario: Scenario) -> tuple[Known | None, tuple[str, ...]]:
         return None, ()
     name = next(free_names(LIBRARY, scenario.schedules))
     return Known(Schedule(name, tuple(modes), handoff=HandOff.WHOLE), BY_LIBRARY), tuple(unknown)
+
+
+def apart(workload: Workload, modes: Iterable[OpMode]) -> tuple[OpMode, ...]:
+    """Return ``modes`` with collectives of pairs that wait for no chunks as parts of their own."""
+    return tuple(
+        replace(mode, body=None, separate=mode.body)
+        if workload.op(mode.op).is_pair and isinstance(mode.body, OpChoice)
+        else mode
+        for mode in modes
+    )
 
 
 def in_turn_of(scenario: Scenario, options: Sequence[Candidate]) -> Iterator[tuple[Known, ScheduleOrigin]]:
@@ -219,11 +229,13 @@ EXCHANGES = (Pattern.ALL_TO_ALL, Pattern.A2A_GEMM, Pattern.GEMM_A2A)
 class OfferSearch:
     """Finds the best order of each implementation; ``found`` has those so far, also when it is stopped.
 
-    ``known`` are the schedules that people have, with what they are, and ``times`` their ticks of all layers.
+    ``library`` is the schedule by the library, ``known`` are those that people have, with what they are, and ``times``
+    their ticks of all layers.
     """
 
     scenario: Scenario
     runs: JointRuns
+    library: Known | None
     known: Mapping[Schedule, str]
     times: Mapping[Schedule, int]
     found: dict[str, Order] = field(default_factory=dict)
@@ -270,8 +282,7 @@ class OfferSearch:
     def _transformer_engine(self) -> Iterator[Order]:
         if not self._has_te():
             return
-        known, _ = by_library(self.scenario)
-        library = () if known is None else known.choice.modes
+        library = () if self.library is None else self.library.choice.modes
         search = TeSearch(self.scenario.system, self.scenario.workload, self._name(TE_ORDER), library)
         if not search.layers:
             return
@@ -294,16 +305,11 @@ class OfferSearch:
 
     def _weights_ahead(self) -> Iterator[Order]:
         """Weights of the next layer gathered beside the kernels of one, and gradients scattered beside others."""
-        scenario, (library, _) = self.scenario, by_library(self.scenario)
+        scenario, library = self.scenario, self.library
         gathers, requested = weights_gathered(scenario), scenario.explore.implementations
         if library is None or not gathers or scenario.num_layers < 2 or requested:
             return
-        separated = tuple(
-            replace(mode, body=None, separate=mode.body)
-            if scenario.workload.op(mode.op).is_pair and isinstance(mode.body, OpChoice)
-            else mode
-            for mode in library.choice.modes
-        )
+        separated = apart(scenario.workload, library.choice.modes)
         engine = default_engine(scenario.system)
         copied = tuple(
             replace(mode, body=replace(mode.body, engine=engine))
@@ -323,9 +329,8 @@ class OfferSearch:
 
     def _without_costs(self) -> Iterator[Order]:
         """What the file names, other than Transformer Engine, whose costs are not known: each pair by its method."""
-        library, _ = by_library(self.scenario)
         for each in self.scenario.explore.implementations:
-            modes = {} if library is None else {mode.op: mode for mode in library.choice.modes}
+            modes = {} if self.library is None else {mode.op: mode for mode in self.library.choice.modes}
             own = [(case, each.method_of(case.shape)) for case in self.scenario.moving]
             done = {case.name: method.choice for case, method in own if method and method.missing}
             if not done or each.name == TE or self.scenario.gpu.name not in each.gpus:

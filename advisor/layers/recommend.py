@@ -198,7 +198,7 @@ def _recommended(question: _Question, stop: ShouldStop, report: Progress) -> Adv
         reported = partial(report, "bespoke")
         with open_workers(1, early) as pool:
             stages.run(BESPOKE, BespokeOps(search, options.bespoke, pool, reported, question.proposals).run, None)
-    orders = OfferSearch(scenario, runs, search.known, search.found)
+    orders = OfferSearch(scenario, runs, library, search.known, search.found)
     report("offers", 0, 1)
     stages.run(ORDERS, orders.run, None)
     known = [replace(one, origin=origins.get(one.joint, one.origin)) for one in _candidates(scenario, search, serial)]

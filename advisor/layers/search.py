@@ -55,17 +55,15 @@ def improved(runs: JointRuns, space: LayerSpace, start: Schedule) -> Iterator[Sc
     """
     best, ticks = start, runs.ticks(start)
     while ticks is not None:
-        found = None
         for changed in _promising(space, best):
             if runs.is_spent:
-                break
+                return
             faster = runs.ticks(changed)
             if faster is not None and faster < ticks * (1 - LEAST_GAIN):
-                found = changed, faster
+                best, ticks = changed, faster
                 break
-        if found is None:
-            break
-        best, ticks = found
+        else:
+            return
         yield best
 
 
@@ -89,15 +87,15 @@ def at_its_paces(space: LayerSpace, choice: Schedule) -> Schedule:
     """Return ``choice`` with each whole collective as slow as is estimated to be best, one changed after the other."""
     estimates = LayerEstimates(space)
     best, least = choice, _estimate(estimates, choice)
-    changed = least is not None
-    while changed and least is not None:
-        changed = False
+    while least is not None:
         for slower in other_paces(space.workload, space.op_options, best):
             checkpoint()
             estimate = _estimate(estimates, slower)
             if estimate is not None and estimate < least * (1 - LEAST_GAIN):
-                best, least, changed = slower, estimate, True
+                best, least = slower, estimate
                 break
+        else:
+            break
     return best
 
 
@@ -175,7 +173,7 @@ class JointSearch:
     def _climbed(self, start: Schedule) -> None:
         """Change ``start`` step by step, and in the end its hand-offs; where that is stopped, the last step counts."""
         space = self.origin[start]
-        best = self._at_handoff(self._at_paces(start, space))
+        best = self._at_handoff(self._faster(start, at_its_paces(space, start)))
         try:
             while True:
                 for faster in improved(self.runs, space, best):
@@ -189,15 +187,11 @@ class JointSearch:
 
     def _at_handoff(self, choice: Schedule) -> Schedule:
         """``choice`` with the other hand-offs, if that is faster."""
-        other = with_other_handoff(choice)
+        return self._faster(choice, with_other_handoff(choice))
+
+    def _faster(self, choice: Schedule, other: Schedule) -> Schedule:
         ticks, before = self.runs.ticks(other), self.runs.ticks(choice)
         return choice if ticks is None or before is None or before <= ticks else other
-
-    def _at_paces(self, start: Schedule, space: LayerSpace) -> Schedule:
-        """``start`` with slower collectives, if that is faster."""
-        slower = at_its_paces(space, start)
-        ticks, before = self.runs.ticks(slower), self.runs.ticks(start)
-        return start if ticks is None or before is None or before <= ticks else slower
 
     def _starts(self) -> list[Schedule]:
         """The best of what is known, the fastest placed, and those in each number of batches, in groups, cut along."""

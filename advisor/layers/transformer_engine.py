@@ -5,7 +5,7 @@ behind it; backward it is the other way round. The two with an attention between
 are those of ``initialize_ub`` in transformer_engine/pytorch/module/base.py.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -270,7 +270,7 @@ class TeSearch:
 
     def table(self, methods: TeMethods) -> LayerTable:
         """Return the settings of each layer, and the schedule of the workload."""
-        return _Table(self.system, self.workload, self.layers, methods, self.num_sm).made(self.name, self.library)
+        return _Table(self, methods).made()
 
     def num_sm(self, mover: str, product: str) -> int:
         """Return the SMs that move the data of op ``mover`` beside the kernel of op ``product`` in the least time.
@@ -289,19 +289,17 @@ class TeSearch:
 
 @dataclass(slots=True)
 class _Table:
-    """A schedule in the making."""
+    """A schedule of a search in the making."""
 
-    system: System
-    workload: Workload
-    layers: Sequence[TeLayer]
+    search: TeSearch
     methods: TeMethods
-    num_sm: Callable[[str, str], int]
     settings: list[OpSetting] = field(default_factory=list)
     modes: list[OpMode] = field(default_factory=list)
     beside: list[tuple[str, str]] = field(default_factory=list)
 
-    def made(self, name: str, library: Sequence[OpMode]) -> LayerTable:
-        for layer in self.layers:
+    def made(self) -> LayerTable:
+        """Return it with its settings."""
+        for layer in self.search.layers:
             if layer.gathers:
                 if self.methods.gathers:
                     self._ring(layer)
@@ -311,44 +309,44 @@ class _Table:
             elif layer.backward:
                 self._bulk(layer)
         overlapped = {mode.op for mode in self.modes}
-        self.modes.extend(mode for mode in library if mode.op not in overlapped)
-        order = tuple(_order(self.workload, self._before(), self._behind()))
-        choice = Schedule(name, tuple(self.modes), order, (), tuple(self.beside), handoff=HandOff.WHOLE)
+        self.modes.extend(mode for mode in self.search.library if mode.op not in overlapped)
+        order = tuple(_order(self.search.workload, self._before(), self._behind()))
+        choice = Schedule(self.search.name, tuple(self.modes), order, (), tuple(self.beside), handoff=HandOff.WHOLE)
         return LayerTable(choice, tuple(self.settings), tuple(self._flags()))
 
     def _ring(self, layer: TeLayer) -> None:
         self.settings.append(OpSetting(layer.name, layer.op, RING, copy_engine=True))
-        self.modes.append(OpMode(layer.op, OpChoice("shard_p2p", self.system.num_ranks, _RING_COPIER)))
+        self.modes.append(OpMode(layer.op, OpChoice("shard_p2p", self.search.system.num_ranks, _RING_COPIER)))
 
     def _pipeline(self, layer: TeLayer, splits: int) -> None:
-        self.settings.append(OpSetting(layer.name, layer.op, PIPELINE, self.num_sm(layer.op, layer.op), splits))
-        chunks = splits * self.system.num_ranks
-        self.modes.append(OpMode(layer.op, OpChoice("uniform_fused_1d", chunks, default_engine(self.system))))
+        self.settings.append(OpSetting(layer.name, layer.op, PIPELINE, self.search.num_sm(layer.op, layer.op), splits))
+        chunks = splits * self.search.system.num_ranks
+        self.modes.append(OpMode(layer.op, OpChoice("uniform_fused_1d", chunks, default_engine(self.search.system))))
 
     def _bulk(self, layer: TeLayer) -> None:
         """The all_gather beside the pair's product, and its reduce_scatter beside the weight gradient."""
-        whole = OpChoice(BASELINE.name, self.system.num_ranks, default_engine(self.system))
+        whole = OpChoice(BASELINE.name, self.search.system.num_ranks, default_engine(self.search.system))
         if self.methods.bulk_dgrad and layer.gather:
-            self.settings.append(OpSetting(layer.name, layer.gather, BULK, self.num_sm(layer.gather, layer.op)))
+            self.settings.append(OpSetting(layer.name, layer.gather, BULK, self.search.num_sm(layer.gather, layer.op)))
             self.modes.append(OpMode(layer.gather, whole))
-            if is_free(self.workload.op(layer.gather)):
+            if is_free(self.search.workload.op(layer.gather)):
                 self.beside.append((layer.gather, layer.op))
         if self.methods.bulk_wgrad and layer.wgrad:
-            self.settings.append(OpSetting(layer.wgrad_name, layer.op, BULK, self.num_sm(layer.op, layer.wgrad)))
+            self.settings.append(OpSetting(layer.wgrad_name, layer.op, BULK, self.search.num_sm(layer.op, layer.wgrad)))
             self.modes.append(OpMode(layer.op, separate=whole))
 
     def _before(self) -> Mapping[str, str]:
         """What is gathered right before a product, by the name of its op: beside it the copies run."""
         free = dict(self.beside)
         gathered = {setting.op for setting in self.settings if setting.method == BULK}
-        return {each.op: each.gather for each in self.layers if each.gather in gathered - free.keys()}
+        return {each.op: each.gather for each in self.search.layers if each.gather in gathered - free.keys()}
 
     def _behind(self) -> Mapping[str, str]:
-        return {each.op: each.wgrad for each in self.layers if each.wgrad}
+        return {each.op: each.wgrad for each in self.search.layers if each.wgrad}
 
     def _flags(self) -> Iterator[str]:
         """The flags of Megatron beside the file."""
-        methods, has = self.methods, self.layers
+        methods, has = self.methods, self.search.layers
         yield ON
         if any(each.gathers for each in has) and not methods.gathers:
             yield AG_OFF

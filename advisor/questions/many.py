@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -61,7 +61,10 @@ def ask_many(
     there = None if scheduler is None else _cluster(scheduler, options)
     different, found = tuple(dict.fromkeys(questions)), ManyAnswers()
     answer = partial(_answered, there, options, should_stop or never)
-    with _closed(there), in_threads(answer, 1 if there is None else there.count) as begin:
+    with (
+        nullcontext() if there is None else closing(there),
+        in_threads(answer, 1 if there is None else there.count) as begin,
+    ):
         for place, (question, wait) in enumerate(zip(different, begin(different), strict=True)):
             if progress is not None:
                 progress(place, len(different))
@@ -84,10 +87,6 @@ _Workers = Cluster[ModelQuestion, _Found]
 def _cluster(address: str, options: AdviceOptions) -> _Workers:
     there: _Workers = Cluster(address, partial(_at_worker, digests_here(), current_store() is not None, options))
     return there
-
-
-def _closed(there: _Workers | None) -> AbstractContextManager[object]:
-    return nullcontext() if there is None else closing(there)
 
 
 def _answered(

@@ -15,7 +15,6 @@ from ...compiler.ir import (
     HandOff,
     Op,
     OpCase,
-    OpChoice,
     OpMode,
     Rejection,
     Scenario,
@@ -37,7 +36,7 @@ from ..bounds.lower_bound import quick_bound_ticks
 from ..layers.beside import Alone, Beside, Layer, SharedTraffic, between_nodes
 from ..layers.joint import QUICK_LAYERS, SEARCH_LAYERS, JointRuns
 from ..layers.op_runs import kernel_works
-from ..layers.orders import by_library
+from ..layers.orders import apart, by_library
 
 # What the stack of a framework costs beside the graph of a layer: attention that keeps its scores, unfused kernels.
 
@@ -315,12 +314,7 @@ def schedule_of(scenario: Scenario, name: str | None) -> Schedule:
     gathers = weights_gathered(scenario)
     if not gathers or scenario.num_layers < 2:
         return Schedule("library", tuple(modes.values()), handoff=HandOff.WHOLE)
-    pairs = {op.name for op in scenario.workload.ops if op.is_pair}
-    separate = tuple(
-        replace(mode, body=None, separate=mode.body) if mode.op in pairs and isinstance(mode.body, OpChoice) else mode
-        for mode in modes.values()
-    )
-    return Schedule("library", separate, handoff=HandOff.WHOLE, prefetch=1)
+    return Schedule("library", apart(scenario.workload, modes.values()), handoff=HandOff.WHOLE, prefetch=1)
 
 
 def _simulated(question: LayerPass, should_stop: ShouldStop) -> PassTicks:

@@ -289,21 +289,19 @@ def _part_ticks(
     step: Step, part: LayerPart, schedule: StepSchedule, times: LayerTimes, named: dict[str, str]
 ) -> LayerTicks:
     forward, back = part.forward, part.back(schedule.keep)
-    ahead = times.of(PassOf(forward, named.get(forward.name), schedule.costs))
-    behind = times.of(PassOf(back, named.get(back.name), schedule.costs))
+    passes = [PassOf(each, named.get(each.name), schedule.costs) for each in (forward, back)]
+    ahead, behind = map(times.of, passes)
     if schedule.costs is not None:
         ahead, behind = _on_stack(ahead, behind, part, back, schedule.costs)
     if part.context is not None and not times.least:
-        both = PassOf(forward, None, schedule.costs), PassOf(back, None, schedule.costs)
         ahead, behind = (
             replace(ticks, ticks=ticks.ticks + exchange_ticks(of, part.context, schedule.context, times, backward=late))
-            for ticks, of, late in zip((ahead, behind), both, (False, True), strict=True)
+            for ticks, of, late in zip((ahead, behind), passes, (False, True), strict=True)
         )
     again = ahead.ticks if schedule.keep == KEEP_LEAST else 0
     layer = LayerTicks(ahead.ticks, again + behind.ticks - behind.weights, behind.weights)
     if schedule.pipeline.kind is PipelineKind.DUAL:
-        pair = [PassOf(each, named.get(each.name), schedule.costs) for each in (forward, back)]
-        layer = replace(layer, gained=times.gained(*pair))
+        layer = replace(layer, gained=times.gained(*passes))
     weight, gradient = handed_on(forward).dtype, step.optimizer.gradients
     scattered = Pattern.ALL_REDUCE if schedule.zero == 0 else Pattern.REDUCE_SCATTER
     # Traffic that comes behind the passes has the machine to itself.
@@ -312,11 +310,9 @@ def _part_ticks(
         for each in (Overlapped.GRADIENTS, Overlapped.WEIGHTS)
     )
     for held in held_by(part):
-        passes = PassOf(back, named.get(back.name), schedule.costs)
-        layer = _with_traffic(layer, passes, held, scattered, gradient, sums, backward=True)
+        layer = _with_traffic(layer, passes[1], held, scattered, gradient, sums, backward=True)
         if schedule.zero:
-            passes = PassOf(forward, named.get(forward.name), schedule.costs)
-            layer = _with_traffic(layer, passes, held, Pattern.ALL_GATHER, weight, gathers, backward=False)
+            layer = _with_traffic(layer, passes[0], held, Pattern.ALL_GATHER, weight, gathers, backward=False)
     return layer
 
 
