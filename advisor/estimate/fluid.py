@@ -4,7 +4,7 @@ One rank stands for all with the busiest links (``FluidFabric``), or the ranks o
 theirs (``WholeFabric``).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
@@ -102,15 +102,11 @@ class UnitSpan(NamedTuple):
     units: int
 
 
-@dataclass(slots=True)
 class SlotPool:
     """SM slots as (time at which they come free, number of slots)."""
 
-    slots: int
-    free: list[tuple[float, int]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.free = [(0.0, self.slots)]
+    def __init__(self, slots: int) -> None:
+        self.free = [(0.0, slots)]
 
     def deal(self, ready: float, units: int, ticks: float) -> UnitSpan:
         """Run ``units`` of ``ticks`` each from ``ready`` on; return from when to when.
@@ -176,33 +172,27 @@ class FluidPath:
         return self.slice_share * num_bytes * min(ticks for _, ticks in self.legs) if self.slice_share else 0.0
 
 
-@dataclass(slots=True)
 class FluidFabric:
     """The links that a rank sends on, created on use; with relative peers the rank is its own neighbour.
 
     Exact for plans and fabrics in which ranks are alike, an approximation for other fabrics.
     """
 
-    scenario: OpCase
-    by_sm: bool
-    edges: Mapping[int, tuple[Ends, float, int]] = field(init=False)
-    links: dict[int | Ends, FluidLink] = field(default_factory=dict)
-    queues: dict[int, tuple[FluidLink, float, float]] = field(default_factory=dict)
-    paths: dict[int, FluidPath] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        n = self.scenario.num_ranks
-        self.edges = _busiest_edges(self.scenario.system.fabric, n) if n > 1 else {}
+    def __init__(self, scenario: OpCase, by_sm: bool) -> None:
+        self.scenario, self.by_sm = scenario, by_sm
+        self.edges = _busiest_edges(scenario.system.fabric, scenario.num_ranks) if scenario.num_ranks > 1 else {}
+        self.links = dict[int | Ends, FluidLink]()
+        self._paths = dict[int, FluidPath]()  # by the peer that receives
 
     def path(self, rank: int, step: Transfer) -> FluidPath:
         """Return the path of a transfer of any ``rank``."""
         if step.reach is Reach.ALL:
             return self._through_switch(step)
-        link, ticks_per_byte, latency = self._queue(step)
-        key = id(link) if step.peer == 0 else step.peer if step.direction is Direction.PUT else -step.peer
-        if key not in self.paths:
-            self.paths[key] = FluidPath(((link, ticks_per_byte),), latency)
-        return self.paths[key]
+        peer = (step.peer if step.direction is Direction.PUT else -step.peer) % self.scenario.num_ranks
+        if peer not in self._paths:
+            link, ticks_per_byte, latency = self.queue_to(peer)
+            self._paths[peer] = FluidPath(((link, ticks_per_byte),), latency)
+        return self._paths[peer]
 
     def _through_switch(self, step: Transfer) -> FluidPath:
         """Return the path of a copy to all, or a sum of all, by a switch; ports also carry those of other ranks."""
@@ -219,13 +209,6 @@ class FluidFabric:
         return FluidPath(
             legs, latency, reads=((0, reads),), writes=((0, writes),), slice_share=1 / MAX_SLICES, frees=True
         )
-
-    def _queue(self, step: Transfer) -> tuple[FluidLink, float, float]:
-        """Return ``queue_to`` of the peer that receives the data of a transfer."""
-        peer = (step.peer if step.direction is Direction.PUT else -step.peer) % self.scenario.num_ranks
-        if peer not in self.queues:
-            self.queues[peer] = self.queue_to(peer)
-        return self.queues[peer]
 
     def queue_to(self, peer: int) -> tuple[FluidLink, float, float]:
         """Return (link to queue for, its ticks of service per byte, latency between memories) from rank 0 to ``peer``.
@@ -291,33 +274,28 @@ def _passes(network: Network) -> npt.NDArray[np.float64]:
     return passed * network.period / len(targets)
 
 
-@dataclass(slots=True)
 class WholeFabric:
     """The links of the first ``num_ranks`` ranks, which all others repeat: by edge of the network and its shift."""
 
-    scenario: OpCase
-    by_sm: bool
-    num_ranks: int
-    network: Network = field(init=False)
-    links: dict[Ends, FluidLink] = field(default_factory=dict)
-    paths: dict[tuple[int, int] | tuple[int, bool, str], FluidPath] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.network = self.scenario.network
+    def __init__(self, scenario: OpCase, by_sm: bool, num_ranks: int) -> None:
+        self.scenario, self.by_sm, self.num_ranks = scenario, by_sm, num_ranks
+        self.network = scenario.network
+        self.links = dict[Ends, FluidLink]()
+        self._paths = dict[tuple[int, int] | tuple[int, bool, str], FluidPath]()
 
     def path(self, rank: int, step: Transfer) -> FluidPath:
         """Return the path of a transfer of ``rank``."""
         n = self.network.num_ranks
         if step.reach is Reach.ALL:
             key: tuple[int, bool, str] = rank, step.reduce, "all"
-            if key not in self.paths:
-                self.paths[key] = self._through_switch(rank, step)
-            return self.paths[key]
+            if key not in self._paths:
+                self._paths[key] = self._through_switch(rank, step)
+            return self._paths[key]
         peer = (rank + step.peer) % n
         ends = (rank, peer) if step.direction is Direction.PUT else (peer, rank)
-        if ends not in self.paths:
-            self.paths[ends] = self._between(*ends)
-        return self.paths[ends]
+        if ends not in self._paths:
+            self._paths[ends] = self._between(*ends)
+        return self._paths[ends]
 
     def _between(self, source: int, target: int) -> FluidPath:
         network = self.network

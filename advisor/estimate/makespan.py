@@ -17,7 +17,6 @@ from ...simcore.lower.steps import period_of
 from .fluid import FluidFabric, WholeFabric
 from .graph import StepGraph, graph_of
 from .run import EstimateRun
-from .step_costs import StepCosts
 
 # Most steps of all ranks that are followed one by one: some seconds.
 MAX_STEPS = 100_000
@@ -100,8 +99,7 @@ def _num_ranks(scenario: OpCase, schedule: OpPlan, max_steps: int) -> int:
 def _finished_run(scenario: OpCase, schedule: OpPlan, graph: StepGraph) -> EstimateRun:
     ranks, by_sm = graph.num_ranks, schedule.engine.kind is EngineKind.SM
     fabric = FluidFabric(scenario, by_sm) if ranks == 1 else WholeFabric(scenario, by_sm, ranks)
-    run = EstimateRun(scenario, schedule, graph, StepCosts.of(scenario, schedule, graph), fabric)
-    run.prepare()
+    run = EstimateRun(scenario, schedule, graph, fabric)
     run.loop()
     return run
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from ...compiler.ir import TICKS_PER_SECOND, EngineKind, OpCase, OpPlan, Transfer, checkpoint
@@ -16,57 +15,38 @@ EVENTS_PER_CHECKPOINT = 2048
 _FLAGGED, _COPIED, _SUMMED, _FINISHED, _DRAINED, _SPENT, _BEGUN, _FED, _LAUNCHED, _READY = range(10)
 
 
-@dataclass(slots=True)
 class EstimateRun:
-    """State of one estimate. ``i`` is the index of a step in the graph, ``r`` a rank."""
+    """One estimate, from ``loop`` on finished. ``i`` is the index of a step in the graph, ``r`` a rank."""
 
-    scenario: OpCase
-    schedule: OpPlan
-    graph: StepGraph
-    costs: StepCosts
-    fabric: FluidFabric | WholeFabric
-    events: list[tuple[float, int, int]] = field(default_factory=list)
-    waits: list[int] = field(default_factory=list)  # [i] steps it still waits for
-    begin: list[float] = field(default_factory=list)  # [i] first work
-    done: list[float] = field(default_factory=list)  # [i] end
-    earliest: list[float] = field(default_factory=list)  # [i] when its kernel, and that of its peer, have begun
-    notice_ticks: list[float] = field(default_factory=list)  # [i] from its end until its successors know of it
-    in_turn: bool = False
-    memories: list[FluidMemory] = field(default_factory=list)  # [r]
-    engines: list[Engines] = field(default_factory=list)  # [r]
-    ports: list[Engines] = field(default_factory=list)  # [r] of a network card, as many as anybody asks for
-    pools: list[SlotPool] = field(default_factory=list)  # [r]
-    groups: list[tuple[int, ...]] = field(default_factory=list)  # [r] groups of persistent kernels, in order
-    place: dict[int, int] = field(default_factory=dict)  # [i] of a group among those of its rank
-    orders: list[StaticOrder] = field(default_factory=list)  # [r] the SMs that go through them
-    routes: list[Route] = field(default_factory=list)  # by kind of copies
-    parts: list[TransferPart] = field(default_factory=list)
-    sums: list[SumPart] = field(default_factory=list)
-    spans: list[tuple[int, UnitSpan]] = field(default_factory=list)  # steps, and units of them that run
-    left: list[int] = field(default_factory=list)  # [i] engines a transfer still wants
-    missing: list[int] = field(default_factory=list)  # [i] parts or spans that run
-
-    def prepare(self) -> None:
-        """Reset all state; steps that wait for no other are ready."""
-        gpu, graph, engine = self.scenario.gpu, self.graph, self.schedule.engine
+    def __init__(self, scenario: OpCase, schedule: OpPlan, graph: StepGraph, fabric: FluidFabric | WholeFabric) -> None:
+        """Prepare it: steps that wait for no other are ready."""
+        self.scenario, self.schedule, self.graph, self.fabric = scenario, schedule, graph, fabric
+        self.costs = StepCosts.of(scenario, schedule, graph)
+        gpu, engine, sms = scenario.gpu, schedule.engine, schedule.compute_sms
         count, ranks = len(graph.steps), range(graph.num_ranks)
-        self.waits, self.begin, self.done = list(graph.waits), [0.0] * count, [0.0] * count
-        self.left, self.missing = [0] * count, [0] * count
-        self.in_turn = graph.num_ranks > 1 or self.scenario.shape.compute is None
+        self.waits = list(graph.waits)  # [i] steps it still waits for
+        self.begin, self.done = [0.0] * count, [0.0] * count  # [i] first work, and end
+        self.left, self.missing = (
+            [0] * count,
+            [0] * count,
+        )  # [i] engines a transfer still wants; parts or spans that run
+        self.in_turn = graph.num_ranks > 1 or scenario.shape.compute is None
         by_dma, by_sm = (each.bytes_per_s / TICKS_PER_SECOND for each in (gpu.dma, gpu.sm_copy))
         rate = by_dma if engine.kind is EngineKind.DMA else by_sm
         noc_bytes_per_s = None if gpu.noc is None else gpu.noc.copy_bytes_per_s
-        self.memories = [FluidMemory(gpu.hbm.achieved_bytes_per_s, noc_bytes_per_s) for _ in ranks]
-        self.engines = [Engines(engine.count, engine.count, rate) for _ in ranks]
-        self.ports = [Engines(count, count, by_dma) for _ in ranks]
-        self.pools = [SlotPool(self.schedule.compute_sms) for _ in ranks]
+        self.memories = [FluidMemory(gpu.hbm.achieved_bytes_per_s, noc_bytes_per_s) for _ in ranks]  # [r]
+        self.engines = [Engines(engine.count, engine.count, rate) for _ in ranks]  # [r]
+        self.ports = [Engines(count, count, by_dma) for _ in ranks]  # [r] as many as anybody asks for
+        self.pools = [SlotPool(sms) for _ in ranks]  # [r]
+        # [r] groups of persistent kernels, in order, and the SMs that go through them
         self.groups = [tuple(i for i in graph.persistent if graph.rank[i] == rank) for rank in ranks]
-        self.place = {i: place for groups in self.groups for place, i in enumerate(groups)}
-        self.orders = [
-            StaticOrder(self.schedule.compute_sms, [graph.persistent[i] for i in groups]) for groups in self.groups
-        ]
-        self.routes = [self._route(rank, copy) for rank, copy in graph.kinds]
+        self.orders = [StaticOrder(sms, [graph.persistent[i] for i in groups]) for groups in self.groups]
+        self.place = {i: place for groups in self.groups for place, i in enumerate(groups)}  # among those of its rank
+        self.routes = [self._route(rank, copy) for rank, copy in graph.kinds]  # by kind of copies
+        self.parts, self.sums = list[TransferPart](), list[SumPart]()
+        self.spans = list[tuple[int, UnitSpan]]()  # steps, and units of them that run
         launched = self.costs.launched
+        # [i] when its kernel, and that of its peer, have begun; and how long after its end its successors know of it
         self.earliest = [launched if kind < 0 else self.routes[kind].costs.earliest for kind in graph.kind]
         self.notice_ticks = [0.0 if kind < 0 else self.routes[kind].costs.notice_ticks for kind in graph.kind]
         self.events = [(self.earliest[i], _READY, i) for i, waits in enumerate(self.waits) if not waits]

@@ -9,7 +9,6 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...compiler.ir import (
     CopyProtocol,
@@ -257,7 +256,6 @@ class SumPart:
     bytes_per_tick: float
 
 
-@dataclass(slots=True)
 class StaticOrder:
     """``slots`` SMs of a rank and the ``works`` of its groups in the order of their units.
 
@@ -265,17 +263,12 @@ class StaticOrder:
     all units that are dealt to it; all in ticks.
     """
 
-    slots: int
-    works: Sequence[KernelWork]
-    edges: list[int] = field(default_factory=list)
-    ready: list[float | None] = field(default_factory=list)
-    dealt: list[bool] = field(default_factory=list)
-    free: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-
-    def __post_init__(self) -> None:
-        self.edges = [0, *accumulate(work.num_units for work in self.works)]
-        self.ready, self.dealt = [None] * len(self.works), [False] * len(self.works)
-        self.free = np.zeros(self.slots)
+    def __init__(self, slots: int, works: Sequence[KernelWork]) -> None:
+        self.slots, self.works = slots, works
+        self.edges = [0, *accumulate(work.num_units for work in works)]
+        self.ready: list[float | None] = [None] * len(works)
+        self.dealt = [False] * len(works)
+        self.free = np.zeros(slots)
 
     def begin(self, group: int, now: float) -> Iterator[tuple[int, list[UnitSpan]]]:
         """Deal the units of ``group``, whose data is there ``now``, and of those that waited behind it; yield both."""

@@ -11,7 +11,6 @@ from magus.advisor.estimate.fluid import WholeFabric
 from magus.advisor.estimate.graph import graph_of
 from magus.advisor.estimate.makespan import estimate_ticks
 from magus.advisor.estimate.run import EstimateRun
-from magus.advisor.estimate.step_costs import StepCosts
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, OpPlan, network_of
 from magus.compiler.planning.build import build_op_plan
@@ -28,8 +27,7 @@ def ends_of(scenario: OpCase, schedule: OpPlan, num_ranks: int) -> list[list[flo
     """When each step of each of the first ranks is done, if so many are followed."""
     graph = graph_of(scenario, schedule, num_ranks)
     fabric = WholeFabric(scenario, schedule.engine.kind is EngineKind.SM, num_ranks)
-    run = EstimateRun(scenario, schedule, graph, StepCosts.of(scenario, schedule, graph), fabric)
-    run.prepare()
+    run = EstimateRun(scenario, schedule, graph, fabric)
     run.loop()
     return [[end for end, at in zip(run.done, graph.rank, strict=True) if at == rank] for rank in range(num_ranks)]
 
