@@ -26,8 +26,6 @@ Nothing imports this module, and with it numba, before a run asks for it. The ma
 beside this file, or where that is read-only in the user's cache folder; ``NUMBA_CACHE_DIR`` says otherwise.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ...compiler.ir import makes_code
@@ -53,15 +51,6 @@ For each look a thread waits until Python is free, which takes up to five millis
 """
 
 
-class OpTimeArrays(NamedTuple):
-    """Times of the ops in ticks, NEVER for what did not happen."""
-
-    ready: Int64Array  # [O]
-    start: Int64Array  # [O]
-    done: Int64Array  # [O]
-    polls: Int64Array  # [O]
-
-
 def load_code() -> None:
     """Have numba load or make the machine code for programs without buffers, unless it has."""
     if True not in _has_code:
@@ -83,9 +72,7 @@ _has_code = set[bool]()
 """By whether a program is without buffers: what code was loaded for."""
 
 
-def simulate(
-    program: Program, watch: WatchFn, observe: bool = False, last_poll_ticks: int = IDLE
-) -> tuple[OpTimeArrays, Served]:
+def simulate(program: Program, watch: WatchFn, observe: bool = False, last_poll_ticks: int = IDLE) -> Served:
     """Run ``program``, some slices at a time."""
     state = initial_state(program)
     state.counts["last_poll"] = last_poll_ticks
@@ -106,10 +93,19 @@ def simulate(
         if counts["polling"]:  # or nobody would go on for ever
             counts["stuck"] = _count_stuck(program, state)
         cancelled = not over and watch(int(counts["served"]), blocks * BYTES_PER_BLOCK)
-    times = OpTimeArrays(*(state.ops[name].copy() for name in OpTimeArrays._fields))
-    flow_last, free = state.flows["last"].copy(), state.servers["free"].copy()
-    waited = wait_ticks(state.hops["waited"], int(counts["wait_shift"])) if observe else None  # counted in any case
-    return times, Served(flow_last, free, int(counts["served"]), 0, cancelled, _blocked(state), waited)
+    # Others of this thread overwrite the records, whose sums of waits are counted in any case.
+    return Served(
+        op_ready=state.ops["ready"].copy(),
+        op_start=state.ops["start"].copy(),
+        op_done=state.ops["done"].copy(),
+        op_polls=state.ops["polls"].copy(),
+        flow_last=state.flows["last"].copy(),
+        server_free=state.servers["free"].copy(),
+        server_blocked=_blocked(state),
+        line_hops=int(counts["served"]),
+        windows=0,
+        hop_wait_ticks=wait_ticks(state.hops["waited"], int(counts["wait_shift"])) if observe else None,
+    )
 
 
 def _blocked(state: State) -> Int64Array:

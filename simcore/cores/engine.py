@@ -8,18 +8,17 @@ ran before.
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Protocol
 
 import numpy as np
 
 from ...compiler.ir import ShouldStop, StepsDone
-from ..program.arrays import NONE, Int64Array
+from ..program.arrays import NONE
 from ..program.limits import DEFAULT_BUDGET, RunBudget, check_budget
 from ..program.program import NEVER, OpKind, Program, Run, RunOutcome, Served, WatchFn
 from . import windows
@@ -47,23 +46,7 @@ class EngineUnavailable(ValueError):
     """The core asked for does not exist or is not installed; the text says what to do."""
 
 
-class OpTimes(Protocol):
-    """Times of ops in ticks and the rounds of their polls, [O] each."""
-
-    @property
-    def ready(self) -> Sequence[int] | Int64Array: ...
-
-    @property
-    def start(self) -> Sequence[int] | Int64Array: ...
-
-    @property
-    def done(self) -> Sequence[int] | Int64Array: ...
-
-    @property
-    def polls(self) -> Sequence[int] | Int64Array: ...
-
-
-SimulateFn = Callable[[Program, WatchFn, bool, int], tuple[OpTimes, Served]]
+SimulateFn = Callable[[Program, WatchFn, bool, int], Served]
 """A core: takes the program, the watch, whether to observe, and the time after which no poll begins again."""
 
 
@@ -127,8 +110,7 @@ def _simulate(program: Program, core: Core, watch: "Watch", observe: bool) -> Ru
     simulate: SimulateFn = _simulate_compiled if core is Core.COMPILED else windows.simulate
 
     def until(last_poll_ticks: int) -> Run:
-        ops, served = simulate(program, watch, observe, last_poll_ticks)
-        return finished_run(program, core.value, ops, served, watch.verdict)
+        return _finished_run(program, core, simulate(program, watch, observe, last_poll_ticks), watch.verdict)
 
     result = until(IDLE)
     return at_rest(result, until) if polls_in_vain(program, result) else result
@@ -202,7 +184,7 @@ def has_numba() -> bool:
     return find_spec("numba") is not None
 
 
-def _simulate_compiled(program: Program, watch: WatchFn, observe: bool, last_poll_ticks: int) -> tuple[OpTimes, Served]:
+def _simulate_compiled(program: Program, watch: WatchFn, observe: bool, last_poll_ticks: int) -> Served:
     """Load and run the compiled core."""
     try:
         from . import compiled
@@ -214,34 +196,27 @@ def _simulate_compiled(program: Program, watch: WatchFn, observe: bool, last_pol
     return compiled.simulate(program, watch, observe, last_poll_ticks)
 
 
-def finished_run(
-    program: Program, core: str, ops: OpTimes, served: Served, verdict: RunOutcome = RunOutcome.DONE
-) -> Run:
+def _finished_run(program: Program, core: Core, served: Served, verdict: RunOutcome) -> Run:
     """The ``Run`` from the results of a core; ``verdict`` is why it was stopped, DONE if it was not."""
-    done = np.array(ops.done, np.int64)
-    polls = np.array(ops.polls, np.int64)
-    stuck: tuple[int, ...] = ()
+    done, blocked, stuck = served.op_done, served.server_blocked, list[int]()
     if verdict is RunOutcome.DONE and (done == NEVER).any():
-        verdict, stuck = RunOutcome.DEADLOCK, tuple(np.flatnonzero(done == NEVER).tolist())
-    blocked = np.full(program.num_servers, NONE, np.int64)
-    if served.server_blocked is not None:
-        blocked = served.server_blocked
-    if verdict is RunOutcome.DEADLOCK:  # others may be waiting for room only while polls are under way
+        verdict, stuck = RunOutcome.DEADLOCK, np.flatnonzero(done == NEVER).tolist()
+        # Others may be waiting for room only while polls are under way.
         blocked = np.where(locked_servers(program, blocked), blocked, NONE)
     return Run(
         outcome=verdict,
         makespan_ticks=max(0, int(done[program.op_kind != OpKind.TRAFFIC].max(initial=0))),
-        op_ready=np.array(ops.ready, np.int64),
-        op_start=np.array(ops.start, np.int64),
+        op_ready=served.op_ready,
+        op_start=served.op_start,
         op_done=done,
-        op_polls=polls,
+        op_polls=served.op_polls,
         flow_last=served.flow_last,
         server_free=served.server_free,
         server_blocked=blocked,
-        server_busy_ticks=busy_ticks(program, served.flow_last, polls),
+        server_busy_ticks=busy_ticks(program, served.flow_last, served.op_polls),
         line_hops=served.line_hops,
         windows=served.windows,
-        core=core,
-        stuck=stuck,
+        core=core.value,
+        stuck=tuple(stuck),
         hop_wait_ticks=served.hop_wait_ticks,
     )

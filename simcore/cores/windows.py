@@ -33,16 +33,14 @@ _WINDOWS_AHEAD = 8
 """Windows beyond the current one for which trains are made into keys: a pass over all trains is not cheap."""
 
 
-def simulate(
-    program: Program, watch: WatchFn, observe: bool = False, last_poll_ticks: int = IDLE
-) -> tuple[Control, Served]:
+def simulate(program: Program, watch: WatchFn, observe: bool = False, last_poll_ticks: int = IDLE) -> Served:
     """Run ``program`` window by window."""
     clocks = set_clocks(program)
     windows = Windows(program, window_ticks(program) + clocks.gained_ticks, observe, clocks.offsets)
     control = Control(program, windows.inject, last_poll_ticks)
     control.stuck_ops = lambda: windows.stuck_ops(control.flows_left)
     control.look = lambda: watch(windows.line_hops)
-    return control, windows.run(control, watch)
+    return windows.run(control, watch)
 
 
 def window_ticks(program: Program) -> int:
@@ -105,7 +103,7 @@ class Windows:
 
     def run(self, ops: Control, watch: WatchFn) -> Served:
         """Run window after window, until nothing is left to come."""
-        self._ops, cancelled = ops, False
+        self._ops = ops
         watch_at_window, watch_at_line_hops = 0, 0
         while True:
             start = min(ops.next_time, self._next_unit())
@@ -117,12 +115,10 @@ class Windows:
                 watch_at_window = self._num_windows + _WATCH_EVERY_WINDOWS
                 watch_at_line_hops = self.line_hops + _WATCH_EVERY_LINE_HOPS
                 if watch(self.line_hops, BYTES_PER_UNIT * (len(self._held) + len(self._pending))):
-                    cancelled = True
                     break
             self.start, self._end = start, start + self._window_ticks
             ops.advance(self._end)
             if ops.stopped or self._too_many_at_once(watch):
-                cancelled = True
                 break
             keys = self._arrivals()
             before = self.line_hops
@@ -130,10 +126,18 @@ class Windows:
                 self._serve(keys)
             self._served_any = self.line_hops > before
             self._num_windows += 1
-        free = self._free - self._clock + self._epoch
-        counts = (self.line_hops, self._num_windows, cancelled)
-        waited = None if self._waited is None else wait_ticks(self._waited, self._wait_shift)
-        return Served(self._flow_last, free, *counts, self._blocked(), waited)
+        return Served(
+            op_ready=np.array(ops.ready, np.int64),
+            op_start=np.array(ops.start, np.int64),
+            op_done=np.array(ops.done, np.int64),
+            op_polls=np.array(ops.polls, np.int64),
+            flow_last=self._flow_last,
+            server_free=self._free - self._clock + self._epoch,
+            server_blocked=self._blocked(),
+            line_hops=self.line_hops,
+            windows=self._num_windows,
+            hop_wait_ticks=None if self._waited is None else wait_ticks(self._waited, self._wait_shift),
+        )
 
     def _too_many_at_once(self, watch: WatchFn) -> bool:
         """Whether the flows that enter all at once have more units than the watch allows."""

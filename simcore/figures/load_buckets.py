@@ -44,6 +44,11 @@ def union_of_spans(each: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(spans)
 
 
+def union_ticks(intervals: Iterable[Interval]) -> int:
+    """Time during which at least one of ``intervals`` runs."""
+    return total_ticks(union_of(intervals))
+
+
 def exposed_spans(timeline: Timeline, rank: int) -> tuple[Span, ...]:
     """Spans in which transfers of ``rank`` run and none of its kernels does.
 

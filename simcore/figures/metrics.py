@@ -28,6 +28,7 @@ from ..lower.state import StepOps
 from ..lower.steps import LoweredPart
 from ..program.arrays import NONE, Int64Array
 from ..program.program import NEVER, OpKind, Program, Run
+from .load_buckets import union_ticks
 from .result import Interval, IntervalKind, ServerLoad, Timeline, Utilization
 
 
@@ -104,15 +105,6 @@ def _dealt(copies: list[Interval]) -> list[Interval]:
             Interval(copy.rank, f"{copy.lane} {lane}", copy.name, copy.kind, copy.start_ticks, copy.end_ticks)
         )
     return placed
-
-
-def union_ticks(intervals: Iterable[Interval]) -> int:
-    """Time during which at least one of ``intervals`` runs."""
-    total, reached = 0, 0
-    for start, end in sorted((i.start_ticks, i.end_ticks) for i in intervals):
-        total += max(0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
 
 
 def busy_ticks(timeline: Timeline) -> tuple[int, int, int]:

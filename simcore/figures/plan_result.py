@@ -9,14 +9,13 @@ from ..fold.run import Finished
 from ..lower.plan import Lowered
 from ..program.program import Run
 from .critical_path import circle_of_waits, critical_path
-from .load_buckets import loads_of, traffic_of
+from .load_buckets import loads_of, traffic_of, union_ticks
 from .metrics import (
     busy_ticks,
     dil_of,
     intervals_of,
     server_loads,
     timeline_with,
-    union_ticks,
     utilization,
     utilization_of,
     work_starts,

@@ -6,6 +6,7 @@ What is drawn for a rank does not depend on the order in which anything is built
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import takewhile
 
 import numpy as np
 
@@ -293,8 +294,6 @@ def _lead_ticks(lowered: LoweredPart, ops: StepOps) -> int:
     """Time from an engine through its peer's memory to the first link, nothing else there."""
     program, links = lowered.program, lowered.machine.link_servers
     flow = int(program.stage_flow_ptr[program.op_stage_ptr[ops.work.start]])
-    hop, ticks = int(program.flow_first_hop[flow]), 0
-    while (server := int(program.hop_server[hop])) // program.ranks_simulated not in links:
-        ticks += int(program.service_ticks[server] + program.latency_ticks[server])
-        hop = int(program.hop_next[hop])
-    return ticks
+    servers = (int(program.hop_server[hop]) for hop in program.way(flow))
+    before = takewhile(lambda server: server // program.ranks_simulated not in links, servers)
+    return sum(int(program.service_ticks[server] + program.latency_ticks[server]) for server in before)

@@ -22,12 +22,12 @@ where ranks count from that of the server on, around. So a shift of all ranks ch
 order of construction: this is what lets one rank be simulated for all that are alike.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import NamedTuple, Protocol
 
-from .arrays import BoolArray, FloatArray, Int64Array
+from .arrays import NONE, BoolArray, FloatArray, Int64Array
 
 PACKET_BYTES = 1024
 """The unit of a simulation in packets."""
@@ -191,6 +191,13 @@ class Program:
         """Units times servers they pass: the work of simulating every unit, each poll made once."""
         return int((self.flow_units * self.flow_num_hops).sum())
 
+    def way(self, flow: int) -> Iterator[int]:
+        """Yield the flow-hops of a flow in the order of its route."""
+        hop = int(self.flow_first_hop[flow])
+        while hop != NONE:
+            yield hop
+            hop = int(self.hop_next[hop])
+
     def server_instance(self, server: int, rank: int) -> int:
         """Index into the [S] arrays of a declared server on a simulated rank."""
         return server * self.ranks_simulated + rank % self.ranks_simulated
@@ -259,12 +266,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Results of a core about units; those about ops are in its ``Control``."""
+    """What a core has found when it ends, or is stopped; all as in ``Run``."""
 
-    flow_last: Int64Array  # [F] as in Run
-    server_free: Int64Array  # [S] as in Run
+    op_ready: Int64Array  # [O]
+    op_start: Int64Array  # [O]
+    op_done: Int64Array  # [O]
+    op_polls: Int64Array  # [O]
+    flow_last: Int64Array  # [F]
+    server_free: Int64Array  # [S]
+    server_blocked: Int64Array  # [S], those that wait for room for a while included
     line_hops: int
     windows: int
-    cancelled: bool  # stopped by the watch
-    server_blocked: Int64Array | None = None  # [S] as in Run, None if no server is
-    hop_wait_ticks: FloatArray | None = None  # [H] as in Run
+    hop_wait_ticks: FloatArray | None  # [H]

@@ -9,7 +9,7 @@ import numpy as np
 from ....compiler.ir import TICKS_PER_US, DType, Gpu, Scenario
 from ....compiler.pipeline import Compiled
 from ....compiler.planning.plan import own_name
-from ....simcore.figures.metrics import union_ticks
+from ....simcore.figures.load_buckets import union_ticks
 from ....simcore.figures.result import Interval, IntervalKind, Result
 from ....simcore.simulate_layers import simulate_layers
 from ..tables.csv_rows import MAX_RATIO

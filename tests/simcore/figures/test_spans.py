@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from magus.compiler.ir import Pattern
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore import Timeline, simulate_op
-from magus.simcore.figures.load_buckets import exposed_spans, total_ticks, union_of
-from magus.simcore.figures.metrics import union_ticks
+from magus.simcore.figures.load_buckets import exposed_spans, total_ticks, union_of, union_ticks
 from magus.simcore.figures.result import Interval, IntervalKind
 from tests.helpers.scenarios.drawn import draw_choices, draw_scenario
 from tests.helpers.some import some

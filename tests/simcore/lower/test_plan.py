@@ -26,8 +26,7 @@ from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.templates import TEMPLATES
 from magus.simcore import RunOptions, RunTooLarge, affordable_unit, simulate_op
 from magus.simcore.cores.engine import run
-from magus.simcore.figures.load_buckets import traffic_of
-from magus.simcore.figures.metrics import union_ticks
+from magus.simcore.figures.load_buckets import traffic_of, union_ticks
 from magus.simcore.figures.result import IntervalKind
 from magus.simcore.kernels.gemm import gemm_work
 from magus.simcore.lower.machine import Idealization
