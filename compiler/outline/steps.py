@@ -1,8 +1,10 @@
 """Group the tiles of an outline into kernels: rectangles of shards by pieces."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from itertools import product
 from types import MappingProxyType
@@ -149,54 +151,41 @@ def before_kernels(groups: Sequence[TileGroup], moving: Sequence[Move]) -> tuple
 
 
 def after_kernels(groups: Sequence[TileGroup], moving: Sequence[Move], *, sums_behind: bool) -> tuple[Step, ...]:
-    """Issue each transfer and sum as soon as all its waits are issued; with ``sums_behind`` sums follow all kernels."""
-    queue = _Queue(moving, [group.name for group in groups], sums_behind)
+    """Issue each transfer and sum as soon as all its waits are issued, those that may go at once in their order.
+
+    With ``sums_behind`` sums follow all kernels. What waits for itself comes last; the check of the plan reports it.
+    """
+    # All ranks issue alike: a signal stands for the own transfer that sets it.
+    setters: dict[str, str] = {name: step.name for step in moving for name in _sets(step)}
+    setters |= {group.name: group.name for group in groups}
+    sorter = TopologicalSorter[str]({group.name: () for group in groups})
+    places = {step.name: index for index, step in enumerate(moving)}
+    for index, step in enumerate(moving):
+        behind = {groups[-1].name} if sums_behind and isinstance(step, Reduction) else set[str]()
+        awaited = behind | {setters[name] for name in step.after if name in setters}
+        # What waits for other ranks only keeps the order of the algorithm.
+        sorter.add(step.name, *(awaited or {moving[index - 1].name if index else groups[0].name}))
+    with suppress(CycleError):
+        sorter.prepare()
+    sorter.get_ready()  # the kernels
     issued: list[Step] = []
+    ready: list[int] = []
     for group in groups:
         issued.append(group)
-        issued += queue.released((group.name,))
-    return (*issued, *queue.rest())
+        sorter.done(group.name)
+        while ready := _pushed(ready, sorter, places):
+            step = moving[heappop(ready)]
+            issued.append(step)
+            sorter.done(step.name)
+    done = {step.name for step in issued}
+    return (*issued, *(step for step in moving if step.name not in done))
 
 
-class _Queue:
-    """Transfers and sums that wait; those that are released keep their order."""
-
-    def __init__(self, moving: Sequence[Move], kernels: Sequence[str], sums_behind: bool) -> None:
-        self._moving = moving
-        self._missing: list[int] = []
-        self._waiting: dict[str, list[int]] = {}
-        # All ranks issue alike: a signal stands for the own transfer that sets it.
-        known = {*kernels, *(name for step in moving for name in _sets(step))}
-        for index, step in enumerate(moving):
-            behind = {kernels[-1]} if sums_behind and isinstance(step, Reduction) else set[str]()
-            names = known.intersection(step.after) | behind
-            if not names:  # waits for other ranks only: keep the order of the algorithm
-                names = {moving[index - 1].name} if index else {kernels[0]}
-            self._missing.append(len(names))
-            for name in names:
-                self._waiting.setdefault(name, []).append(index)
-
-    def released(self, names: Sequence[str]) -> list[Move]:
-        """Return the steps that may be issued after ``names``, and those that these release in turn."""
-        released_steps: list[Move] = []
-        ready: list[int] = []
-        self._release(names, ready)
-        while ready:
-            step = self._moving[heappop(ready)]
-            released_steps.append(step)
-            self._release(_sets(step), ready)
-        return released_steps
-
-    def rest(self) -> list[Move]:
-        """Return the steps that were never released; the check of the plan reports them."""
-        return [step for index, step in enumerate(self._moving) if self._missing[index]]
-
-    def _release(self, names: Sequence[str], ready: list[int]) -> None:
-        for name in names:
-            for index in self._waiting.pop(name, ()):
-                self._missing[index] -= 1
-                if not self._missing[index]:
-                    heappush(ready, index)
+def _pushed(ready: list[int], sorter: TopologicalSorter[str], places: Mapping[str, int]) -> list[int]:
+    """The heap ``ready`` with the steps that may be issued now."""
+    for name in sorter.get_ready():
+        heappush(ready, places[name])
+    return ready
 
 
 def _sets(step: Move) -> tuple[str, ...]:

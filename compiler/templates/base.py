@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ..codes import Code
-from ..collectives import signal_of
 from ..ir import (
     Pattern,
     PeerOrder,
@@ -18,21 +17,8 @@ from ..ir import (
     checkpoint,
 )
 from ..text.vocabulary import CHUNKS_PER_RANK, MAX_STREAMS
-from .template_input import Fetch, TemplateInput, put
-
-__all__ = [
-    "OVERLAPPED_PATTERNS",
-    "Cut",
-    "Fetch",
-    "TemplateInput",
-    "Template",
-    "dealt",
-    "put",
-    "reject_lists",
-    "signal_of",
-    "spread",
-    "summed",
-]
+from .template_input import TemplateInput as TemplateInput
+from .template_input import put as put
 
 
 class Cut(Enum):
