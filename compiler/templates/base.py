@@ -33,6 +33,15 @@ def _alike(problem: TemplateInput) -> int:
     return 1
 
 
+Build = Callable[[TemplateInput], Iterator[Step]]
+"""Writes the steps of a rank."""
+
+
+def on_either_side(gather: Build, scatter: Build) -> Build:
+    """Write with ``gather`` where the kernel takes what moves, and with ``scatter`` where it makes it."""
+    return lambda problem: scatter(problem) if problem.pattern.produces else gather(problem)
+
+
 @dataclass(frozen=True, slots=True)
 class Template:
     """A named family of schedules.
@@ -54,7 +63,7 @@ class Template:
     overlaps: bool
     min_pieces: int
     patterns: tuple[Pattern, ...]
-    build: Callable[[TemplateInput], Iterator[Step]]
+    build: Build
     default_streams: int = 1
     period: Callable[[TemplateInput], int] = _alike
     default_algorithm: str = ""

@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise, zip_longest
 
 from ..collectives import signal_of
 from ..ir import Adds, IndexRange, Kernels, Pattern, Reduction, Region, Rejection, Step, TileGroup, Transfer
-from .base import Cut, Template, TemplateInput, put, reject_lists, spread
+from .base import Cut, Template, TemplateInput, on_either_side, put, reject_lists, spread
 
 # Further cuts of the parts of ``bespoke``: slices of the inner dimension, and bands of the output's columns.
 #
@@ -124,12 +124,6 @@ class _Batch:
         return f"c{band}" if len(self.bands) > 1 else ""
 
 
-def build(problem: TemplateInput) -> Iterator[Step]:
-    """The kernels of each batch, its transfers before them (what is gathered) or after them (what they make)."""
-    batches = _batches(problem)
-    yield from _scatter(problem, batches) if problem.pattern.produces else _gather(problem, batches)
-
-
 def block_rows(problem: TemplateInput) -> Part:
     """Rows of the own block, and of the blocks that concern peer 1, 2, ...: what the parts must add up to."""
     if not (problem.loads or problem.split):
@@ -229,8 +223,8 @@ def _batches(problem: TemplateInput) -> list[_Batch]:
     return batches
 
 
-def _gather(problem: TemplateInput, batches: Sequence[_Batch]) -> Iterator[Step]:
-    for batch in batches:
+def _gather(problem: TemplateInput) -> Iterator[Step]:
+    for batch in _batches(problem):
         for place, inner in enumerate(batch.slices):
             fetches = tuple(_fetch(problem, batch, place, peer) for peer in problem.peers if batch.rows[peer].size)
             yield from fetches
@@ -260,8 +254,9 @@ def _lane(problem: TemplateInput, rounds: int, peer: int) -> int | None:
     return (rounds * len(problem.peers) + peer - 1) % problem.lanes if problem.lanes else None
 
 
-def _scatter(problem: TemplateInput, batches: Sequence[_Batch]) -> Iterator[Step]:
+def _scatter(problem: TemplateInput) -> Iterator[Step]:
     """Sums are cut where all that they need is cut, and made in the order of the rows."""
+    batches = _batches(problem)
     todo = _sums(problem, batches) if problem.pattern.sums else []
     for batch in batches:
         for band in range(len(batch.bands)):
@@ -320,7 +315,7 @@ TEMPLATE = Template(
     overlaps=True,
     min_pieces=1,
     patterns=PATTERNS,
-    build=build,
+    build=on_either_side(_gather, _scatter),
     default_streams=2,
     explored=False,
     knobs=("parts", "slices", "columns", "streams", "lanes"),

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from ..collectives import signal_of
 from ..ir import Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, put, summed
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, on_either_side, put, summed
 
 
 def _own(problem: TemplateInput) -> Iterator[Step]:
@@ -33,11 +33,6 @@ def _sums(problem: TemplateInput, stream: int) -> Iterator[Step]:
         arrived = tuple(signal_of(f"x{step}_{peer}") for peer in problem.peers)
         mine = problem.block(0, problem.row_piece(step))
         yield from summed(problem, f"{step}", mine, ("own", *arrived), stream=stream)
-
-
-def build_fused(problem: TemplateInput) -> Iterator[Step]:
-    """Own shard first (what is gathered) or last (what is sent), and one kernel a step over all others' slices."""
-    yield from _scatter_fused(problem) if problem.pattern.produces else _gather_fused(problem)
 
 
 def _gather_fused(problem: TemplateInput) -> Iterator[Step]:
@@ -67,16 +62,11 @@ FUSED = Template(
     True,
     1,
     OVERLAPPED_PATTERNS,
-    build_fused,
+    on_either_side(_gather_fused, _scatter_fused),
     knobs=("order", "depth"),
     any_engine=True,
     words=("own rows first, then {rounds} over others'", "{rounds} over others' rows, own rows last"),
 )
-
-
-def build_unfused(problem: TemplateInput) -> Iterator[Step]:
-    """A kernel per (step, peer), dealt to the streams in turn."""
-    yield from _scatter_unfused(problem) if problem.pattern.produces else _gather_unfused(problem)
 
 
 def _gather_unfused(problem: TemplateInput) -> Iterator[Step]:
@@ -110,17 +100,12 @@ UNFUSED = Template(
     overlaps=True,
     min_pieces=1,
     patterns=OVERLAPPED_PATTERNS,
-    build=build_unfused,
+    build=on_either_side(_gather_unfused, _scatter_unfused),
     default_streams=4,
     knobs=("streams", "order", "depth"),
     any_engine=True,
     words=("own rows first, then {slices} of others' rows", "{slices} of others' rows, own rows last"),
 )
-
-
-def build_shards(problem: TemplateInput) -> Iterator[Step]:
-    """Own shard first where shards are gathered, last where they are sent."""
-    yield from _scatter_shards(problem) if problem.pattern.produces else _gather_shards(problem)
 
 
 def _gather_shards(problem: TemplateInput) -> Iterator[Step]:
@@ -158,7 +143,7 @@ SHARDS = Template(
     True,
     1,
     OVERLAPPED_PATTERNS,
-    build_shards,
+    on_either_side(_gather_shards, _scatter_shards),
     knobs=("order",),
     any_engine=True,
     words=("own rows first, then a shard at a time", "a shard at a time, own rows last"),

@@ -31,7 +31,7 @@ from itertools import chain, product
 from ..collectives import direct
 from ..ir import Direction, Reach, Region, Step, TileGroup, Transfer
 from . import hetero
-from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, dealt
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, dealt, on_either_side
 from .collective import emit, period
 
 # Which chunks of a collective come together: how many hops lie before and behind each step, over all ranks.
@@ -104,11 +104,6 @@ DEFAULT_ALGORITHM = "ring"
 Chunk = tuple[int, int]
 """(block, piece), the block relative to the rank."""
 Wave = tuple[Chunk, ...]
-
-
-def build(problem: TemplateInput) -> Iterator[Step]:
-    """Kernels and transfers of a rank."""
-    yield from _produce(problem) if problem.pattern.produces else _consume(problem)
 
 
 def _consume(problem: TemplateInput) -> Iterator[Step]:
@@ -193,7 +188,7 @@ TEMPLATE = Template(
     overlaps=True,
     min_pieces=1,
     patterns=OVERLAPPED_PATTERNS,
-    build=build,
+    build=on_either_side(_consume, _produce),
     period=lambda problem: period(problem, DEFAULT_ALGORITHM),
     knobs=("streams", "algorithm", "waves", "sums"),
     default_algorithm=DEFAULT_ALGORITHM,

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ..collectives import signal_of
 from ..ir import Adds, IndexRange, Pattern, Region, Step, TileGroup
-from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, summed
+from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, on_either_side, summed
 from .collective import DEFAULT_ALGORITHM, collective_in, emit, period
 
 
@@ -90,7 +90,8 @@ BULK = Template(
 )
 
 
-# uniform_fused_1d and uniform_fused_2d: every step does equal work in one kernel, slices of rows or of columns.
+# uniform_fused_1d and uniform_fused_2d: every step moves a slice, of rows or of columns, over all links and computes
+# with it in one kernel.
 #
 # FiCCO (arXiv 2512.10236) names the family: uniform (every step does equal work), fused (one kernel a step), 1D (rows)
 # or 2D (columns, so that every kernel keeps all rows). Per rank there are p kernels and p (n - 1) transfers, twice as
@@ -102,11 +103,6 @@ BULK = Template(
 #   the one before, which costs reading it back; it pays where M is small against K. For attention after a collective
 #   they divide heads, and where the kernel comes first the output's columns: there nothing is added. They need columns
 #   of the moved tensor that divide into p pieces of a multiple of 64, or of whole heads of keys.
-
-
-def build_rows(problem: TemplateInput) -> Iterator[Step]:
-    """Step i moves row slice i of each shard over all links and computes row slice i of every shard."""
-    yield from _scatter_rows(problem) if problem.pattern.produces else _gather_rows(problem)
 
 
 def _gather_rows(problem: TemplateInput) -> Iterator[Step]:
@@ -137,17 +133,12 @@ ROWS = Template(
     overlaps=True,
     min_pieces=2,
     patterns=OVERLAPPED_PATTERNS,
-    build=build_rows,
+    build=on_either_side(_gather_rows, _scatter_rows),
     knobs=("order", "depth"),
     rows_from_all_ranks=True,
     any_engine=True,
     words=("{rounds}, each over some rows of every rank",) * 2,
 )
-
-
-def build_columns(problem: TemplateInput) -> Iterator[Step]:
-    """Step i moves column slice i of whole shards over all links and computes with it."""
-    yield from _scatter_columns(problem) if problem.pattern.produces else _gather_columns(problem)
 
 
 def _gather_columns(problem: TemplateInput) -> Iterator[Step]:
@@ -177,7 +168,7 @@ COLUMNS = Template(
     True,
     2,
     OVERLAPPED_PATTERNS,
-    build_columns,
+    on_either_side(_gather_columns, _scatter_columns),
     knobs=("order", "depth"),
     any_engine=True,
     words=("{rounds}, each over some columns of all rows",) * 2,
