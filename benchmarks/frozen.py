@@ -13,8 +13,9 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def main() -> int:
     chosen = parser.parse_args()
     parts = chosen.parts or list(PARTS)
     with trees() as folders, ThreadPoolExecutor(chosen.jobs) as pool:
-        found = {part: PARTS[part](_Magus(folders["here"], pool)) for part in parts}
+        found = {part: PARTS[part](magus=_Magus(folders["here"], pool)) for part in parts}
     if chosen.do == "freeze":
         known = json.loads(chosen.file.read_text()) if chosen.file.exists() else {}
         chosen.file.write_text(json.dumps(known | found, indent=1, sort_keys=True))
@@ -101,17 +102,9 @@ def _files(*folders: str) -> list[str]:
     return [str(path.relative_to(HERE)) for folder in folders for path in sorted((HERE / folder).glob("*.mgs"))]
 
 
-def _advice(magus: _Magus, folders: Iterable[str]) -> Answers:
+def _advice(*folders: str, magus: _Magus) -> Answers:
     files = _files(*folders)
     return dict(zip(files, magus.pool.map(lambda file: magus.document("advise", file), files), strict=True))
-
-
-def _pairs(magus: _Magus) -> Answers:
-    return _advice(magus, ("examples", "examples/templates"))
-
-
-def _layers(magus: _Magus) -> Answers:
-    return _advice(magus, ("examples/layers",))
 
 
 def _results(magus: _Magus) -> Answers:
@@ -124,17 +117,19 @@ def _results(magus: _Magus) -> Answers:
         chosen = names[:: max(1, len(names) // SCHEDULES_OF_EACH)][:SCHEDULES_OF_EACH]
         commands += [("simulate", file, "--granularity", "packet", "--schedule", name) for name in chosen]
     commands += [("simulate", file, "--granularity", "packet") for file in _files("examples/layers")]
-    return dict(zip(map(" ".join, commands), magus.pool.map(lambda words: _hash(magus, words), commands), strict=True))
+    return _hashes(magus, commands)
 
 
 def _plans(magus: _Magus) -> Answers:
-    commands = [("plan", file) for file in _files("examples", "examples/templates", "examples/layers")]
-    return dict(zip(map(" ".join, commands), magus.pool.map(lambda words: _hash(magus, words), commands), strict=True))
+    return _hashes(magus, [("plan", file) for file in _files("examples", "examples/templates", "examples/layers")])
 
 
-def _hash(magus: _Magus, words: tuple[str, ...]) -> str:
-    text = json.dumps(magus.document(*words), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _hashes(magus: _Magus, commands: Sequence[tuple[str, ...]]) -> Answers:
+    def hash_of(words: tuple[str, ...]) -> str:
+        text = json.dumps(magus.document(*words), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    return dict(zip(map(" ".join, commands), magus.pool.map(hash_of, commands), strict=True))
 
 
 def _exits(magus: _Magus) -> Answers:
@@ -188,9 +183,9 @@ def _recommended_us(advice: Any) -> float:
     return float(found["simulated_us"] or found["predicted_us"])
 
 
-PARTS: dict[str, Callable[[_Magus], Answers]] = {
-    "pairs": _pairs,
-    "layers": _layers,
+PARTS: dict[str, Callable[..., Answers]] = {
+    "pairs": partial(_advice, "examples", "examples/templates"),
+    "layers": partial(_advice, "examples/layers"),
     "results": _results,
     "plans": _plans,
     "exits": _exits,

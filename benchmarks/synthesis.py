@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
 
-from magus.advisor import AdviceOptions, Advisor
+from magus.advisor import Advice, AdviceOptions, Advisor
+from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.candidates.forests import forests, trees_of, try_forests
 from magus.advisor.solver.forest import packings
 from magus.compiler import compile_text
@@ -153,6 +154,12 @@ def _row(advisor: Advisor, name: str, size: str) -> Iterator[Figure]:
         yield Figure(f"{name}, {size} over the bound", over, "x", "lower", SUM)
 
 
+def _simulated(advice: Advice, *, trees: bool) -> list[Candidate]:
+    """The candidates that were simulated and are trees, or named algorithms."""
+    known = (one for one in advice.candidates if one.simulated_ticks is not None and one.choice is not None)
+    return [one for one in known if one.choice is not None and bool(one.choice.trees) is trees]
+
+
 def _gathered(advisor: Advisor, name: str, size: str, num_bytes: int, most: float) -> Iterator[Figure]:
     scenario = _scenario(name, num_bytes)
     packings.cache_clear()
@@ -175,9 +182,7 @@ def _exchanged(advisor: Advisor, name: str) -> Iterator[Figure]:
     """Yield the time of an all_to_all of 16 MiB over the bound of any ways, and that of named algorithms over it."""
     advice = advisor.recommend(_scenario(name, 1 << 24, "y = all_to_all(x)", ""), AdviceOptions())
     assert advice.bound is not None, "a collective has a bound"
-    known = [one for one in advice.candidates if one.simulated_ticks is not None and one.choice is not None]
-    named = min(one.ticks for one in known if one.choice is not None and not one.choice.trees)
-    best = advice.recommended.ticks
+    named, best = min(one.ticks for one in _simulated(advice, trees=False)), advice.recommended.ticks
     yield Figure(f"{name}, {EXCHANGE} over the bound", best / advice.bound.ticks, "x", "lower", 1.2)
     yield Figure(f"{name}, {EXCHANGE}, fastest named algorithm over this", named / best, "x", "higher", 1)
 
@@ -188,9 +193,7 @@ def small(advisor: Advisor, name: str) -> Iterator[Figure]:
         layout = "shard rows" if collective == "all_gather" else ""
         scenario = _scenario(name, num_bytes, f"y = {collective}(x)", layout, SMALL_COLS)
         advice = advisor.recommend(scenario, AdviceOptions())
-        known = [one for one in advice.candidates if one.simulated_us is not None and one.choice is not None]
-        named = min(one.best_us for one in known if one.choice is not None and not one.choice.trees)
-        best = advice.recommended.best_us
+        named, best = min(one.best_us for one in _simulated(advice, trees=False)), advice.recommended.best_us
         yield Figure(f"{name}, {size}: {collective}", best, "us", "lower", named)
         yield Figure(f"{name}, {size}: {collective}, fastest named algorithm over this", named / best, "x", "higher", 1)
 
@@ -230,14 +233,18 @@ def _beside_a_kernel(advisor: Advisor, work: str) -> Iterator[Figure]:
     """Yield the times of a product on six GPUs: of trees, in packets and by lines, and of the fastest without trees."""
     text, most = PRODUCTS[work]
     advice = advisor.recommend(_on(SIX, text), AdviceOptions())
-    known = [one for one in advice.candidates if one.simulated_us is not None and one.choice is not None]
-    planted = [one for one in known if one.choice is not None and one.choice.trees]
-    others = [one.best_us for one in known if one.choice is not None and not one.choice.trees]
+    planted, others = (_simulated(advice, trees=trees) for trees in (True, False))
     packets = [simulate_op(advice.case, one.schedule).total_ticks / TICKS_PER_US for one in planted]
     times = [one.best_us for one in planted]
     yield Figure(f"{SIX}, {work}: trees, in packets", min(packets), "us", "lower", most)
     yield Figure(f"{SIX}, {work}: trees, as advised", min(times), "us", "lower", most)
-    yield Figure(f"{SIX}, {work}: fastest other schedule over this", min(others) / min(times), "x", "higher", 1)
+    yield Figure(
+        f"{SIX}, {work}: fastest other schedule over this",
+        min(one.best_us for one in others) / min(times),
+        "x",
+        "higher",
+        1,
+    )
 
 
 def _scenario(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from queue import SimpleQueue
 from random import Random
-from threading import Condition, Lock, Thread
+from threading import Condition, Lock, RLock, Thread
 
 from .tasks import Mark, Queue, Task, marks_of
 
@@ -75,7 +75,7 @@ class Board:
 
     def __init__(self, tasks: Iterable[Task], num_ranks: int, threads: Mapping[Queue, int], seed: int) -> None:
         self._rng = Random(seed)
-        self._lock = Lock()
+        self._lock = RLock()
         self.over = Condition(self._lock)
         self._lines = {queue: _Line(Condition(self._lock), count) for queue, count in threads.items()}
         self._held: list[tuple[Task, Condition]] = []
@@ -152,7 +152,14 @@ class Board:
     def reach(self, mark: Mark, task: Task) -> None:
         """Record that ``task`` has reached ``mark``; a signal that several transfers set needs all of theirs."""
         with self._lock:
-            self._reach(mark, task)
+            self._known[mark] |= task.known | 1 << task.number
+            self._expected[mark] -= 1
+            for waiting in self._waiting.pop(mark, ()) if not self._expected[mark] else ():
+                self._missing[waiting].discard(mark)
+                if not self._missing[waiting]:
+                    line = self._lines[waiting.queue]
+                    line.ready.append(waiting)
+                    line.changed.notify()
 
     def finish(self, task: Task) -> None:
         """Note that a task is done, all its marks with it."""
@@ -168,8 +175,10 @@ class Board:
     def stop(self, error: BaseException | None = None) -> None:
         """End all threads; the first error is kept."""
         with self._lock:
-            self.error = self.error or error
-            self._stop()
+            self.error, self.stopped = self.error or error, True
+            lines, held = (line.changed for line in self._lines.values()), (each for _, each in self._held)
+            for changed in (*lines, *held, self.over):
+                changed.notify_all()
 
     @property
     def stuck(self) -> list[tuple[Task, tuple[Mark, ...]]]:
@@ -177,17 +186,6 @@ class Board:
         return [
             (task, tuple(mark for mark in task.waits if mark in missing)) for task, missing in self._missing.items()
         ]
-
-    def _reach(self, mark: Mark, task: Task) -> None:
-        self._known[mark] |= task.known | 1 << task.number
-        self._expected[mark] -= 1
-        if self._expected[mark] == 0:
-            for waiting in self._waiting.pop(mark, ()):
-                self._missing[waiting].discard(mark)
-                if not self._missing[waiting]:
-                    line = self._lines[waiting.queue]
-                    line.ready.append(waiting)
-                    line.changed.notify()
 
     def _look_around(self) -> None:
         """Where nothing can go on, let one thread go that is held up; if there is none, stand still."""
@@ -202,12 +200,7 @@ class Board:
 
     def _stand_still(self) -> None:
         """End the run: whatever could come is here."""
-        self._stop()
-
-    def _stop(self) -> None:
-        self.stopped = True
-        for changed in (*(line.changed for line in self._lines.values()), *(each for _, each in self._held), self.over):
-            changed.notify_all()
+        self.stop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +231,7 @@ class RankBoard(Board):
         """Note what a message of ``rank`` says: that ``task`` has done what ``mark`` says."""
         with self._lock:
             self._received[rank] += 1
-            self._reach(mark, task)
+            self.reach(mark, task)
             self._look_around()
 
     def _stand_still(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Lock, RLock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ class CheckedArray:
     """Blocks of rows and columns; each read and write is atomic, and checked for an order between steps."""
 
     def __init__(self, name: str, blocks: int, axes: tuple[CutAxis, CutAxis], tasks: Sequence[Task]) -> None:
-        self.name, self._axes, self._tasks, self._lock = name, axes, tasks, Lock()
+        self.name, self._axes, self._tasks, self._lock = name, axes, tasks, RLock()
         shape = blocks, axes[0].size, axes[1].size
         self.values = np.full(shape, np.nan)
         self._writers = np.zeros(shape, dtype=np.int32)  # number of the task + 1, 0: there from the start
@@ -46,7 +46,7 @@ class CheckedArray:
             if missing.any():
                 why = "nothing has written yet" if self._freed is None else "is free again by then"
                 raise Fault(f"{task} reads {self.where(place, missing)}, which {why}")
-            self._demand_order(place, task, "reads")
+            self.demand_order(place, task, "reads")
             self._readers.add(task.number)
             return values
 
@@ -59,7 +59,7 @@ class CheckedArray:
             If a step that might as well come later has written there.
         """
         with self._lock:
-            self._demand_order(place, task, "writes", mask)
+            self.demand_order(place, task, "writes", mask)
             chosen = np.ones(values.shape, dtype=np.bool_) if mask is None else mask
             self.values[place][chosen] = values[chosen]
             self._writers[place][chosen] = task.number + 1
@@ -88,8 +88,8 @@ class CheckedArray:
         found: Array = self.values[place]
         return found
 
-    def demand_order(self, place: Place, task: Task, verb: str) -> None:
-        """Check that everything at ``place`` was written by steps that are certain to come before ``task``.
+    def demand_order(self, place: Place, task: Task, verb: str, mask: Mask | None = None) -> None:
+        """Check that everything at ``place``, where ``mask`` says so, was written by steps certain to precede ``task``.
 
         Raises
         ------
@@ -97,7 +97,12 @@ class CheckedArray:
             If something was not.
         """
         with self._lock:
-            self._demand_order(place, task, verb)
+            writers = self._writers[place] if mask is None else np.where(mask, self._writers[place], 0)
+            for number in np.unique(writers):
+                if number and number != task.number + 1 and not task.follows(int(number) - 1):
+                    where, other = self.where(place, writers == number), self._tasks[int(number) - 1]
+                    theirs = "" if other.rank == task.rank else f" of rank {other.rank}"
+                    raise Fault(f"{task} {verb} {where}, and {other.step.name}{theirs} writes them, in no order")
 
     def certain(self, place: Place, task: Task) -> Mask:
         """Return where a step has written that is certain to be done before ``task``."""
@@ -115,14 +120,6 @@ class CheckedArray:
     def interval(self, row: int, col: int) -> tuple[IndexRange, IndexRange]:
         """Return the rows and columns of the tensor that an element stands for."""
         return self._axes[0].around(row), self._axes[1].around(col)
-
-    def _demand_order(self, place: Place, task: Task, verb: str, mask: Mask | None = None) -> None:
-        writers = self._writers[place] if mask is None else np.where(mask, self._writers[place], 0)
-        for number in np.unique(writers):
-            if number and number != task.number + 1 and not task.follows(int(number) - 1):
-                where, other = self.where(place, writers == number), self._tasks[int(number) - 1]
-                theirs = "" if other.rank == task.rank else f" of rank {other.rank}"
-                raise Fault(f"{task} {verb} {where}, and {other.step.name}{theirs} writes them, in no order")
 
 
 @dataclass(slots=True)

@@ -93,14 +93,20 @@ MAX_BYTES = 16 << 20
 """Largest dump that is read; that of 72 GPUs with their NICs takes less than one MiB."""
 
 
-_Reader = Callable[[Source, LibraryGpu | None, Report], DumpedMachine]
+_READERS: tuple[tuple[Callable[[str], bool], Callable[[Source, LibraryGpu | None, Report], DumpedMachine]], ...] = (
+    (lambda text: text.lstrip().startswith("<"), read_nccl_xml),
+    (is_infragraph, read_infragraph),
+    (is_rocm_smi, read_rocm_smi),
+    (is_nvidia_smi, read_nvidia_smi),
+)
+"""How a dump is known by its text, and read."""
 
 
 def read_machine(source: Source, gpu: str, report: Report) -> DumpedMachine:
     """Return the machine that a dump describes; ``gpu`` names the GPU, or is empty if the file says it."""
     whole = Span(source, 0, min(1, len(source.text)))
     requested = requested_gpu(gpu, Span(Source("--gpu", gpu), 0, len(gpu)), report) if gpu else None
-    reader = _reader_of(source.text)
+    reader = next((read for is_one, read in _READERS if is_one(source.text)), None)
     if reader is None:
         what, hint = next((said for sign, *said in _RELATIVES if re.search(sign, source.text, re.MULTILINE)), _UNKNOWN)
         raise report.fail(Code.MGS601, f"this is {what}", whole, hint)
@@ -133,15 +139,3 @@ _RELATIVES = (
     ),
 )
 """Signs of what comes from the tools that are known, and is not read; what it is, and what is read in its place."""
-
-
-def _reader_of(text: str) -> _Reader | None:
-    if text.lstrip().startswith("<"):
-        return read_nccl_xml
-    if is_infragraph(text):
-        return read_infragraph
-    if is_rocm_smi(text):
-        return read_rocm_smi
-    if is_nvidia_smi(text):
-        return read_nvidia_smi
-    return None

@@ -16,8 +16,7 @@ from ..codes import Code
 from ..text.diagnostics import CompileError, Diagnostic, Severity, Source, Span
 from .kernel_calls import NotRecognised, assigned, called, is_jit, is_pure, names_read, pure_helpers
 from .kernel_checks import check_memory, nested
-from .kernel_form import KernelForm, configured_tiles, kernel_form
-from .kernel_stores import ByRow, check_stores
+from .kernel_form import ByRow, KernelForm, check_stores, configured_tiles, kernel_form
 from .kernel_tuning import Config
 
 PARAMETERS = ("magus_tiles", "magus_starts", "magus_waits", "magus_flags", "magus_epoch")
