@@ -18,6 +18,7 @@ from ...compiler.ir.hardware import Link, Switch
 from ...compiler.ir.topologies.base import Fabric, network_of
 from ...compiler.ir.topologies.network import Edge, Ends, edge_over
 from ...compiler.machine.infragraph import IN_ORDER, REACHED
+from ...compiler.machine.machine import digits
 from .base import Options, Target, refused
 
 MAX_PAIRS = 100_000
@@ -235,7 +236,7 @@ def _links(pairs: Mapping[Ends, _Lane]) -> list[Document]:
     return [
         {
             "name": lane.name,
-            "description": REACHED.format(_gb(lane.there[0]), _gb(lane.back[0]), _exact(lane.back[1] / _TICKS_PER_NS))
+            "description": REACHED.format(_gb(lane.there[0]), _gb(lane.back[0]), digits(lane.back[1] / _TICKS_PER_NS))
             + f", {IN_ORDER}" * lane.link.ordered,
             "physical": {
                 "bandwidth": {"choice": _UNIT, _UNIT: lane.link.peak_bytes_per_s / 1e9},
@@ -247,12 +248,7 @@ def _links(pairs: Mapping[Ends, _Lane]) -> list[Document]:
 
 
 def _gb(bytes_per_s: int) -> str:
-    return _exact(bytes_per_s / 1e9)
-
-
-def _exact(number: float) -> str:
-    """A number to a byte per second or less than a tick, without an exponent."""
-    return f"{number:.9f}".rstrip("0").rstrip(".")
+    return digits(bytes_per_s / 1e9)
 
 
 INFRAGRAPH = Target("infragraph", "the system as a description of InfraGraph, as JSON", _write)

@@ -28,6 +28,7 @@ _End = TypeVar("_End")
 _MANY_TO_MANY = "many2many"
 _ORIGIN = "a description of InfraGraph"
 _SCHEMES = ("one2one", _MANY_TO_MANY)
+_EDGE = ("ep1", "ep2"), ("scheme", "link", "description")  # keys that an edge has, and may have
 _UNITS = {"gigabits_per_second": "Gb/s", "gigabytes_per_second": "GB/s", "gigatransfers_per_second": "GT/s"}
 _GB_PER_S = {"gigabits_per_second": 1 / 8, "gigabytes_per_second": 1.0}
 _NANOSECONDS = {"ms": 1e6, "us": 1e3, "ns": 1.0}
@@ -92,7 +93,7 @@ class _Reader:
 
     def _device_with_gpus(self) -> DescribedDevice:
         """The first device with GPUs; others are in doubt."""
-        items = self._list(self._members, "devices") if "devices" in self._members else (self._document,)
+        items = _list(self._members, "devices") if "devices" in self._members else (self._document,)
         self._devices = {device.name: device for device in map(self._device, items)}
         self._check_circles()
         found = [device for device in self._devices.values() if device.num_gpus()]
@@ -125,9 +126,9 @@ class _Reader:
         if num_hosts < 2:
             return None
         reader = NetworkReader(host, instances, self._edges_inside(host))
-        links = {_text(link, "name"): self._link(link) for link in self._links(self._members)}
-        for item in self._list(self._members, "edges"):
-            members = item.entries(("ep1", "ep2"), ("scheme", "link", "description"))
+        links = self._links(self._members)
+        for item in _list(self._members, "edges"):
+            members = item.entries(*_EDGE)
             ends = [reader.ends(members[key]) for key in ("ep1", "ep2")]
             reader.add(_link_of(members, links), self._pairs(item, *ends))
         network = reader.network()
@@ -142,17 +143,17 @@ class _Reader:
         return network
 
     def _instances(self) -> Iterator[Instance]:
-        for item in self._list(self._members, "instances"):
+        for item in _list(self._members, "instances"):
             members = item.members()
             device = self._devices.get(_text(members, "device"))
             if device is None:
                 raise item.fail(f"there is no device '{_text(members, 'device')[:64]}'")
-            yield Instance(_text(members, "name"), device, self._count(members))
+            yield Instance(_text(members, "name"), device, _count(members))
 
     def _edges_inside(self, host: DescribedDevice) -> Iterator[tuple[Node, Node]]:
         """All edges of the host, those of parts of a component as of the component."""
         for item in host.edges:
-            members = item.entries(("ep1", "ep2"), ("scheme", "link", "description"))
+            members = item.entries(*_EDGE)
             yield from self._pairs(item, *(self._nodes(members[key], host, nested=True) for key in ("ep1", "ep2")))
 
     def _pairs(self, item: Item, first: Sequence[_End], second: Sequence[_End]) -> Iterable[tuple[_End, _End]]:
@@ -167,30 +168,25 @@ class _Reader:
             raise item.fail(f"the edges stand for more than {MAX_PAIRS:,} pairs", code=Code.MGS608)
         return product(first, second) if many else zip(first, second, strict=False)
 
-    def _links(self, members: dict[str, Item]) -> Iterator[dict[str, Item]]:
-        return (each.members() for each in self._list(members, "links"))
-
-    def _list(self, members: dict[str, Item], key: str) -> tuple[Item, ...]:
-        return members[key].items(MAX_ITEMS) if key in members and members[key].value is not None else ()
-
-    def _count(self, members: dict[str, Item]) -> int:
-        return members["count"].number(0, MAX_ITEMS) if "count" in members else 1
+    def _links(self, members: dict[str, Item]) -> dict[str, NamedLink]:
+        links = (each.members() for each in _list(members, "links"))
+        return {_text(link, "name"): self._link(link) for link in links}
 
     def _device(self, item: Item) -> DescribedDevice:
         members = item.members()
-        components = (self._component(each.members()) for each in self._list(members, "components"))
+        components = (self._component(each.members()) for each in _list(members, "components"))
         return DescribedDevice(
             _text(members, "name"),
             f"{_text(members, 'name')} {_text(members, 'description')}",
             {each.name: each for each in components},
-            {_text(link, "name"): self._link(link) for link in self._links(members)},
-            self._list(members, "edges"),
+            self._links(members),
+            _list(members, "edges"),
         )
 
     def _component(self, members: dict[str, Item]) -> Component:
         name = _text(members, "name")
         words = _text(members, "description") or name
-        return Component(name, _text(members, "choice").lower(), self._count(members), words)
+        return Component(name, _text(members, "choice").lower(), _count(members), words)
 
     def _link(self, members: dict[str, Item]) -> NamedLink:
         """A link with its name, description, bandwidth and latency, and what the description says that it reaches.
@@ -238,7 +234,7 @@ class _Reader:
     def _read_edges(self, device: DescribedDevice, edges: DeviceEdges) -> None:
         """Collect the edges between GPUs, switches and CPUs."""
         for item in device.edges:
-            members = item.entries(("ep1", "ep2"), ("scheme", "link", "description"))
+            members = item.entries(*_EDGE)
             link = _link_of(members, device.links)
             first, second = (self._nodes(members[key], device) for key in ("ep1", "ep2"))
             kinds = {device.components[end[0][0]].kind for end in (first, second) if end}
@@ -259,6 +255,16 @@ def _link_of(members: dict[str, Item], links: Mapping[str, NamedLink]) -> NamedL
     if name and name not in links:
         raise members["link"].fail(f"there is no link '{name[:64]}'")
     return links.get(name, NamedLink(name))
+
+
+def _list(members: dict[str, Item], key: str) -> tuple[Item, ...]:
+    """The items of a list, none if there is no list."""
+    return members[key].items(MAX_ITEMS) if key in members and members[key].value is not None else ()
+
+
+def _count(members: dict[str, Item]) -> int:
+    """How many there are, one if that is not said."""
+    return members["count"].number(0, MAX_ITEMS) if "count" in members else 1
 
 
 def _text(members: dict[str, Item], key: str) -> str:

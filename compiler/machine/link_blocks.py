@@ -8,7 +8,7 @@ from functools import cached_property
 from ..codes import Code
 from ..text.diagnostics import Report, Source, Span
 from .known_gpus import pcie_gt_per_s
-from .machine import MAX_GPUS, UNSAID_RATE, CpuWay, DumpedMachine, NetworkWire, PcieSlot, PcieWire, SaidRate
+from .machine import MAX_GPUS, UNSAID_RATE, CpuWay, DumpedMachine, NetworkWire, PcieSlot, PcieWire, SaidRate, digits
 
 # Tables of links between GPUs, as tools print them: a line of names, then a line for each GPU with a word for each.
 
@@ -155,7 +155,7 @@ class LinkBlocks:
             achieved = share if said.reached_gb_per_s is None else _gb_per_s(said.reached_gb_per_s)
             lines = f"  bandwidth {rate}\n  achieved {achieved}\n"
         if said.latency_ns is not None:
-            lines += f"  latency {_digits(said.latency_ns)} ns\n"
+            lines += f"  latency {digits(said.latency_ns)} ns\n"
         lines += _order(said)
         self.blocks[name] = f'link {name} extends {self._model.link} {{\n  source nominal "the file"\n{lines}}}'
         return name
@@ -180,7 +180,7 @@ class LinkBlocks:
                 back, latency_ns = said.back
                 if back < (said.reached_gb_per_s or 0):
                     rate, whose = _gb_per_s(back), '@nominal "the file"'
-                lines.append(f'latency {_digits(latency_ns - said.latency_ns)} ns @nominal "the file"')
+                lines.append(f'latency {digits(latency_ns - said.latency_ns)} ns @nominal "the file"')
             lines.append(f"bandwidth {rate} {whose}")
         self.blocks[name] = f"switch {name} extends {SWITCH} {{ {'; '.join(lines)} }}"
         return name
@@ -245,7 +245,7 @@ class LinkBlocks:
         self, name: str, bandwidth: str, achieved: str, said: SaidRate | CpuWay, usual_latency: str = _UNSAID_LATENCY
     ) -> None:
         """Declare a link of its own; its latency is the usual one where the file does not say it."""
-        latency = usual_latency if said.latency_ns is None else f'{_digits(said.latency_ns)} ns @nominal "the file"'
+        latency = usual_latency if said.latency_ns is None else f'{digits(said.latency_ns)} ns @nominal "the file"'
         lines = f"  bandwidth {bandwidth}\n  achieved {achieved}\n  latency {latency}\n{_order(said)}"
         self.blocks[name] = f"link {name} {{\n{lines}}}"
 
@@ -274,9 +274,4 @@ def _order(said: SaidRate | CpuWay) -> str:
 
 
 def _gb_per_s(rate: float) -> str:
-    return f"{_digits(rate)} GB/s"
-
-
-def _digits(number: float) -> str:
-    """A number to a byte per second or less than a tick, without an exponent."""
-    return f"{number:.9f}".rstrip("0").rstrip(".")
+    return f"{digits(rate)} GB/s"

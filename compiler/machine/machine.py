@@ -183,6 +183,11 @@ class HostNetwork:
         return sum(min(part) < self.hosts for part in parts)
 
 
+def digits(number: float) -> str:
+    """Return a number to a byte per second or less than a tick, without an exponent."""
+    return f"{number:.9f}".rstrip("0").rstrip(".")
+
+
 def joined_parts(
     num_nodes: int, pairs: Iterable[Pair], switched: Iterable[SwitchedGpus] = ()
 ) -> Iterator[tuple[int, ...]]:

@@ -1,7 +1,9 @@
 """Recognise a Triton GEMM by its syntax tree: the kernel of a file, its tile sizes, and where its tiles come from.
 
 A kernel is recognised if it computes one tile for each program, or goes through tiles in one loop, and has the row and
-the column of a tile in two variables, each multiplied by a size of the tile. Nothing of the file is executed.
+the column of a tile in two variables, each multiplied by a size of the tile. It stores each tile where the plan expects
+it, rows of the output along the first axis; of its operands that it reads by row a plan moves one. Nothing of the file
+is executed.
 """
 
 import ast
