@@ -28,7 +28,7 @@ def plan_for(advisor, pattern, rows, x, w):
     if dist.get_rank() == 0:
         print(f"{pattern}: {advice.verdict.value}, {advice.recommended.expression}; carried out: {written.expression}")
     case = advice.case
-    return case.system, Plan.of_one(case.name, case.workload, written.schedule)
+    return case.system, Plan.of_one(case.name, case.shape, written.schedule)
 
 
 def main():
