@@ -186,11 +186,12 @@ def jobs_of(scenario: Scenario, schedule: str | None, warn: Warn = ignore_warnin
             plans = [plan_named(scenario, schedule, layers)]
         return tuple(_job_of_plan(scenario, each) for each in plans)
     if schedule is None and case.schedules:
-        return tuple(_job_of_pair(case, declared(case, named)) for named in case.schedules)
-    return (_job_of_pair(case, resolve_schedule(case, schedule, warn)),)
+        return tuple(job_of_op(case, declared(case, named)) for named in case.schedules)
+    return (job_of_op(case, resolve_schedule(case, schedule, warn)),)
 
 
-def _job_of_pair(scenario: OpCase, schedule: OpPlan) -> Job:
+def job_of_op(scenario: OpCase, schedule: OpPlan) -> Job:
+    """Return what carries out ``schedule`` for one op."""
     name, shape = scenario.name, scenario.shape
     return scenario.system, Workload.of_one(shape, name), Plan.of_one(name, shape, schedule)
 
@@ -216,8 +217,8 @@ def read_job(file: Path, schedule: str | None) -> Job:
         return jobs_of(compile_file(file).scenario(), schedule)[0]
     switched, other = _scenarios(file)
     with suppress(CompileError):
-        return _job_of_pair(switched, op_plan_in_file(switched, file))
-    return _job_of_pair(other, op_plan_in_file(other, file))
+        return job_of_op(switched, op_plan_in_file(switched, file))
+    return job_of_op(other, op_plan_in_file(other, file))
 
 
 def _scenarios(file: Path) -> tuple[OpCase, ...]:

@@ -31,8 +31,7 @@ from magus.runtime.memory import Array, attend
 from magus.runtime.operands import MOVED_IN
 from magus.runtime.problem import Problem
 from magus.runtime.report import SeedRun
-from magus.runtime.run import PlanRun
-from tests.helpers.plans.alone import alone
+from magus.runtime.run import PlanRun, job_of_op
 from tests.helpers.plans.wrong_plans import changed
 from tests.helpers.scenarios.workloads import TEXTS, workload_of
 from tests.helpers.some import some
@@ -58,7 +57,7 @@ def written(scenario: OpCase) -> Iterator[OpPlan]:
 
 
 def last_run(scenario: OpCase, schedule: OpPlan) -> SeedRun:
-    return carry_out(*alone(scenario, schedule)).runs[-1]
+    return carry_out(*job_of_op(scenario, schedule)).runs[-1]
 
 
 @pytest.mark.quick(2)
@@ -202,7 +201,7 @@ def problem_of(name: str) -> tuple[Problem, AttentionShape]:
     schedule = resolve_schedule(scenario, "serial(engine=dma(1))")
     shape = scenario.shape.stage(0).compute
     assert isinstance(shape, AttentionShape)
-    (problem,) = PlanRun(*alone(scenario, schedule), seed=3, detail=None).problems.values()
+    (problem,) = PlanRun(*job_of_op(scenario, schedule), seed=3, detail=None).problems.values()
     return problem, shape
 
 
@@ -261,7 +260,7 @@ def test_each_key_counts_once_in_every_number() -> None:
 def test_all_rows_and_columns_where_they_are_few(name: str) -> None:
     scenario, schedule = scheduled(name, "hetero_fused_1d(chunks=4, engine=dma(3))")
 
-    assert carry_out(*alone(scenario, schedule), detail=None).exact
+    assert carry_out(*job_of_op(scenario, schedule), detail=None).exact
 
 
 def test_attention_alone_and_its_backward_pass_are_refused() -> None:
@@ -274,7 +273,7 @@ def test_attention_alone_and_its_backward_pass_are_refused() -> None:
     back = replace(workload, kernel=AttentionBackShape(**words))
     for refused, name in ((lone, "attention alone"), (back, "attention_back")):
         with pytest.raises(RunRefused) as caught:
-            carry_out(*alone(replace(scenario, shape=refused), schedule))
+            carry_out(*job_of_op(replace(scenario, shape=refused), schedule))
         rejection = caught.value.rejection
         assert rejection.code is Code.MGS540
         assert rejection.message == f"one computes {name}, which is not carried out with real data"

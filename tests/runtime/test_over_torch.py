@@ -15,9 +15,8 @@ from magus.compiler.resolve.schedules.from_text import SERIAL, resolve_schedule
 from magus.runtime import Outcome, RunRefused, carry_out
 from magus.runtime.over_torch import launch
 from magus.runtime.over_torch.launch import RankFailed, carry_out_over_torch
-from magus.runtime.run import Job
+from magus.runtime.run import Job, job_of_op
 from tests.helpers.paths import DOCS, ROOT
-from tests.helpers.plans.alone import alone
 from tests.helpers.plans.wrong_plans import changed
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 from tests.helpers.scenarios.mlp_backward import backward, plan_of_layers
@@ -71,8 +70,8 @@ def of_attention(name: str, ranks: int, expression: str) -> tuple[OpCase, OpPlan
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_every_rank_has_what_the_serial_computation_gives(ranks: int) -> None:
-    jobs = [alone(*scheduled(pattern, ranks, expression)) for pattern, expression in PLANS]
-    jobs += [alone(*of_attention(name, ranks, expression)) for name, expression in ATTENTION]
+    jobs = [job_of_op(*scheduled(pattern, ranks, expression)) for pattern, expression in PLANS]
+    jobs += [job_of_op(*of_attention(name, ranks, expression)) for name, expression in ATTENTION]
     reports = carry_out_over_torch(jobs, range(2))
 
     assert [(report.schedule, report.runs[-1]) for report in reports if not report.exact] == []
@@ -89,7 +88,7 @@ def test_every_harmful_change_is_found_and_no_other() -> None:
         )
         for what, other in changed(schedule, 2)
     ]
-    reports = carry_out_over_torch([alone(scenario, other) for scenario, other, _ in wrong])
+    reports = carry_out_over_torch([job_of_op(scenario, other) for scenario, other, _ in wrong])
     found = [
         (what, harms(scenario, other), report.runs[-1])
         for (scenario, other, what), report in zip(wrong, reports, strict=True)
@@ -104,7 +103,7 @@ def test_a_deadlock_and_a_missing_wait_are_named_over_torch() -> None:
     lost = changed_step(schedule, "g1", ("nowhere",))
     early = changed_step(schedule, "g1", ())
     stuck, unordered = (
-        report.runs[-1] for report in carry_out_over_torch([alone(scenario, lost), alone(scenario, early)])
+        report.runs[-1] for report in carry_out_over_torch([job_of_op(scenario, lost), job_of_op(scenario, early)])
     )
 
     assert (stuck.outcome, unordered.outcome) == (Outcome.DEADLOCK, Outcome.FAULT)
@@ -175,7 +174,7 @@ def test_a_process_that_is_killed_ends_all(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(launch, "_wait_for", kill_one)
     with pytest.raises(RankFailed, match="rank 1 ended with -9"):
-        carry_out_over_torch([alone(*scheduled(*SMALL))])
+        carry_out_over_torch([job_of_op(*scheduled(*SMALL))])
 
     assert all(process.returncode is not None for process in some(started))
 
@@ -189,7 +188,7 @@ def test_ctrl_c_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(launch, "_wait_for", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        carry_out_over_torch([alone(*scheduled(*SMALL))])
+        carry_out_over_torch([job_of_op(*scheduled(*SMALL))])
 
     assert all(process.returncode is not None for process in some(started))
 
@@ -198,7 +197,7 @@ def test_what_is_refused_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delattr(subprocess, "Popen")
     scenario = scenario_of(Pattern.KERNEL, SYSTEMS[0], 2, 128, 128, 128)
     with pytest.raises(RunRefused) as refused:
-        carry_out_over_torch([alone(scenario, resolve_schedule(scenario, None))])
+        carry_out_over_torch([job_of_op(scenario, resolve_schedule(scenario, None))])
 
     assert refused.value.rejection.code.name == "MGS540"
 

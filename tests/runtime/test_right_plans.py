@@ -14,10 +14,10 @@ from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.templates import ALL_TEMPLATES
 from magus.examples import NAMES, PAPERS, TEMPLATES, path
 from magus.runtime import RunRefused, carry_out
+from magus.runtime.run import job_of_op
 from tests.helpers.marks import examples, thinned
 from tests.helpers.mscclpp.reading import PROGRAMS, schedule_of
 from tests.helpers.paths import DOCS
-from tests.helpers.plans.alone import alone
 from tests.helpers.plans.plans import BODIES, all_schedules
 from tests.helpers.plans.plans import scenario_of as scenario_of_body
 from tests.helpers.scenarios.compiled import cases_in
@@ -36,7 +36,7 @@ CARRIED = [body for body in BODIES if body != "kernel"]
 
 
 def check(scenario: OpCase, schedule: OpPlan, seeds: int = 2) -> None:
-    report = carry_out(*alone(scenario, schedule), range(seeds))
+    report = carry_out(*job_of_op(scenario, schedule), range(seeds))
 
     assert report.exact, (schedule.expression, report.runs[-1])
     assert len(report.runs) == seeds
@@ -172,7 +172,7 @@ def test_schedules_of_the_examples(name: str) -> None:
         every = [declared(scenario, named) for named in scenario.schedules]
         for schedule in some(every or [resolve_schedule(scenario, None)]):
             try:
-                report = carry_out(*alone(scenario, schedule), range(1))
+                report = carry_out(*job_of_op(scenario, schedule), range(1))
             except RunRefused as error:
                 assert error.rejection.code.name == "MGS540"
                 assert scenario.shape.pattern is Pattern.KERNEL or "steps over all ranks" in error.rejection.message
@@ -184,7 +184,7 @@ def test_all_rows_and_columns_where_they_are_few() -> None:
     scenario = scenario_of_pattern(Pattern.AG_GEMM, SYSTEMS[1], 2, 8, 16, 64)
     schedule = resolve_schedule(scenario, "uniform_fused_1d(chunks=4, engine=dma(1))")
 
-    assert carry_out(*alone(scenario, schedule), range(2), detail=None).exact
+    assert carry_out(*job_of_op(scenario, schedule), range(2), detail=None).exact
 
 
 def choices_of_parts(scenario: OpCase) -> list[OpChoice]:

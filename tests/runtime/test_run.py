@@ -16,9 +16,8 @@ from magus.runtime import Outcome, carry_out
 from magus.runtime.axes import CutAxis
 from magus.runtime.execute import Executor
 from magus.runtime.problem import Problem
-from magus.runtime.run import PlanRun
+from magus.runtime.run import PlanRun, job_of_op
 from magus.runtime.tasks import Task
-from tests.helpers.plans.alone import alone
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
 
@@ -36,7 +35,7 @@ def no_thread_left() -> Iterator[None]:
 
 def test_steps_of_all_ranks_are_counted_and_each_seed_runs() -> None:
     with no_thread_left():
-        report = carry_out(*alone(*scheduled()), seeds=(5, 0, 9))
+        report = carry_out(*job_of_op(*scheduled()), seeds=(5, 0, 9))
 
     assert (report.num_ranks, report.copies, report.kernels, report.sums) == (2, 4, 6, 0)
     assert [(run.seed, run.outcome) for run in report.runs] == [(seed, Outcome.EXACT) for seed in (5, 0, 9)]
@@ -48,7 +47,7 @@ def test_an_error_in_a_thread_is_raised_once_and_ends_all(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Executor, "carry_out", fail)
     with no_thread_left(), pytest.raises(MemoryError):
-        carry_out(*alone(*scheduled()))
+        carry_out(*job_of_op(*scheduled()))
 
 
 def test_ctrl_c_ends_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,11 +70,11 @@ def test_ctrl_c_ends_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda self, timeout=None: (interrupt if threading.current_thread() is main else original)(self, timeout),
     )
     with pytest.raises(KeyboardInterrupt):
-        carry_out(*alone(*scheduled()))
+        carry_out(*job_of_op(*scheduled()))
 
 
 def problem_of(seed: int) -> Problem:
-    (problem,) = PlanRun(*alone(*scheduled()), seed, detail=2).problems.values()
+    (problem,) = PlanRun(*job_of_op(*scheduled()), seed, detail=2).problems.values()
     return problem
 
 

@@ -10,8 +10,8 @@ from magus.compiler.ir import IndexRange, OpCase, OpPlan, Pattern, Transfer
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.verify.check import check_plan
 from magus.runtime import Outcome, carry_out
+from magus.runtime.run import job_of_op
 from tests.helpers.marks import thinned
-from tests.helpers.plans.alone import alone
 from tests.helpers.plans.wrong_plans import changed
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
@@ -69,7 +69,7 @@ def changes(pattern: Pattern, ranks: int, expression: str) -> Iterator[tuple[str
 )
 def test_every_harmful_change_is_found_and_no_other(pattern: Pattern, ranks: int, expression: str) -> None:
     found = [
-        (what, harms(scenario, schedule), carry_out(*alone(scenario, schedule)).runs[-1])
+        (what, harms(scenario, schedule), carry_out(*job_of_op(scenario, schedule)).runs[-1])
         for what, scenario, schedule in changes(pattern, ranks, expression)
     ]
 
@@ -84,7 +84,7 @@ def test_a_wait_left_out_is_found_in_any_run(seed: int) -> None:
     early = replace(
         schedule, steps=tuple(replace(step, after=()) if step is kernel else step for step in schedule.steps)
     )
-    (run,) = carry_out(*alone(scenario, early), [seed]).runs
+    (run,) = carry_out(*job_of_op(scenario, early), [seed]).runs
 
     assert run.outcome is Outcome.FAULT
     assert run.sentences[0].startswith(
@@ -104,7 +104,7 @@ def test_two_puts_that_race_are_named() -> None:
     (put,) = schedule.steps
     assert isinstance(put, Transfer)
     again = replace(put, name="again", signal="s_again")
-    (run,) = carry_out(*alone(scenario, replace(schedule, steps=(put, again)))).runs
+    (run,) = carry_out(*job_of_op(scenario, replace(schedule, steps=(put, again)))).runs
 
     assert run.outcome is Outcome.FAULT
     assert "rows 0:64, columns 0:256 of block" in run.sentences[0]
@@ -116,7 +116,7 @@ def test_a_wrong_result_names_rank_region_and_who_writes_it() -> None:
     first, second = schedule.steps
     assert isinstance(first, Transfer)
     short = replace(first, region=replace(first.region, rows=IndexRange(0, 32)))
-    (run,) = carry_out(*alone(scenario, replace(schedule, steps=(short, second)))).runs
+    (run,) = carry_out(*job_of_op(scenario, replace(schedule, steps=(short, second)))).runs
 
     assert run.outcome is Outcome.WRONG
     assert run.sentences == (
@@ -131,7 +131,7 @@ def test_a_wrong_step_is_named_with_what_it_wrote() -> None:
     (put,) = schedule.steps
     assert isinstance(put, Transfer)
     own = replace(put, region=replace(put.region, owner=0))
-    (run,) = carry_out(*alone(scenario, replace(schedule, steps=(own,)))).runs
+    (run,) = carry_out(*job_of_op(scenario, replace(schedule, steps=(own,)))).runs
 
     assert run.outcome is Outcome.WRONG
     assert run.sentences[0].startswith("rank 0 has ")
@@ -143,7 +143,7 @@ def test_parts_that_nobody_sums_are_named() -> None:
     put = schedule.steps[0]
     assert isinstance(put, Transfer)
     twice = replace(schedule, steps=(*schedule.steps, replace(put, name="again", signal="s_again")))
-    (run,) = carry_out(*alone(scenario, twice)).runs
+    (run,) = carry_out(*job_of_op(scenario, twice)).runs
 
     assert run.outcome is Outcome.WRONG
     assert run.sentences[0] == "rank 1: again brings rows 0:64, columns 0:256 of block 0 of x, which rank 0 never sums"
@@ -155,7 +155,7 @@ def test_steps_that_wait_for_ever_are_named_with_what_they_wait_for() -> None:
     lost = replace(steps["g1"], after=("nowhere",))
     knot = replace(steps["x1"], after=("g1",))
     wrong = replace(schedule, steps=tuple({"g1": lost, "x1": knot}.get(step.name, step) for step in schedule.steps))
-    (run,) = carry_out(*alone(scenario, wrong)).runs
+    (run,) = carry_out(*job_of_op(scenario, wrong)).runs
 
     assert run.outcome is Outcome.DEADLOCK
     assert run.sentences == (
@@ -169,7 +169,7 @@ def test_steps_that_wait_for_ever_are_named_with_what_they_wait_for() -> None:
 def test_a_step_behind_another_in_its_queue_says_so() -> None:
     scenario, schedule = scheduled(Pattern.AG_GEMM, 2, "shard_p2p(engine=dma(1))")
     steps = tuple(replace(step, after=("nowhere",)) if step.name == "g0" else step for step in schedule.steps)
-    (run,) = carry_out(*alone(scenario, replace(schedule, steps=steps))).runs
+    (run,) = carry_out(*job_of_op(scenario, replace(schedule, steps=steps))).runs
 
     assert run.sentences[1] == "rank 0: g1 waits for g0, before it in stream 0"
 
@@ -177,7 +177,7 @@ def test_a_step_behind_another_in_its_queue_says_so() -> None:
 def test_many_steps_that_wait_are_counted() -> None:
     scenario, schedule = scheduled(Pattern.AG_GEMM, 4, "hetero_unfused_1d(chunks=8, engine=dma(3))")
     steps = tuple(replace(step, after=("nowhere",)) for step in schedule.steps)
-    (run,) = carry_out(*alone(scenario, replace(schedule, steps=steps))).runs
+    (run,) = carry_out(*job_of_op(scenario, replace(schedule, steps=steps))).runs
 
     assert len(run.sentences) == 9
     assert run.sentences[-1] == f"{4 * len(steps) - 8} more steps wait"

@@ -25,8 +25,8 @@ from magus.compiler import compile_text
 from magus.compiler.ir import CopyProtocol, EngineChoice, EngineKind, Kernels, OpChoice, Scenario, Transfer
 from magus.compiler.planning.build import build_op_plan
 from magus.runtime import carry_out
+from magus.runtime.run import job_of_op
 from magus.simcore import simulate_op
-from tests.helpers.plans.alone import alone
 from tests.helpers.some import some
 
 CLIQUES = "[[0, 2], [0, 4], [2, 4], [1, 3], [1, 5], [3, 5], [0, 1]]"
@@ -79,7 +79,7 @@ def test_no_named_algorithm_is_faster_than_the_answer_on_machines_that_are_drawn
 
     assert best.best_us <= min(one.best_us for one in some(named) if one.simulated_ticks is not None)
     assert advice.bound is not None and best.ticks >= advice.bound.ticks
-    assert carry_out(*alone(scenario.case, best.schedule), range(1)).exact
+    assert carry_out(*job_of_op(scenario.case, best.schedule), range(1)).exact
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_blocks_of_an_all_to_all_are_passed_on_around_a_broken_link() -> None:
 
     assert load is not None and bound.ticks <= least < 0.9 * straight.total_ticks
     assert least < 1.05 * bound.ticks
-    assert carry_out(*alone(case, next(plan for plan in plans if plan.expression == best)), range(1)).exact
+    assert carry_out(*job_of_op(case, next(plan for plan in plans if plan.expression == best)), range(1)).exact
 
 
 def test_no_ways_are_sought_where_straight_copies_load_no_link_more() -> None:
@@ -183,7 +183,7 @@ def test_all_trees_of_a_torus_load_its_links_alike(shape: tuple[int, ...]) -> No
     assert set(loads.values()) == {ranks - 1} and len(loads) == 2 * dimensions * ranks
     for trees in (one, two, whole):
         plan = build_op_plan(case, OpChoice("forest", ranks, EngineChoice(EngineKind.DMA, 4), trees=trees))
-        assert carry_out(*alone(case, plan), range(1)).exact
+        assert carry_out(*job_of_op(case, plan), range(1)).exact
 
 
 def test_of_many_ranks_of_a_torus_copies_are_whole_shards_that_arrive_early() -> None:
@@ -200,7 +200,7 @@ def test_of_many_ranks_of_a_torus_copies_are_whole_shards_that_arrive_early() ->
             way = case.network.path(root, rank)
             assert len(way) == 1 or case.network.num_links(root, parents[rank]) == len(way) - 2
     plan = build_op_plan(case, OpChoice("forest", 64, EngineChoice(EngineKind.DMA, 6), trees=trees))
-    assert carry_out(*alone(case, plan), range(1)).exact
+    assert carry_out(*job_of_op(case, plan), range(1)).exact
 
 
 @pytest.mark.slow
@@ -265,7 +265,7 @@ def test_small_sums_are_sent_straight_by_engines_with_one_kernel_for_all() -> No
     launched = OpChoice("serial", 6, by_dma[0].engine)
     times = [simulate_op(case, build_op_plan(case, one)).total_ticks for one in (by_dma[0], launched)]
     assert times[0] < times[1]
-    assert carry_out(*alone(case, build_op_plan(case, by_dma[0])), range(2)).exact
+    assert carry_out(*job_of_op(case, build_op_plan(case, by_dma[0])), range(2)).exact
     few = scenario_of("reduce_scatter", rows=SM_BYTES.start // 2048 - 6).case
     assert not [one for one in forests(few) if one.engine.kind is EngineKind.DMA]
 
@@ -292,7 +292,7 @@ def test_trees_of_ranks_that_are_alike_bring_all_data(collective: str) -> None:
     best = some([one for one in forests(case) if one.engine.kind is EngineKind.DMA])[0]
 
     assert len({tree[0] for tree in best.trees}) == 6 and len(best.trees) % 6 == 0
-    assert carry_out(*alone(case, build_op_plan(case, best)), range(2)).exact
+    assert carry_out(*job_of_op(case, build_op_plan(case, best)), range(2)).exact
 
 
 def test_links_of_one_way_are_taken_that_way() -> None:
@@ -308,7 +308,7 @@ def test_links_of_one_way_are_taken_that_way() -> None:
             if isinstance(step, Transfer)
         }
         assert sent <= {(0, 1), (1, 0), (1, 2), (2, 3), (3, 2), (3, 0)}
-        assert carry_out(*alone(case, plan), range(2)).exact
+        assert carry_out(*job_of_op(case, plan), range(2)).exact
 
 
 @pytest.mark.quick(1)
@@ -318,7 +318,7 @@ def test_a_broadcast_leaves_its_root_once(fabric: str) -> None:
     case = scenario_of("broadcast", rows=96, fabric=fabric).case
     tried = some(list(forests(case)))
     assert all(tree[0] == 0 for one in tried for tree in one.trees)
-    assert carry_out(*alone(case, build_op_plan(case, tried[-1])), range(2)).exact
+    assert carry_out(*job_of_op(case, build_op_plan(case, tried[-1])), range(2)).exact
     case = scenario_of("broadcast", fabric=fabric).case
     fastest, named = (
         min(simulate_op(case, build_op_plan(case, one), unit_bytes=4096).total_ticks for one in choices)

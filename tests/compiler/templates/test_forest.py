@@ -24,11 +24,11 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.templates.tree_copies import ordered_copies
 from magus.runtime import carry_out
+from magus.runtime.run import job_of_op
 from magus.simcore.cores.engine import Core, run
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.oracle.oracle import Oracle
-from tests.helpers.plans.alone import alone
 
 BOX = """
 use "amd/mi300x"
@@ -72,7 +72,7 @@ def test_every_rank_ends_with_what_it_should(collective: str, lanes: int) -> Non
     case = case_of(collective)
     plan = build_op_plan(case, choice_of(*trees_for(collective), lanes=lanes))
 
-    report = carry_out(*alone(case, plan), range(2))
+    report = carry_out(*job_of_op(case, plan), range(2))
     assert report.exact, report
 
 
@@ -84,7 +84,7 @@ def test_kernels_take_rows_of_any_rank(collective: str, tactics: ExecutionOption
     plan = build_op_plan(case, replace(choice_of(*TREES), waves=2, sums=sums, tactics=tactics))
     kernels = [step for step in plan.steps_of(2) if isinstance(step, TileGroup)]
 
-    assert carry_out(*alone(case, plan), range(2)).exact
+    assert carry_out(*job_of_op(case, plan), range(2)).exact
     names = [kernel.name for kernel in kernels]
     if collective != "GEMM+AR":  # there what a rank is the root of is made when the rest comes up
         assert names.index("own") == (len(kernels) - 1 if pattern.produces else 0)
@@ -118,9 +118,9 @@ def test_rows_of_an_all_reduce_go_to_any_root() -> None:
     covered = Counter((chunk.owner, row) for chunk in chunks for row in range(chunk.rows.start, chunk.rows.stop))
 
     assert rows == {0: 61, 1: 31} and covered == {(owner, row): 1 for owner in range(4) for row in range(23)}
-    assert carry_out(*alone(case, build_op_plan(case, choice_of(*trees))), range(2)).exact
+    assert carry_out(*job_of_op(case, build_op_plan(case, choice_of(*trees))), range(2)).exact
     made = case_of("GEMM+AR")
-    assert carry_out(*alone(made, build_op_plan(made, replace(choice_of(*trees), waves=2))), range(2)).exact
+    assert carry_out(*job_of_op(made, build_op_plan(made, replace(choice_of(*trees), waves=2))), range(2)).exact
 
 
 def test_where_links_go_one_way_rows_come_down_other_ways_than_they_went_up() -> None:
@@ -132,7 +132,7 @@ def test_where_links_go_one_way_rows_come_down_other_ways_than_they_went_up() ->
     plan = build_op_plan(case, choice_of(*trees, chunks=9))
     peers = {step.peer for rank in range(3) for step in plan.steps_of(rank) if isinstance(step, Transfer)}
 
-    assert peers == {1} and carry_out(*alone(case, plan), range(2)).exact
+    assert peers == {1} and carry_out(*job_of_op(case, plan), range(2)).exact
     gathered = reject_choice(case_of("all_gather"), choice_of((0, 1, *(0,) * 8)))
     assert gathered is not None and "has 10 numbers, for 4 ranks it needs 6" in gathered.message
     summed = reject_choice(case, choice_of((0, 1, 0, 0, 1, 0, 0)))
@@ -263,4 +263,4 @@ workload one on boxes {{ x = tensor bf16[64, 64] shard rows; y = all_gather(x) }
         far = {lane for peer, lane in lanes} - set(near)
         assert len(lanes) == 4 and len(far) == 1 and len(set(near)) == 2 and near[0] == near[2]
         assert next(step.peer for step in steps if isinstance(step, Transfer)) == (1 if rank % 4 < 3 else 4)
-    assert carry_out(*alone(case, plan), range(2)).exact
+    assert carry_out(*job_of_op(case, plan), range(2)).exact

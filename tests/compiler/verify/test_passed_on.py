@@ -9,11 +9,11 @@ from magus.compiler.planfile.mscclpp.lone_collective import LoneCollective
 from magus.compiler.planfile.write import op_plan_document, plan_text
 from magus.compiler.planning.build import ScheduleError, declared
 from magus.runtime import carry_out
+from magus.runtime.run import job_of_op
 from magus.simcore.cores.engine import Core, run
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.lowering import lower_op
 from tests.helpers.oracle.oracle import Oracle
-from tests.helpers.plans.alone import alone
 
 RING = """
 use "amd/mi300x"
@@ -42,7 +42,7 @@ UNEVEN = EXCHANGE.replace("all_to_all(x)", "all_to_all(x, rows=[8, 24, 16, 16])"
 def test_every_rank_ends_with_the_blocks_that_are_for_it(workload: str) -> None:
     case, plan = compiled(workload)
 
-    assert carry_out(*alone(case, plan), range(2)).exact
+    assert carry_out(*job_of_op(case, plan), range(2)).exact
     assert plan.staging_bytes == 16 * 256 * 2  # the block that it passes on
 
 

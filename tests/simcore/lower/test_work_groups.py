@@ -27,10 +27,10 @@ from magus.compiler.ir import (
 )
 from magus.compiler.planning.build import build_op_plan
 from magus.runtime import carry_out
+from magus.runtime.run import job_of_op
 from magus.simcore.cores.engine import run
 from magus.simcore.program.program import OpKind, TrafficClass
 from tests.helpers.oracle.lowering import differs_from_oracle, lower_op, makespan, starts_of
-from tests.helpers.plans.alone import alone
 from tests.helpers.scenarios.programs import BODIES, drawn_program
 from tests.helpers.scenarios.scenarios import (
     ag_gemm,
@@ -249,6 +249,6 @@ def test_drawn_programs_are_exact_and_every_core_gets_what_the_oracle_gets(name:
         case = drawn_program(random.Random(seed), name)
         plan = build_op_plan(case, case.schedules[0].body)
 
-        assert carry_out(*alone(case, plan)).exact, f"seed {seed}"
+        assert carry_out(*job_of_op(case, plan)).exact, f"seed {seed}"
         for fold in (True, False):
             assert not differs_from_oracle(case, plan, LINE, fold=fold), f"seed {seed}"

@@ -9,7 +9,7 @@ from magus.compiler.planfile.write import plan_text
 from magus.compiler.planning.build import build_op_plan
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.runtime import carry_out
-from tests.helpers.plans.alone import alone
+from magus.runtime.run import job_of_op
 
 GATHER = "for p in 1..ranks - 1 { copy output.shard(0)[self] to p; signal p }; for p in 1..ranks - 1 { wait p }"
 SCATTER = """for p in 1..ranks - 1 { load input.shard(p)[self]; store scratch.shard(0)[self] to p; signal p }
@@ -114,7 +114,7 @@ def test_programs_are_exact_with_real_data(name: str) -> None:
     case = case_of(text(program, op))
     plan = build_op_plan(case, case.schedules[0].body)
 
-    assert carry_out(*alone(case, plan)).exact
+    assert carry_out(*job_of_op(case, plan)).exact
 
 
 def test_a_program_is_printed_as_it_is_read() -> None:
