@@ -81,7 +81,7 @@ class PlanRun:
         self._num_ranks, self._plan, self._seed = system.num_ranks, plan, seed
         self.tasks = tasks_of(plan, system.num_ranks)
         self._prepare(self.tasks.threads(plan))
-        self.problems = problems_of(workload, plan, self.tasks, system.num_ranks, detail, seed, given)
+        self.problems = problems_of(workload, plan, self.tasks, detail, seed, given)
         self._executors: Mapping[str, Executor] = {
             name: self._executor(problem, self.tasks.of_part[name]) for name, problem in self.problems.items()
         }

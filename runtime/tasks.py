@@ -141,6 +141,7 @@ class PlanTasks:
     ``frees`` has for the number of such a task the op whose memory at the rank of the task it frees.
     """
 
+    num_ranks: int
     all: tuple[Task, ...]
     of_part: dict[str, tuple[Task, ...]]
     frees: dict[int, str]
@@ -169,7 +170,7 @@ def tasks_of(plan: Plan, num_ranks: int) -> PlanTasks:
     for part in plan.parts:
         composer.wait(part)
     frees = {} if composer.is_alone else composer.free(plan)
-    return PlanTasks(tuple(composer.tasks), composer.of_part, frees)
+    return PlanTasks(num_ranks, tuple(composer.tasks), composer.of_part, frees)
 
 
 def _named_in(part: str, schedule: OpPlan) -> OpPlan:

@@ -36,7 +36,7 @@ _ONE = CutAxis((0, 1), (0, 1))
 
 
 def problems_of(
-    workload: Workload, plan: Plan, tasks: PlanTasks, num_ranks: int, detail: int | None, seed: int, given: Given
+    workload: Workload, plan: Plan, tasks: PlanTasks, detail: int | None, seed: int, given: Given
 ) -> dict[str, Problem]:
     """Return the memories of each part, by its name, with the operands that parts before it make.
 
@@ -47,12 +47,12 @@ def problems_of(
     for part in plan.parts:
         wires = wires_of(workload, plan, part, sheets)
         if part.shape.pattern is Pattern.KERNEL:
-            layout, slots = _of_kernel(workload, part, num_ranks, wires, detail, seed)
+            layout, slots = _of_kernel(workload, part, tasks.num_ranks, wires, detail, seed)
         else:
-            layout, slots = _of_steps(part, tasks, num_ranks, wires, detail, seed)
+            layout, slots = _of_steps(part, tasks, wires, detail, seed)
         for slot in slots.values():
             slot.given = given
-        problem = Problem(part, layout, slots, tasks.all, num_ranks, seed)
+        problem = Problem(part, layout, slots, tasks.all, tasks.num_ranks, seed)
         problems[part.name] = problem
         sheets |= {(part.name, what): sheet for what, sheet in problem.sheets()}
     return problems
@@ -206,10 +206,10 @@ def _other_half(plan: Plan, part: Part) -> Part | None:
 
 
 def _of_steps(
-    part: Part, tasks: PlanTasks, num_ranks: int, wires: Sequence[OperandWire], detail: int | None, seed: int
+    part: Part, tasks: PlanTasks, wires: Sequence[OperandWire], detail: int | None, seed: int
 ) -> tuple[Layout, dict[Key, Slot]]:
     """The axes of a part that its steps and what it takes cut, and its operands."""
-    workload, more = part.shape, dict[Axis, set[int]]()
+    workload, num_ranks, more = part.shape, tasks.num_ranks, dict[Axis, set[int]]()
     for wire in wires:
         for axis, cuts in _cuts(workload, num_ranks, wire):
             more.setdefault(axis, set()).update(cuts)
