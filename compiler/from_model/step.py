@@ -5,7 +5,7 @@ of its own, as Megatron-LM and DeepSeek-V3 train them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from ..codes import Code
@@ -121,7 +121,6 @@ def _of_heads(model: ModelConfig, request: StepRequest) -> _Layout:
     cp, pp = _first(request, contexts, stages, sizes[-1])
     batches = [each for each in _powers(MOST_MICROBATCH) if request.sequences % each == 0]
     params = (
-        *_context_params(cp, contexts),
         f"param TP = {sizes[-1]} in {_list(sizes)}",
         f"param PP = {pp} in {_list(stages)}",
         f"param MB = 1 in {_list(batches)}  # sequences that a pipeline takes at once",
@@ -129,17 +128,9 @@ def _of_heads(model: ModelConfig, request: StepRequest) -> _Layout:
     mesh = f"mesh tp TP, dp {request.gpus} / (TP * PP), pp PP"
     if contexts != [1]:
         mesh = f"mesh tp TP, cp CP, dp {request.gpus} / (TP * CP * PP), pp PP"
-    explore = (
-        f"{_space(contexts)}TP {_list(sizes)}; PP {_list(stages)}; MB {_list(batches)}; {_pipelines(model, stages)}"
-    )
-    return _Layout(
-        params,
-        mesh,
-        "pod.tp",
-        f"MB * {request.length}{_part(contexts)}",
-        explore,
-        Parallelism(request.gpu, sizes[-1], node=request.node),
-    )
+    explore = f"TP {_list(sizes)}; PP {_list(stages)}; MB {_list(batches)}; {_pipelines(model, stages)}"
+    parallel = Parallelism(request.gpu, sizes[-1], node=request.node)
+    return _in_parts(_Layout(params, mesh, "pod.tp", f"MB * {request.length}", explore, parallel), cp, contexts)
 
 
 def _contexts(model: ModelConfig, request: StepRequest) -> list[int]:
@@ -168,18 +159,14 @@ def _of_experts(model: ModelConfig, request: StepRequest) -> _Layout:
     contexts = _contexts(model, request)
     cp, pp = _first(request, contexts, stages)
     ep = next(each for each in fitting if request.gpus % (each * pp) == 0)
-    params = (
-        *_context_params(cp, contexts),
-        f"param EP = {ep} in {_list(fitting[::-1])}",
-        f"param PP = {pp} in {_list(stages)}",
-    )
+    params = f"param EP = {ep} in {_list(fitting[::-1])}", f"param PP = {pp} in {_list(stages)}"
     experts = f"mesh ep EP, edp {request.gpus} / (PP * EP) over"
     mesh = f"mesh dp {request.gpus} / PP, pp PP; {experts} dp"
     if contexts != [1]:
         mesh = f"mesh cp CP, dp {request.gpus} / (CP * PP), pp PP; {experts} cp, dp"
-    explore = f"{_space(contexts)}EP {_list(fitting[::-1])}; PP {_list(stages)}; {_pipelines(model, stages)}"
+    explore = f"EP {_list(fitting[::-1])}; PP {_list(stages)}; {_pipelines(model, stages)}"
     parallel = Parallelism(request.gpu, ep, node=request.node, own_tokens=True)
-    return _Layout(params, mesh, "pod.ep", f"EP * {request.length}{_part(contexts)}", explore, parallel)
+    return _in_parts(_Layout(params, mesh, "pod.ep", f"EP * {request.length}", explore, parallel), cp, contexts)
 
 
 def _first(request: StepRequest, contexts: list[int], stages: list[int], tp: int = 1) -> tuple[int, int]:
@@ -194,18 +181,13 @@ def _first(request: StepRequest, contexts: list[int], stages: list[int], tp: int
     return contexts[0], stages[0]
 
 
-def _context_params(first: int, contexts: list[int]) -> tuple[str, ...]:
-    return () if contexts == [1] else (f"param CP = {first} in {_list(contexts)}",)
-
-
-def _space(contexts: list[int]) -> str:
-    """Numbers of ranks that share a sequence, and how these exchange keys, as ``explore`` says it."""
-    return "" if contexts == [1] else f"CP {_list(contexts)}; context gathered, ring; "
-
-
-def _part(contexts: list[int]) -> str:
-    """Behind the tokens of a sequence: those of a rank."""
-    return "" if contexts == [1] else " / CP"
+def _in_parts(layout: _Layout, first: int, contexts: list[int]) -> _Layout:
+    """The layout in which ``first`` ranks, or others, have parts of a sequence, and exchange keys in each way."""
+    if contexts == [1]:
+        return layout
+    params = f"param CP = {first} in {_list(contexts)}", *layout.params
+    explore = f"CP {_list(contexts)}; context gathered, ring; {layout.explore}"
+    return replace(layout, params=params, rows=f"{layout.rows} / CP", explore=explore)
 
 
 def _stages(model: ModelConfig, request: StepRequest) -> list[int]:
