@@ -14,7 +14,7 @@ from typing import Any
 
 from ..codes import Code
 from ..ir import Scenario
-from ..request.request import RequestError, names_in
+from ..request.request import ENGINE, MAX_BYTES, RequestError, names_in, whole
 from ..text.diagnostics import CompileError, Source, Span, raising_errors
 from ..text.json_forms import MAX_FILE_BYTES, JsonPlace, read_json
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS
@@ -24,8 +24,15 @@ from .layer import compiled, unchecked_layer_text
 from .whole_layer import BACK, LAYER
 
 MAX_KEPT = 256
-_ENGINE = re.compile(r"(dma|sm)(\([a-z0-9_, ]+\))?", re.ASCII)
 _NAME = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
+_NUMBERS = (
+    ("tp", 2, MAX_RANKS),
+    ("node", 1, MAX_RANKS),
+    ("tokens", 1, MAX_EXTENT),
+    ("decode", 1, MAX_EXTENT),
+    ("staging_bytes", 0, MAX_BYTES),
+)
+_OPTIONAL = ("decode", "staging_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,34 +88,21 @@ class LayerRequest:
             raise RequestError(Code.MGS310, "model", "it is no configuration of a model", hint)
         if not isinstance(self.gpu, str) or not self.gpu:
             raise RequestError(Code.MGS209, "gpu", "none is given", "for instance gpu='H100'")
-        _check_whole("tp", self.tp, 2, MAX_RANKS)
-        _check_whole("node", self.node, 1, MAX_RANKS)
-        _check_whole("tokens", self.tokens, 1, MAX_EXTENT)
+        for field, least, most in _NUMBERS:
+            if getattr(self, field) is not None or field not in _OPTIONAL:
+                object.__setattr__(self, field, whole(field, getattr(self, field), least, most))
         for field in ("backward", "sequence_parallel"):
             if not isinstance(getattr(self, field), bool):
                 raise RequestError(Code.MGS310, field, f"{getattr(self, field)!r:.40} is neither true nor false")
-        if self.decode is not None:
-            _check_whole("decode", self.decode, 1, MAX_EXTENT)
-            if self.backward:
-                raise RequestError(
-                    Code.MGS206, "decode", "a step of decode has no backward pass", "leave one of them out"
-                )
-        if self.staging_bytes is not None:
-            _check_whole("staging_bytes", self.staging_bytes, 0, 1 << 40)
-        for field, form in (("engines", _ENGINE), ("implementations", _NAME)):
+        if self.decode is not None and self.backward:
+            raise RequestError(Code.MGS206, "decode", "a step of decode has no backward pass", "leave one of them out")
+        for field, form in (("engines", ENGINE), ("implementations", _NAME)):
             object.__setattr__(self, field, names_in(field, getattr(self, field), form))
 
     @property
     def workload(self) -> str:
         """The name of the workload."""
         return BACK if self.backward else LAYER
-
-
-def _check_whole(field: str, value: object, least: int, most: int) -> None:
-    if type(value) is not int:
-        raise RequestError(Code.MGS309, field, f"{value!r:.40} is not a whole number")
-    if not least <= value <= most:
-        raise RequestError(Code.MGS307, field, f"{value!r:.40} is not in {least}..{most}")
 
 
 def model_of(config: Mapping[str, object] | str | os.PathLike[str], name: str = "model") -> ModelConfig:

@@ -79,8 +79,8 @@ TOPOLOGIES = ("switch", "full_mesh", "ring")
 
 MAX_BYTES = 1 << 40
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_ENGINE = re.compile(r"(dma|sm)(\([a-z0-9_, ]+\))?", re.ASCII)
-_LISTS = (("schedules", _NAME), ("engines", _ENGINE), ("implementations", _NAME))
+ENGINE = re.compile(r"(dma|sm)(\([a-z0-9_, ]+\))?", re.ASCII)
+_LISTS = (("schedules", _NAME), ("engines", ENGINE), ("implementations", _NAME))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +186,26 @@ class Request:
         most = MAX_BYTES if field in ("num_bytes", "staging_bytes") else MAX_RANKS if field == "ranks" else MAX_EXTENT
         if least and type(value) is int and value == 0:
             raise RequestError(Code.MGS209, field, "none is given")
-        try:
-            whole = operator.index(value)
-        except TypeError:
-            raise RequestError(Code.MGS309, field, f"{value!r:.40} is not a whole number") from None
-        if isinstance(value, bool) or not least <= whole <= most:
-            raise RequestError(Code.MGS307, field, f"{value!r:.40} is not in {least}..{most}")
-        object.__setattr__(self, field, whole)
+        object.__setattr__(self, field, whole(field, value, least, most))
+
+
+def whole(field: str, value: object, least: int, most: int) -> int:
+    """Return a number from ``least`` to ``most`` as an ``int``, whatever kind of whole number it was.
+
+    Raises
+    ------
+    RequestError
+        If it is none, or beyond.
+    """
+    try:
+        found = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        found = None
+    if found is None:
+        raise RequestError(Code.MGS309, field, f"{value!r:.40} is not a whole number")
+    if not least <= found <= most:
+        raise RequestError(Code.MGS307, field, f"{value!r:.40} is not in {least}..{most}")
+    return found
 
 
 def one_of(field: str, word: object, known: tuple[str, ...] | list[str], hint: str = "") -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from magus.compiler.codes import Code
@@ -76,6 +77,12 @@ def test_limits_of_the_search_are_those_of_the_file() -> None:
     assert [str(each) for each in explore.values("engine")] == ["dma(3)"]
     assert explore.staging_limit_bytes == 1 << 30
     assert [each.name for each in explore.implementations] == ["transformer_engine"]
+
+
+def test_whole_numbers_of_numpy_are_whole() -> None:
+    tokens: Any = np.int64(REQUEST.tokens)
+
+    assert replace(REQUEST, tokens=tokens) == REQUEST
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_gpus_are_known_by_what_drivers_call_them(name: str, gpu: str) -> None:
         ({"dtype": "bf17"}, Code.MGS203, "dtype", "did you mean 'bf16'?"),
         ({"m": float("nan")}, Code.MGS309, "m", ""),
         ({"m": 8192.0}, Code.MGS309, "m", ""),
-        ({"m": True}, Code.MGS307, "m", ""),
+        ({"m": True}, Code.MGS309, "m", ""),
         ({"m": -8}, Code.MGS307, "m", ""),
         ({"n": 0}, Code.MGS209, "n", ""),
         ({"k": 10**400}, Code.MGS307, "k", ""),
