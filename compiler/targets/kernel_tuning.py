@@ -215,7 +215,10 @@ class _NotRead(Exception):
 def _configs(module: ast.Module, listed: ast.expr | None) -> list[Config]:
     if listed is None:
         return []
-    made = _Reader(module).value(listed, {})
+    try:
+        made = _Reader(module).value(listed, {})
+    except RecursionError:
+        raise _NotRead("definitions go in circles") from None
     if not isinstance(made, list) or not all(isinstance(each, Config) for each in made):
         raise _NotRead("they are no list of triton.Config")
     return list({each.text: each for each in made}.values())
@@ -227,7 +230,7 @@ class _Reader:
 
     module: ast.Module
 
-    def value(self, node: ast.expr, names: Mapping[str, object], depth: int = 0) -> object:
+    def value(self, node: ast.expr, names: Mapping[str, object]) -> object:
         """Return the value of an expression, in which ``names`` have theirs.
 
         Raises
@@ -235,40 +238,38 @@ class _Reader:
         _NotRead
             If it is not written out.
         """
-        if depth > 32:
-            raise _NotRead("definitions go in circles")
         match node:
             case ast.Constant(value):
                 return value
             case ast.List(parts) | ast.Tuple(parts) | ast.Set(parts):
-                return [self.value(each, names, depth + 1) for each in parts]
+                return [self.value(each, names) for each in parts]
             case ast.Dict(keys, values) if all(key is not None for key in keys):
                 pairs = zip((key for key in keys if key is not None), values, strict=True)
-                return {self.value(k, names, depth + 1): self.value(v, names, depth + 1) for k, v in pairs}
+                return {self.value(k, names): self.value(v, names) for k, v in pairs}
             case ast.Name(name):
-                return names[name] if name in names else self._function(name) or self._defined(name, depth)
+                return names[name] if name in names else self._function(name) or self._defined(name)
             case ast.BinOp(left, ast.Add() | ast.Mult() | ast.FloorDiv() | ast.Pow() | ast.BitOr() as operator, right):
-                return _computed(operator, *(self.value(each, names, depth + 1) for each in (left, right)))
+                return _computed(operator, *(self.value(each, names) for each in (left, right)))
             case ast.ListComp(element, generators) | ast.GeneratorExp(element, generators):
-                rounds = list(islice(self._rounds(generators, names, depth), MAX_CONFIGS))
-                return [self.value(element, each, depth + 1) for each in rounds]
+                rounds = list(islice(self._rounds(generators, names), MAX_CONFIGS))
+                return [self.value(element, each) for each in rounds]
             case ast.Call():
-                return self._called(node, names, depth)
+                return self._called(node, names)
         raise _NotRead(ast.unparse(node)[:60])
 
     def _rounds(
-        self, generators: Sequence[ast.comprehension], names: Mapping[str, object], depth: int
+        self, generators: Sequence[ast.comprehension], names: Mapping[str, object]
     ) -> Iterator[Mapping[str, object]]:
         if not generators:
             yield names
             return
-        first, over = generators[0], self.value(generators[0].iter, names, depth + 1)
+        first, over = generators[0], self.value(generators[0].iter, names)
         if first.ifs or not isinstance(over, list):
             raise _NotRead(ast.unparse(first)[:60])
         for each in over:
-            yield from self._rounds(generators[1:], {**names, **_bound(first.target, each)}, depth)
+            yield from self._rounds(generators[1:], {**names, **_bound(first.target, each)})
 
-    def _defined(self, name: str, depth: int) -> object:
+    def _defined(self, name: str) -> object:
         found = [each.value for each in self.module.body if isinstance(each, ast.Assign) and name in assigned([each])]
         stores = [node for node in ast.walk(self.module) if isinstance(node, ast.Name) and node.id == name]
         written = sum(isinstance(node.ctx, ast.Store) for node in stores)
@@ -276,16 +277,16 @@ class _Reader:
         touched = any(_changes(node, name) for node in changed)
         if len(found) != 1 or written > 1 or touched:
             raise _NotRead(f"{name} is not one list that is written out")
-        return self.value(found[0], {}, depth + 1)
+        return self.value(found[0], {})
 
-    def _called(self, call: ast.Call, names: Mapping[str, object], depth: int) -> object:
+    def _called(self, call: ast.Call, names: Mapping[str, object]) -> object:
         name = name_of(call)
         hooks = [each.value for each in call.keywords if each.arg == "pre_hook" and name == "Config"]
         if any(not _is_none(each) and names.get(ast.unparse(each), each) is not None for each in hooks):
             hint = "leave pre_hook out, and have descriptors of these blocks when the kernel is called"
             raise NotRecognised(call, "a configuration has a hook before the kernel", hint)
-        values = [self.value(each, names, depth + 1) for each in call.args]
-        options = {each.arg: self.value(each.value, names, depth + 1) for each in call.keywords if each.arg is not None}
+        values = [self.value(each, names) for each in call.args]
+        options = {each.arg: self.value(each.value, names) for each in call.keywords if each.arg is not None}
         if name == "Config":
             return _config(call, values, options)
         if name == "dict" and not values:
@@ -301,13 +302,13 @@ class _Reader:
             raise _NotRead(f"{name}() computes them")
         arguments = [each.arg for each in function.args.args]
         defaults = zip(arguments[::-1], function.args.defaults[::-1], strict=False)
-        given = {each: self.value(node, {}, depth + 1) for each, node in defaults}
+        given = {each: self.value(node, {}) for each, node in defaults}
         given |= dict(zip(arguments, values, strict=False)) | options
         for each in function.body:
             match each:
                 case ast.Assign([ast.Name(local)], value):
-                    given[local] = self.value(value, given, depth + 1)
-        returned = [self.value(node, given, depth + 1) for node in _returned(name, function.body)]
+                    given[local] = self.value(value, given)
+        returned = [self.value(node, given) for node in _returned(name, function.body)]
         if len(returned) == 1:
             return returned[0]
         return [config for each in returned if isinstance(each, list) for config in each]

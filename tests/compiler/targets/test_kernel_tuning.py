@@ -194,7 +194,12 @@ def test_the_tile_of_a_plan_chooses_the_configuration() -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(COUNTED, "has no configurations"), (tuned("configs=elsewhere()"), "are not read"), ("def f(: pass", "no Python")],
+    [
+        (COUNTED, "has no configurations"),
+        (tuned("configs=elsewhere()"), "are not read"),
+        (tuned("configs=ONE", "ONE = OTHER\nOTHER = ONE"), "definitions go in circles"),
+        ("def f(: pass", "no Python"),
+    ],
 )
 def test_a_kernel_whose_tiles_are_not_listed_is_refused(text: str, message: str) -> None:
     with pytest.raises(CompileError, match=message):
