@@ -206,7 +206,7 @@ class _Reader:
             switched,
             direct,
             tuple(self._nics),
-            _Pcie(self._xml, self._found).wires(cpus),
+            _Pcie(self._xml, self._found, cpus).wires(),
             tuple(dict.fromkeys(self._doubts)),
         )
 
@@ -329,14 +329,14 @@ class _Reader:
 class _Pcie:
     """The tree of PCIe devices above the GPUs."""
 
-    def __init__(self, xml: XmlText, found: Sequence[_Found]) -> None:
-        self._xml = xml
+    def __init__(self, xml: XmlText, found: Sequence[_Found], cpus: Sequence[Element]) -> None:
+        self._xml, self._cpus = xml, cpus
         self._numbers = {id(each.element): number for number, each in enumerate(found)}
+        self._tree = PcieTree(len(found), self._way(cpus[0]) if cpus else UNSAID_CPUS)
 
-    def wires(self, cpus: Sequence[Element]) -> tuple[PcieWire, ...]:
+    def wires(self) -> tuple[PcieWire, ...]:
         """Return the links from the GPUs up to the roots of their CPUs, and between these."""
-        self._tree = PcieTree(len(self._numbers), self._way(cpus[0]) if cpus else UNSAID_CPUS)
-        roots = [below for cpu in cpus if (below := self._below(cpu))]
+        roots = [below for cpu in self._cpus if (below := self._below(cpu))]
         for below in roots:
             if len(roots) > 1 or len(below) > 1:
                 self._tree.join(below, root=True)

@@ -75,11 +75,13 @@ class Post:
 class RankExecutor(Executor):
     """Carries out the tasks of this rank in one part, and what the messages of other ranks say of it."""
 
+    _board: RankBoard
+
     def __init__(
         self, problem: Problem, tasks: tuple[Task, ...], board: RankBoard, policy: HoldPolicy, post: Post
     ) -> None:
         super().__init__(problem, tasks, board, policy)
-        self._rank, self._board_here, self._post = post.rank, board, post
+        self._rank, self._post = post.rank, post
         self._answers: dict[tuple[int, int], SimpleQueue[Array | None]] = {}
         self._ended: set[int] = set()
 
@@ -133,14 +135,14 @@ class RankExecutor(Executor):
             return
         task.known, step = head.known, task.step
         if not isinstance(step, Transfer) or head.kind is MessageKind.FLAG:
-            self._board_here.arrive(rank, (rank, step.name), task)
+            self._board.arrive(rank, (rank, step.name), task)
         elif head.kind is MessageKind.ARRIVED:
-            self._board_here.arrive(rank, (rank, step.signal), task)
+            self._board.arrive(rank, (rank, step.signal), task)
         else:
             self.land(self._rank, self._post.messenger.values(rank, head, self.size_of(task)), task)
             mark = (self._rank, step.signal)
             self._post.announce_later(MessageKind.ARRIVED, mark, task)
-            self._board_here.arrive(rank, mark, task)
+            self._board.arrive(rank, mark, task)
 
     def answer(self, rank: int, head: Head, task: Task) -> None:
         """Send ``rank`` the values that a get of it reads here; NaN if they are wrong.
