@@ -1,5 +1,6 @@
 """What became of a plan that was carried out, and which plans are not."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -25,6 +26,21 @@ CARRIED = (GemmShape, GroupedGemmShape, AttentionShape)
 """Kernels of whole numbers; one matrix stands for those of all experts, powers of two for softmax. None derived."""
 MAX_STEPS = 1 << 16
 """Most steps of all ranks together: each remembers which of the others came before it."""
+
+
+KINDS = (Transfer, TileGroup, Reduction)
+"""Of steps: copies, kernels and sums."""
+
+
+def num_steps(plan: Plan, num_ranks: int) -> int:
+    """Return the number of steps of all ranks together."""
+    return sum(len(part.schedule.steps_of(rank)) for part in plan.parts for rank in range(num_ranks))
+
+
+def step_kinds(plan: Plan, num_ranks: int) -> Counter[type]:
+    """Return how many steps of each kind all ranks have together."""
+    ranks = range(num_ranks)
+    return Counter(type(step) for part in plan.parts for rank in ranks for step in part.schedule.steps_of(rank))
 
 
 class Outcome(Enum):
@@ -86,10 +102,8 @@ class RunReport:
             done.append(run)
             if run.outcome is not Outcome.EXACT:
                 break
-        ranks = range(system.num_ranks)
-        steps = [step for part in plan.parts for rank in ranks for step in part.schedule.steps_of(rank)]
-        kinds = (Transfer, TileGroup, Reduction)
-        copies, kernels, sums = (sum(isinstance(step, kind) for step in steps) for kind in kinds)
+        counts = step_kinds(plan, system.num_ranks)
+        copies, kernels, sums = (counts[kind] for kind in KINDS)
         return cls(plan.expression, system.num_ranks, copies, kernels, sums, tuple(done), plan.num_layers)
 
     @property
@@ -118,7 +132,7 @@ def reject_run(system: System, plan: Plan) -> Rejection | None:
             return Rejection(Code.MGS540, message)
         if (unfit := _reject_kernels(part, alone)) is not None:
             return unfit
-    steps = sum(len(part.schedule.steps_of(rank)) for part in plan.parts for rank in range(system.num_ranks))
+    steps = num_steps(plan, system.num_ranks)
     if steps > MAX_STEPS:
         message = f"the plan has {steps} steps over all ranks, {MAX_STEPS} at most are carried out"
         hint = "choose fewer chunks, or fewer ranks" if alone else "choose fewer chunks, fewer layers or fewer ranks"

@@ -9,13 +9,13 @@ from threading import Lock
 import numpy as np
 
 from ...compiler.codes import Code
-from ...compiler.ir import Reduction, Rejection, TileGroup, Transfer
+from ...compiler.ir import Rejection
 from ...compiler.ir.step import ChunkPass, PassKind
 from ..board import Board, HoldPolicy, Moment, work_through
 from ..execute import ended
 from ..memory import Array, Fault
 from ..operands import MODULUS
-from ..report import MAX_NAMED, MAX_STEPS, Outcome, RunRefused, RunReport, SeedRun
+from ..report import KINDS, MAX_NAMED, MAX_STEPS, Outcome, RunRefused, RunReport, SeedRun, step_kinds
 from ..tasks import Task
 from .build import (
     MAKES_GRADIENTS,
@@ -31,8 +31,6 @@ from .build import (
 from .context import arriving, carried_out
 from .serial import Flat, SerialStep, StepMemory, by_place, check_ops, gradient_of, updated
 from .work import GroupWork, StepWork, Values, WeightSet
-
-KINDS = (Transfer, TileGroup, Reduction)
 
 
 def carry_out_step(job: StepWork, seeds: Iterable[int] = range(3)) -> RunReport:
@@ -173,12 +171,7 @@ class CarriedStep:
         except Fault as error:
             raise Fault(f"{task}: {error}") from None
         with self._lock:
-            self.counts.update(
-                type(step)
-                for part in work.plan.parts
-                for rank in range(work.num_ranks)
-                for step in part.schedule.steps_of(rank)
-            )
+            self.counts += step_kinds(work.plan, work.num_ranks)
         return found
 
     def _pass(self, of: LayerTask, work: GroupWork, given: Values, wanted: Iterable[str], task: StageTask) -> Values:

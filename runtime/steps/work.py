@@ -10,7 +10,7 @@ from ...compiler.ir import IndexRange, Made, Plan, Read, Shard, System, TileGrou
 from ...compiler.ir.step import ChunkPass, PassKind
 from ..memory import Array, Fault
 from ..operands import Given
-from ..report import Outcome
+from ..report import Outcome, num_steps
 from ..run import PlanRun
 from ..tasks import Task
 from ..wiring import maker_of
@@ -39,7 +39,7 @@ class GroupWork:
     @property
     def num_steps(self) -> int:
         """Steps of the plan, of all ranks together."""
-        own = sum(len(part.schedule.steps_of(rank)) for part in self.plan.parts for rank in range(self.num_ranks))
+        own = num_steps(self.plan, self.num_ranks)
         return own + (0 if self.exchange is None else self.num_ranks * self.exchange.num_steps)
 
     def shape_of(self, name: str) -> tuple[int, int]:
