@@ -184,7 +184,8 @@ def jobs_of(scenario: Scenario, schedule: str | None, warn: Warn = ignore_warnin
             plans = [build_plan(scenario.system, scenario.workload, each, layers) for each in scenario.schedules]
         else:
             plans = [plan_named(scenario, schedule, layers)]
-        return tuple(_job_of_plan(scenario, each) for each in plans)
+        workloads = [layers_of(cut_up(scenario.workload, each.cut), each.num_layers) for each in plans]
+        return tuple((scenario.system, workload, plan) for workload, plan in zip(workloads, plans, strict=True))
     if schedule is None and case.schedules:
         return tuple(job_of_op(case, declared(case, named)) for named in case.schedules)
     return (job_of_op(case, resolve_schedule(case, schedule, warn)),)
@@ -194,11 +195,6 @@ def job_of_op(scenario: OpCase, schedule: OpPlan) -> Job:
     """Return what carries out ``schedule`` for one op."""
     name, shape = scenario.name, scenario.shape
     return scenario.system, Workload.of_one(shape, name), Plan.of_one(name, shape, schedule)
-
-
-def _job_of_plan(scenario: Scenario, plan: Plan) -> Job:
-    workload = layers_of(cut_up(scenario.workload, plan.cut), plan.num_layers)
-    return scenario.system, workload, plan
 
 
 def read_job(file: Path, schedule: str | None) -> Job:

@@ -171,7 +171,7 @@ class DeviceEdges:
         for part in joined_parts(len(self._numbers), pairs):
             gpus = tuple(node for node in part if node < self._num_gpus and node in to_switches)
             if len(gpus) > 1:
-                said = min((together(to_switches[gpu]) for gpu in gpus), key=_rate)
+                said = min((together(to_switches[gpu]) for gpu in gpus), key=lambda each: each.gb_per_s or 0)
                 if said.gb_per_s is None:
                     self._doubt_counts(f"all {self._model.links} {self._model.link_word}s of a GPU lead to switches")
                 elif len(to_switches[gpus[0]]) > 1:
@@ -244,7 +244,3 @@ def _take(node: int, neighbours: dict[int, set[int]]) -> set[int]:
     for other in beside:
         neighbours[other].discard(node)
     return beside
-
-
-def _rate(said: SaidRate) -> float:
-    return said.gb_per_s or 0

@@ -118,7 +118,9 @@ class NetworkReader:
     def _owners(self) -> dict[Node, tuple[int, ...]]:
         """The GPUs of each NIC that leads out of a host: one where there are enough, the nearest."""
         used = {end[2:] for pair in self._wires for end in pair if end[0] in (NIC, NESTED)}
-        nics = [node for node in self._parts() if node in used]
+        components = self._host.components.values()
+        parts = ((each.name, number) for each in components for number in range(each.count))
+        nics = [part for part in parts if part in used]
         far = {nic: self._distances(nic) for nic in nics}
         taken = Counter[object]()
         owners: dict[Node, tuple[int, ...]] = dict.fromkeys(nics, ())
@@ -133,9 +135,6 @@ class NetworkReader:
             taken[gpu] += 1
             owners[nic] = (gpu,)
         return owners
-
-    def _parts(self) -> list[Node]:
-        return [(each.name, number) for each in self._host.components.values() for number in range(each.count)]
 
     def _distances(self, nic: Node) -> dict[int, int]:
         """How many edges of the host lead from a NIC to each GPU, through no other."""
