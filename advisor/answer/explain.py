@@ -349,15 +349,10 @@ def _losses(result: Result) -> Iterator[str]:
         (waterfall.contention_ticks, "contention for shared memory"),
         (waterfall.launch_sync_ticks, "launches, engine setup and synchronization"),
     )
-    losses = [
-        f"{ticks_text(ticks)} {name}" for ticks, name in sorted(named, reverse=True) if _is_reported(ticks, result)
-    ]
+    least = MIN_REPORTED_SHARE * result.makespan_ticks
+    losses = [f"{ticks_text(ticks)} {name}" for ticks, name in sorted(named, reverse=True) if abs(ticks) >= least]
     if losses:
         yield f"Above the bound: {', '.join(losses)}."
-
-
-def _is_reported(ticks: int, result: Result) -> bool:
-    return abs(ticks) >= MIN_REPORTED_SHARE * result.makespan_ticks
 
 
 def headline_of(advice: Advice) -> str:

@@ -266,12 +266,16 @@ class _Comparison:
             ]
         stages = Stages(interrupted=interrupted)
         advice = advice_of(self.scenario, Findings(tuple(ranked), stages, bound=self.bound, notes=problems))
-        best = advice.recommended
-        assert best.result is not None, "the baseline is simulated"
-        written_out = cut_up(self.scenario.workload, best.joint.cut)
-        ops = ops_of(written_out, {}, best.joint, best.result)
-        reasons = (*imbalance_lines(self.scenario), *reasons_for(ops, best, None, 0), *advice.reasons)
-        return replace(advice, ops=ops, reasons=reasons)
+        advice = _told(advice, kernels_ticks=0)
+        return replace(advice, reasons=(*imbalance_lines(self.scenario), *advice.reasons))
+
+
+def _told(advice: Advice, kernels_ticks: int) -> Advice:
+    """The same with what each op does in the schedule that is recommended, which is simulated, and why."""
+    best = advice.recommended
+    assert best.result is not None, "the baseline is simulated"
+    ops = ops_of(cut_up(advice.scenario.workload, best.joint.cut), {}, best.joint, best.result)
+    return replace(advice, ops=ops, reasons=(*reasons_for(ops, best, None, kernels_ticks), *advice.reasons))
 
 
 def _simulated(
@@ -318,13 +322,12 @@ def with_simulated(advice: Advice, first: Advice) -> Advice:
     findings = Findings(ranked, stages, bound=advice.bound, notes=notes, offers=advice.offers)
     again = advice_of(advice.scenario, findings)
     best = again.recommended
-    reported = {"ops": advice.ops, "reasons": advice.reasons}
     if best.expression != advice.recommended.expression and best.result is not None:
-        ops = ops_of(cut_up(advice.scenario.workload, best.joint.cut), {}, best.joint, best.result)
-        reported = {"ops": ops, "reasons": (*reasons_for(ops, best, None, advice.kernels_ticks), *again.reasons)}
+        again = _told(again, advice.kernels_ticks)
+    else:
+        again = replace(again, ops=advice.ops, reasons=advice.reasons)
     return replace(
         again,
-        **reported,  # type: ignore[arg-type]
         marks=tuple(dict.fromkeys((*again.marks, *advice.marks))),
         timing=advice.timing,
         kernels_ticks=advice.kernels_ticks,

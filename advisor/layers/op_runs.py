@@ -10,7 +10,6 @@ from ...compiler.ir import (
     EngineKind,
     EngineMode,
     Explore,
-    Gpu,
     Op,
     OpCase,
     OpChoice,
@@ -307,9 +306,5 @@ def of_copies(system: System, op: Op, ticks: int) -> Uses:
     if moved is None or not ticks:
         return Uses()
     passed = 2 * max(*moved.into, *moved.out) * TICKS_PER_SECOND / ticks
-    return Uses(*(min(0.9, passed / rate) for rate in _rates(system.gpu)))
-
-
-def _rates(gpu: Gpu) -> Iterator[float]:
-    yield gpu.hbm.achieved_bytes_per_s
-    yield float("inf") if gpu.noc is None else gpu.noc.copy_bytes_per_s
+    memory, noc = system.gpu.hbm.achieved_bytes_per_s, system.gpu.noc
+    return Uses(min(0.9, passed / memory), 0.0 if noc is None else min(0.9, passed / noc.copy_bytes_per_s))

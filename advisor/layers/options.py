@@ -208,11 +208,7 @@ class OpOptions:
     def _collective(self, op: Op) -> tuple[OpOption, ...]:
         """A lone collective, whole, by the usual algorithm and by those that are estimated to be faster."""
         usual, *paced = self._whole(op)
-        return (usual, *self._by_another(op, usual), *paced)
-
-    def _by_another(self, op: Op, usual: OpOption) -> Sequence[OpOption]:
-        """A whole collective by the fastest algorithm, where that is not the usual one."""
-        return _faster(self._shortlisted(op, NUM_ALGORITHMS, by_algorithm=True), usual)
+        return (usual, *_faster(self._shortlisted(op, NUM_ALGORITHMS, by_algorithm=True), usual), *paced)
 
     def _by_nodes(self, op: Op, usual: OpOption) -> Sequence[OpOption]:
         """A whole collective in two steps, within nodes and across, where that is faster than the usual one."""

@@ -324,11 +324,8 @@ class JointSearch:
 
     def best_searched(self) -> list[Schedule]:
         """Return the schedules that were searched, the fastest first."""
-        return sorted(self.searched, key=self._rank)
-
-    def _rank(self, choice: Schedule) -> tuple[int, int]:
-        """Equally fast ones in the order in which they were found."""
-        return self.found[choice], list(self.found).index(choice)
+        in_turn = [choice for choice in self.found if choice in self.searched]  # equally fast ones stay in this order
+        return sorted(in_turn, key=self.found.__getitem__)
 
     def space_of(self, choice: Schedule) -> LayerSpace | None:
         """Return the ops that a schedule is about with their options; None before there are any."""

@@ -310,7 +310,8 @@ class _Table:
                 self._bulk(layer)
         overlapped = {mode.op for mode in self.modes}
         self.modes.extend(mode for mode in self.search.library if mode.op not in overlapped)
-        order = tuple(_order(self.search.workload, self._before(), self._behind()))
+        behind = {each.op: each.wgrad for each in self.search.layers if each.wgrad}
+        order = tuple(_order(self.search.workload, self._before(), behind))
         choice = Schedule(self.search.name, tuple(self.modes), order, (), tuple(self.beside), handoff=HandOff.WHOLE)
         return LayerTable(choice, tuple(self.settings), tuple(self._flags()))
 
@@ -340,9 +341,6 @@ class _Table:
         free = dict(self.beside)
         gathered = {setting.op for setting in self.settings if setting.method == BULK}
         return {each.op: each.gather for each in self.search.layers if each.gather in gathered - free.keys()}
-
-    def _behind(self) -> Mapping[str, str]:
-        return {each.op: each.wgrad for each in self.search.layers if each.wgrad}
 
     def _flags(self) -> Iterator[str]:
         """The flags of Megatron beside the file."""

@@ -17,7 +17,6 @@ from ...compiler.ir.stopping import never
 from ..answer.stages import AdviceOptions
 from ..answer.switches import Switched, Today, best_first, sizes_of, switched, time_today, today_of
 from ..candidates.advice import Advice
-from ..candidates.candidate import Candidate
 from ..implementations.offers import offers_of
 from ..implementations.predict import Promise
 from ..layers.transformer_engine import NAME as TRANSFORMER_ENGINE
@@ -73,8 +72,9 @@ class ModelAnswer:
     @property
     def simulated(self) -> float:
         """The gain over today of the best schedules, as simulated."""
-        before, after = (sum(one.best_us for one in each) for each in zip(*self._finals, strict=True))
-        return float(before / after * self.today_us / self.library_us)
+        before = sum(each.serial.best_us for each in self.advice)
+        after = sum(each.recommended.best_us for each in self.advice)
+        return before / after * self.today_us / self.library_us
 
     @property
     def file(self) -> str:
@@ -99,11 +99,6 @@ class ModelAnswer:
         if first.switch.offer != TRANSFORMER_ENGINE:
             return f"{head}{first.setting}\n"
         return head + passes_text(question.framework, self.advice)
-
-    @property
-    def _finals(self) -> tuple[tuple[Candidate, Candidate], ...]:
-        """Baseline and recommended schedule of each workload."""
-        return tuple((advice.serial, advice.recommended) for advice in self.advice)
 
     @property
     def kernel(self) -> Promise | None:
