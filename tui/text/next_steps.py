@@ -116,8 +116,7 @@ def _switch_on(advice: Advice, offer: Offer, library: str, source: tuple[str, ..
 
 
 def _named(advice: Advice, name: str) -> Implementation:
-    known = (*advice.scenario.explore.implementations, *shipped_implementations(advice.scenario.system))
-    return next(each for each in known if each.name == name)
+    return next(each for each in _known(advice) if each.name == name)
 
 
 def next_lines(steps: Sequence[NextStep]) -> Iterator[str]:

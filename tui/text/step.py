@@ -1,7 +1,7 @@
 """A training step as plain text: one schedule in figures, or layouts compared."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from ...advisor.candidates.advice import Advice
@@ -37,9 +37,12 @@ def replay_text(step: ReplayedStep, results: Sequence[Result], advices: Sequence
         possible, schedules = _possible(step, results, advices)
         rows.append(("as it could be", us_text(possible), f"{simulated / possible:.2f}x", _how(schedules)))
     lines = [*wrapped(step.title), "", *_table(rows), ""]
-    kinds = [_kind_row(each) for each in step.kinds(results)]
+    kinds = [(each.kind, str(each.count), *_times(each)) for each in step.kinds(results)]
     lines += _table([("kernels", "count", "measured", "simulated", "error"), *kinds])
-    ranks = [_rank_row(each) for each in step.rank_times(results)]
+    ranks = [
+        (f"rank {each.rank}", *_times(each), us_text(each.waited_us), us_text(each.simulated_waited_us))
+        for each in step.rank_times(results)
+    ]
     if ranks:
         lines += ["", *_table([("ranks", "measured", "simulated", "error", "waits", "simulated"), *ranks])]
     if advices:
@@ -83,25 +86,8 @@ def replay_document(step: ReplayedStep, results: Sequence[Result], advices: Sequ
         ],
         "idle_us": step.idle_us,
         "waited_us": step.waited_us,
-        "kernels": [
-            {
-                "kind": each.kind,
-                "count": each.count,
-                "measured_us": each.measured_us,
-                "simulated_us": each.simulated_us,
-            }
-            for each in step.kinds(results)
-        ],
-        "ranks": [
-            {
-                "rank": each.rank,
-                "measured_us": each.measured_us,
-                "simulated_us": each.simulated_us,
-                "waited_us": each.waited_us,
-                "simulated_waited_us": each.simulated_waited_us,
-            }
-            for each in step.rank_times(results)
-        ],
+        "kernels": list(map(asdict, step.kinds(results))),
+        "ranks": list(map(asdict, step.rank_times(results))),
         "doubts": list(step.doubts),
     }
 
@@ -125,25 +111,10 @@ def _error(simulated: float, measured: float) -> str:
     return f"{simulated / measured - 1:+.1%}" if measured else ""
 
 
-def _kind_row(each: KindTimes) -> tuple[str, ...]:
-    return (
-        each.kind,
-        str(each.count),
-        us_text(each.measured_us),
-        us_text(each.simulated_us),
-        _error(each.simulated_us, each.measured_us),
-    )
-
-
-def _rank_row(each: RankTimes) -> tuple[str, ...]:
-    times = each.measured_us, each.simulated_us
-    waits = each.waited_us, each.simulated_waited_us
-    return (
-        f"rank {each.rank}",
-        *map(us_text, times),
-        _error(each.simulated_us, each.measured_us),
-        *map(us_text, waits),
-    )
+def _times(each: KindTimes | RankTimes) -> tuple[str, ...]:
+    """As measured, as simulated, and the error of that."""
+    error = _error(each.simulated_us, each.measured_us)
+    return us_text(each.measured_us), us_text(each.simulated_us), error
 
 
 def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:

@@ -234,8 +234,8 @@ def plan(
     if layers is not None and output is not PlanFormat.JSON:
         raise typer.BadParameter("--layers belongs to --format json")
     if output is PlanFormat.TRITON:
-        options = plans.TritonOptions(schedule, rank, kernel, _config(config, kernel))
-        raise typer.Exit(plans.print_triton(source, options, out))
+        chosen = _config(config, kernel)
+        raise typer.Exit(plans.print_triton(source, schedule, rank=rank, kernel_file=kernel, config=chosen, out=out))
     if (rank, kernel, config) != (None, None, ""):
         raise typer.BadParameter("--rank, --kernel and --config belong to --format triton")
     if output in (PlanFormat.MSCCLPP, PlanFormat.SYNCOPATE):
@@ -277,9 +277,9 @@ def import_file(
 
     A machine comes from NCCL, RCCL, nvidia-smi, rocm-smi or InfraGraph, traffic also from rocprofv3 and Nsight Systems.
     """
-    from ..commands.scenarios.import_file import ImportOptions, import_files
+    from ..commands.scenarios.import_file import import_files
 
-    raise typer.Exit(import_files(files, ImportOptions(gpu, collective, out, traffic)))
+    raise typer.Exit(import_files(files, gpu=gpu, collective=collective, traffic=traffic, out=out))
 
 
 def replay(
@@ -300,9 +300,9 @@ def replay(
     All kernels of the trace become a workload, with their streams and the times in which none ran. Traces of several
     ranks are simulated together.
     """
-    from ..commands.scenarios.run import ReplayOptions, replay_trace
+    from ..commands.scenarios.run import replay_trace
 
-    raise typer.Exit(replay_trace(files, ReplayOptions(gpu, step, not no_advise, out, as_json)))
+    raise typer.Exit(replay_trace(files, gpu=gpu, number=step, advise=not no_advise, out=out, as_json=as_json))
 
 
 def from_model(

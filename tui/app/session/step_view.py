@@ -1,6 +1,6 @@
 """Texts and rows of the screen about a training step. No Textual."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -82,26 +82,19 @@ def rows_of(advice: StepAdvice, key: StepSort = StepSort.RANK) -> tuple[LayoutRo
         same = each if any(each is one for one in searched.declared) else declared_as(each, searched)
         name = each.words if same is None else same.schedule.name
         rows.append(LayoutRow(rank, mark or Mark.NONE, key_of(same or each), name, each, not is_contended))
-    return tuple(sorted(rows, key=lambda row: (_order(row, key), row.rank)))
+    return tuple(sorted(rows, key=lambda row: (_ORDER[key](row), row.rank)))
 
 
-def _order(row: LayoutRow, key: StepSort) -> float | str:
-    each = row.outcome
-    match key:
-        case StepSort.RANK:
-            return row.rank
-        case StepSort.LAYOUT | StepSort.SCHEDULE:
-            return row.cells[key]
-        case StepSort.TIME:
-            return each.run.makespan_ticks
-        case StepSort.TOKENS:
-            return -each.tokens_per_gpu_s
-        case StepSort.MEMORY:
-            return each.memory_bytes
-        case StepSort.EXPOSED:
-            return each.run.exposed
-        case StepSort.BUBBLE:
-            return each.run.bubble
+_ORDER: Mapping[StepSort, Callable[[LayoutRow], float | str]] = {
+    StepSort.RANK: lambda row: row.rank,
+    StepSort.LAYOUT: lambda row: row.outcome.layout,
+    StepSort.SCHEDULE: lambda row: row.name,
+    StepSort.TIME: lambda row: row.outcome.run.makespan_ticks,
+    StepSort.TOKENS: lambda row: -row.outcome.tokens_per_gpu_s,
+    StepSort.MEMORY: lambda row: row.outcome.memory_bytes,
+    StepSort.EXPOSED: lambda row: row.outcome.run.exposed,
+    StepSort.BUBBLE: lambda row: row.outcome.run.bubble,
+}
 
 
 def picked_row(advice: StepAdvice, expression: str | None) -> LayoutRow | None:

@@ -1,8 +1,9 @@
 """Texts and rows of the screen: pure functions of the session's data. No Textual."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
@@ -209,7 +210,7 @@ def rows_of(advice: Advice, runs: Mapping[str, ShownRun], key: SortKey) -> tuple
         _row(rank, names.get(one.expression, one.expression), one, advice, runs.get(one.expression))
         for rank, one in enumerate(advice.candidates, 1)
     ]
-    return tuple(sorted(rows, key=lambda row: (_order(row, key), row.rank)))
+    return tuple(sorted(rows, key=lambda row: (_ORDER[key](row), row.rank)))
 
 
 def row_of(advice: Advice, runs: Mapping[str, ShownRun], expression: str | None) -> CandidateRow | None:
@@ -220,20 +221,14 @@ def row_of(advice: Advice, runs: Mapping[str, ShownRun], expression: str | None)
     return None
 
 
-def _order(row: CandidateRow, key: SortKey) -> float | str:
-    """Return the value that ``key`` sorts by; unknown values go to the end."""
-    never = float("inf")
-    match key:
-        case SortKey.RANK:
-            return row.rank
-        case SortKey.SCHEDULE:
-            return row.name
-        case SortKey.PREDICTED:
-            return never if row.predicted_us is None else row.predicted_us
-        case SortKey.SIMULATED:
-            return never if row.simulated_us is None else row.simulated_us
-        case SortKey.SPEEDUP:
-            return row.best_us
+_ORDER: Mapping[SortKey, Callable[[CandidateRow], float | str]] = {
+    SortKey.RANK: lambda row: row.rank,
+    SortKey.SCHEDULE: lambda row: row.name,
+    SortKey.PREDICTED: lambda row: inf if row.predicted_us is None else row.predicted_us,
+    SortKey.SIMULATED: lambda row: inf if row.simulated_us is None else row.simulated_us,
+    SortKey.SPEEDUP: lambda row: row.best_us,
+}
+"""What each key sorts by; unknown values go to the end."""
 
 
 def _row(rank: int, name: str, candidate: Candidate, advice: Advice, run: ShownRun | None) -> CandidateRow:

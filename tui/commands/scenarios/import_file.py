@@ -23,26 +23,17 @@ from ..inputs import deliver, is_stdin, name_of, reading, reporting, source_of
 TABLE = "nccl_collectives_*.csv"
 
 
-@dataclass(frozen=True, slots=True)
-class ImportOptions:
-    """What the file may not say: the GPU and, for a log, the collective; where to write; whether traffic is wanted."""
-
-    gpu: str = ""
-    collective: str = ""
-    out: Path | None = None
-    traffic: bool = False
-
-
 @reporting
-def import_files(files: Sequence[Path], options: ImportOptions) -> Exit:
-    """Write what ``files`` describe, a system, rows of a table, workloads or traffic, to a file or to stdout.
+def import_files(files: Sequence[Path], *, gpu: str, collective: str, traffic: bool, out: Path | None) -> Exit:
+    """Write what ``files`` describe, a system, rows of a table, workloads or ``traffic``, to ``out`` or stdout.
 
-    Of several files, which are traces, each is of another rank.
+    The files may not say which ``gpu`` and, a log, which ``collective``. Of several files, which are traces, each is of
+    another rank.
     """
     file, traced, source = files[0], False, Source("", "")
-    if options.traffic and options.collective:
+    if traffic and collective:
         return _misused("--collective is for logs of nccl-tests, --traffic for profiles")
-    if not options.traffic:
+    if not traffic:
         other = next((each for each in files if not _is_trace(each)), None)
         if other is not None and len(files) > 1:
             what = "several files are traces of several ranks, or read with --traffic"
@@ -50,17 +41,19 @@ def import_files(files: Sequence[Path], options: ImportOptions) -> Exit:
         traced = other is None
         source = Source(name_of(file), "") if traced else source_of(file, MAX_BYTES)
     log = is_log(source.text)
-    if options.collective and not log:
+    if collective and not log:
         return _misused("--collective is for logs of nccl-tests, and this file is none")
     with reading() as report:
-        if options.traffic:
-            text, about = _traffic(files, options, report)
+        if traffic:
+            text, about = _traffic(files, gpu, report)
         elif traced or is_trace(source.text[:HEAD]):
-            text, about = _workloads(files, source.text, options, report)
+            text, about = _workloads(files, source.text, gpu, report)
+        elif log:
+            text, about = _rows(source, gpu, collective, report)
         else:
-            text, about = (_rows if log else _system)(source, options, report)
-    done = deliver(text, options.out, about)
-    if log and done is Exit.DONE and options.out is not None and not options.out.match(TABLE):
+            text, about = _system(source, gpu, report)
+    done = deliver(text, out, about)
+    if log and done is Exit.DONE and out is not None and not out.match(TABLE):
         say(f"magus validate and calibrate read tables that are called {TABLE}")
     return done
 
@@ -70,35 +63,35 @@ def _misused(why: str) -> Exit:
     return Exit.USAGE
 
 
-def _traffic(files: Sequence[Path], options: ImportOptions, report: Report) -> tuple[str, str]:
+def _traffic(files: Sequence[Path], gpu: str, report: Report) -> tuple[str, str]:
     """The text that is written, and what it holds; as of the others."""
     from ....advisor.measured.traces.traffic import traffic_table
 
-    table = traffic_table(files, options.gpu, report)
+    table = traffic_table(files, gpu, report)
     return table.text, f"{table.count:,} writes"
 
 
-def _system(source: Source, options: ImportOptions, report: Report) -> tuple[str, str]:
+def _system(source: Source, gpu: str, report: Report) -> tuple[str, str]:
     if is_other_table(source.text):
         raise refuse_other_table(source, report)
-    machine = read_machine(source, options.gpu, report)
+    machine = read_machine(source, gpu, report)
     text = machine_text(machine, Path(source.path).name, report)
     return text, f"system {system_name(machine)} of {machine.num_gpus} x {machine.model.name}"
 
 
-def _rows(source: Source, options: ImportOptions, report: Report) -> tuple[str, str]:
-    rows = read_log(source, options.gpu, options.collective, report)
+def _rows(source: Source, gpu: str, collective: str, report: Report) -> tuple[str, str]:
+    rows = read_log(source, gpu, collective, report)
     return rows.text, f"{rows.count} rows"
 
 
-def _workloads(files: Sequence[Path], text: str, options: ImportOptions, report: Report) -> tuple[str, str]:
+def _workloads(files: Sequence[Path], text: str, gpu: str, report: Report) -> tuple[str, str]:
     """The workloads of traces in ``files``, or of the one that was read as ``text``."""
     from ....advisor.measured.traces import workloads  # here: it needs numpy, which dumps of machines do not
 
     read = [(name_of(file), partial(workloads.run_of, file)) for file in files]
     if text:
         read = [(name_of(files[0]), partial(workloads.read_text, text))]
-    found = workloads.read_traces(read, options.gpu, report)
+    found = workloads.read_traces(read, gpu, report)
     return found.text, f"{found.count} workloads"
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ....advisor.candidates.shortlist import packet_bytes
@@ -28,19 +28,6 @@ from ...text.door import say
 from ...text.handover import free_name, is_too_long, plan_block
 from ..inputs import ScenarioInput, deliver, show, source_of
 from ..running import command
-
-
-@dataclass(frozen=True, slots=True)
-class TritonOptions:
-    """Which ``schedule``, the tables of which ``rank`` (None: of all), and the file of a kernel to rewrite, if any.
-
-    ``config`` chooses one of the configurations of its autotuning.
-    """
-
-    schedule: str | None
-    rank: int | None = None
-    kernel: Path | None = None
-    config: Config | None = None
 
 
 @command
@@ -87,18 +74,30 @@ def print_plan(
 
 
 @command
-def print_triton(source: ScenarioInput, options: TritonOptions, out: Path | None) -> Exit:
-    """Write a Triton kernel that follows the plan of a schedule, with its tables and copies, to ``out`` or stdout."""
+def print_triton(
+    source: ScenarioInput,
+    schedule: str | None,
+    *,
+    rank: int | None,
+    kernel_file: Path | None,
+    config: Config | None,
+    out: Path | None,
+) -> Exit:
+    """Write a Triton kernel that follows the plan of a schedule, with its tables and copies, to ``out`` or stdout.
+
+    The tables are those of ``rank``, None: of all. The kernel is that of ``kernel_file``, rewritten, if there is one,
+    with ``config`` of the configurations of its autotuning.
+    """
     scenario = source.case("a Triton kernel")
-    if options.rank is not None and options.rank >= scenario.num_ranks:
-        say(f"magus: --rank {options.rank}: the ranks are 0 to {scenario.num_ranks - 1}")
+    if rank is not None and rank >= scenario.num_ranks:
+        say(f"magus: --rank {rank}: the ranks are 0 to {scenario.num_ranks - 1}")
         return Exit.USAGE
-    chosen = _written_out(scenario, options.schedule)
+    chosen = _written_out(scenario, schedule)
     kernel = None
-    if options.kernel is not None:
-        file, _, name = str(options.kernel).partition("::")
-        kernel = rewrite_kernel(source_of(Path(file)), options.config, name, chosen.tactics.tile)
-    text = triton_text(scenario, chosen, options.rank, kernel)
+    if kernel_file is not None:
+        file, _, name = str(kernel_file).partition("::")
+        kernel = rewrite_kernel(source_of(Path(file)), config, name, chosen.tactics.tile)
+    text = triton_text(scenario, chosen, rank, kernel)
     if kernel is not None and scenario.shape.pattern.consumes:
         show(kernel.by_row)
     return deliver(text, out, chosen.expression)

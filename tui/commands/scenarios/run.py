@@ -1,7 +1,6 @@
 """``magus run``: schedules carried out with real data, and whether every rank ends with what it should."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -90,38 +89,33 @@ def _carried_step(step: StepScenario, schedule: StepSchedule, seeds: range) -> C
 # ``magus replay``: a step of a run as measured, as simulated, and as it could be.
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayOptions:
-    """The GPU that traces do not name, the step, whether to advise, where to write the workload, and the form."""
-
-    gpu: str = ""
-    step: int | None = None
-    advise: bool = True
-    out: Path | None = None
-    as_json: bool = False
-
-
 @command
-def replay_trace(files: Sequence[Path], options: ReplayOptions) -> Exit:
-    """Print the times of a step of a trace, the first of ``files``; the others are of other ranks."""
+def replay_trace(
+    files: Sequence[Path], *, gpu: str, number: int | None, advise: bool, out: Path | None, as_json: bool
+) -> Exit:
+    """Print the times of a step of a trace, the first of ``files``; the others are of other ranks.
+
+    ``gpu`` is one that traces do not name; a ``number`` of the step None is the last. The workload is written to
+    ``out``.
+    """
     with reading() as report:
-        step = read_step(files[0], name_of(files[0]), options.gpu, options.step, report, files[1:])
+        step = read_step(files[0], name_of(files[0]), gpu, number, report, files[1:])
     done = Exit.DONE
-    if options.out is not None:
+    if out is not None:
         names = " to ".join(dict.fromkeys(part.scenario.name for part in (step.parts[0], step.parts[-1])))
         ops = sum(len(part.ops) for part in step.parts)
-        done = save(options.out, step.text, f"workload {names}, {ops} ops")
+        done = save(out, step.text, f"workload {names}, {ops} ops")
     advices = list[Advice]()
     with progress_line() as progress, interruptible() as stopped:
         results = step.simulated()
-        if options.advise:
+        if advise:
             advisor, settings = Advisor.load(), AdviceOptions()
             for part in step.parts:
                 advice = advisor.recommend(part.scenario, settings, progress=progress, should_stop=stopped)
                 advices.append(advice)
                 if advice.interrupted:
                     break
-    if options.as_json:
+    if as_json:
         print_json(replay_document(step, results, advices))
     else:
         put(replay_text(step, results, advices))
