@@ -3,7 +3,6 @@
 The format: "Trace Event Format", Google, 2016; what Kineto adds: torch.profiler of PyTorch 2.13.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, pairwise
@@ -23,6 +22,7 @@ from ...simcore import Loads, Result, ShownRun, exposed_spans
 from ...simcore.figures.result import Interval, IntervalKind
 from ...simcore.lower.collective import library_operation
 from ...simcore.shown_run import op_rows
+from .svg import trace_text
 from .timeline_svg import rows_of
 
 EXPOSED_THREAD = 9999
@@ -250,9 +250,7 @@ def chrome_trace(run: ShownRun, ranks: range | None = None) -> TraceText:
     """
     context = TraceContext.of(run)
     shown = _affordable(context) if ranks is None else ranks
-    document = json.dumps(_head(context, shown), indent=1).removesuffix("\n}")
-    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in _events(context, shown))
-    return TraceText(f'{document},\n "traceEvents": [\n{lines}\n ]\n}}\n', shown, run.num_ranks)
+    return TraceText(trace_text(_head(context, shown), _events(context, shown)), shown, run.num_ranks)
 
 
 def _events(context: TraceContext, ranks: range) -> Iterator[JsonObject]:

@@ -1,6 +1,5 @@
 """Drawings of a training step: stages of the pipeline over time, and the memory of each stage; and its trace."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -16,7 +15,7 @@ from ...compiler.ir.step import ChunkPass, PassKind
 from ...compiler.text.diagnostics import printable
 from ...compiler.text.units import bytes_text
 from ...simcore import RunOutcome, ShownRun, run_of, simulate_op
-from .svg import TimeScale, document, fitting, number, painted, rect_at, text_at
+from .svg import TimeScale, document, heading, legend, line_down, rect_at, text_at, trace_text
 
 # The runs of an answer that pictures and pages draw.
 
@@ -114,8 +113,7 @@ def step_svg(outcome: StepOutcome) -> str:
     title = f"{outcome.scenario.name}: {outcome.layout}, {outcome.words}"
     numbered = any(each.microbatch and _is_numbered(each, scale) for each in spans)
     said = _summary(outcome) + (", numbers are microbatches" if numbered else "")
-    body = [text_at(12, 22, fitting(title, WIDTH - 24), "title"), text_at(12, 40, said, "faint")]
-    body += [*_legend(spans), *_axis(scale, bottom)]
+    body = [*heading(title, said, WIDTH), *_legend(spans), *_axis(scale, bottom)]
     for stage in range(stages):
         top = TOP + (LANE + GAP) * stage
         body.append(text_at(LEFT - 8, top + 17, f"stage {stage + 1}", anchor="end"))
@@ -152,17 +150,13 @@ def _legend(spans: list[StageSpan]) -> Iterator[str]:
         ("bound", "optimizer"),
         ("wait", "waits"),
     )
-    present, x = {each.kind for each in spans} | {"wait"}, 12.0
-    for kind, text in known:
-        if kind in present:
-            yield rect_at(x, 56, 18, 10, kind)
-            yield text_at(x + 24, 65, text)
-            x += 40 + 6.4 * len(text)
+    present = {each.kind for each in spans} | {"wait"}
+    return legend((entry for entry in known if entry[0] in present), 56)
 
 
 def _axis(scale: TimeScale, bottom: float) -> Iterator[str]:
     for x, label in scale.marks():
-        yield f'<path {painted("grid")} d="M{number(x)} {number(TOP - 8)}V{number(bottom)}"/>'
+        yield line_down(x, TOP - 8, bottom)
         yield text_at(x + 3, TOP - 4, f"{float(label) * TICKS_PER_US / TICKS_PER_SECOND:g}", "faint")
 
 
@@ -222,10 +216,8 @@ def memory_svg(outcome: StepOutcome) -> str:
     title = f"Memory of a GPU of each stage: {outcome.layout}, {outcome.words}"
     fits = "fits into" if outcome.fits else "does not fit into"
     said = f"at most {bytes_text(outcome.memory_bytes)}, {fits} {bytes_text(limit)}; margin: 8 % and 3 GiB"
-    body, x = [text_at(12, 22, fitting(title, WIDTH - 24), "title"), text_at(12, 40, said, "faint")], 12.0
-    for name, _, kind in parts_of(outcome.memory[0]):
-        body += [rect_at(x, 56, 18, 10, kind), text_at(x + 24, 65, name)]
-        x += 44 + 6.4 * len(name)
+    kinds = ((kind, name) for name, _, kind in parts_of(outcome.memory[0]))
+    body = [*heading(title, said, WIDTH), *legend(kinds, 56, apart=44)]
     for stage, memory in enumerate(outcome.memory):
         top, x = TOP + (LANE + GAP) * stage, LEFT
         body.append(text_at(LEFT - 8, top + 17, f"stage {stage + 1}", anchor="end"))
@@ -233,8 +225,7 @@ def memory_svg(outcome: StepOutcome) -> str:
             body.append(rect_at(x, top, size * scale, LANE, kind, f"{name}: {bytes_text(size)}"))
             x += size * scale
         body.append(text_at(WIDTH - RIGHT + 8, top + 17, bytes_text(memory.total), "faint"))
-    x = LEFT + limit * scale
-    body.append(f'<path {painted("critical")} d="M{number(x)} {number(TOP - 6)}V{number(bottom)}"/>')
+    body.append(line_down(LEFT + limit * scale, TOP - 6, bottom, "critical"))
     return document(WIDTH, bottom + 12, title, body)
 
 
@@ -254,5 +245,4 @@ def step_trace(outcome: StepOutcome) -> str:
         "displayTimeUnit": "ns",
         "magus": {"version": __version__, "step": outcome.scenario.name, **outcome.document()},
     }
-    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
-    return json.dumps(head, indent=1).removesuffix("\n}") + f',\n "traceEvents": [\n{lines}\n ]\n}}\n'
+    return trace_text(head, events)

@@ -1,6 +1,7 @@
 """What all drawings share, such as text and an axis of time; and drawings of losses, of sweeps and of systems."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -8,7 +9,7 @@ from itertools import groupby
 
 from ...advisor.candidates.advice import Advice
 from ...advisor.policy.table import SweepPoint
-from ...compiler.ir import TICKS_PER_US
+from ...compiler.ir import TICKS_PER_US, JsonObject
 from ...compiler.text.diagnostics import columns_of, printable
 from ...compiler.text.units import round_step, ticks_text
 from ...simcore.figures.result import Waterfall
@@ -91,6 +92,32 @@ def fitting(text: str, width: float) -> str:
     return f"{text[: room - 1]}…" if room > 3 else ""
 
 
+def line_down(x: float, top: float, bottom: float, kind: str = "grid") -> str:
+    """Return a vertical line."""
+    return f'<path {painted(kind)} d="M{number(x)} {number(top)}V{number(bottom)}"/>'
+
+
+def heading(title: str, said: str, width: float) -> list[str]:
+    """Return the title at the top of a drawing of so many pixels, and what is said below it."""
+    return [text_at(12, 22, fitting(title, width - 24), "title"), text_at(12, 40, said, "faint")]
+
+
+def legend(entries: Iterable[tuple[str, str]], y: float, apart: float = 40, letter: float = 6.4) -> Iterator[str]:
+    """Yield a sample of each kind with its words, from ``y`` down; the next one is ``apart``, and a width a letter."""
+    x = 12.0
+    for kind, said in entries:
+        yield rect_at(x, y, 18, 10, kind)
+        yield text_at(x + 24, y + 9, said)
+        x += apart + letter * len(said)
+
+
+def trace_text(head: JsonObject, events: Iterable[JsonObject]) -> str:
+    """Return a trace: the members of ``head``, then an event a line."""
+    document = json.dumps(head, indent=1).removesuffix("\n}")
+    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
+    return f'{document},\n "traceEvents": [\n{lines}\n ]\n}}\n'
+
+
 GENERIC_FONTS = "system-ui, sans-serif"
 
 
@@ -163,8 +190,7 @@ def _bars(waterfall: Waterfall, reached: list[int], scale: TimeScale) -> Iterato
         yield rect_at(scale.x(low), y + 3, max(1, scale.x(high) - scale.x(low)), ROW - 8, kind, ticks_text(ticks))
         yield text_at(scale.x(high) + 6, y + 15, ticks_text(ticks), "faint")
         if place < last:
-            x = number(scale.x(reached[place + 1]))
-            yield f'<path {painted("grid")} d="M{x} {number(y + 3)}V{number(y + ROW + 6)}"/>'
+            yield line_down(scale.x(reached[place + 1]), y + 3, y + ROW + 6)
 
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900.0, 300.0, 60.0, 20.0, 44.0, 42.0
@@ -282,12 +308,10 @@ def compared_svg(advices: Sequence[Advice]) -> str:
     scale = TimeScale(max(1, round(longest)), COMPARED_LEFT, WIDTH - COMPARED_LEFT - 120)
     body, bottom = list[str](), MAP_TOP + COMPARED_ROW * len(advices)
     kinds = [("comm", "baseline"), ("compute", "recommended"), ("bound", "what no schedule can beat")]
-    left = 12.0
-    for kind, said in kinds if any(advice.bound for advice in advices) else kinds[:2]:
-        body += [rect_at(left, 12, 18, 10, kind), text_at(left + 24, 21, said)]
-        left += 60 + LETTER_WIDTH * len(said)
+    known = kinds if any(advice.bound for advice in advices) else kinds[:2]
+    body += legend(known, 12, apart=60, letter=LETTER_WIDTH)
     for x, label in scale.marks():
-        body.append(f'<path {painted("grid")} d="M{number(x)} {number(MAP_TOP - 10)}V{number(bottom)}"/>')
+        body.append(line_down(x, MAP_TOP - 10, bottom))
         body.append(text_at(x + 3, MAP_TOP - 12, f"{label} us", "faint"))
     for place, advice in enumerate(advices):
         y, scenario = MAP_TOP + COMPARED_ROW * place, advice.scenario

@@ -13,7 +13,7 @@ from ...simcore import LoadKind, Result, ShownRun, Timeline, exposed_spans
 from ...simcore.figures.result import Interval, IntervalKind
 from ...simcore.shown_run import OpRow, OpSpan, op_rows
 from ...simcore.simulate_layers import SHOWN_LAYER
-from .svg import TimeScale, document, fitting, number, painted, rect_at, text_at
+from .svg import TimeScale, document, fitting, heading, legend, line_down, number, painted, rect_at, text_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,7 @@ def timeline_svg(run: ShownRun, *, span_ticks: int = 0, max_lanes: int = MAX_LAN
     for height, part in (*_ranks(run, drawing, max_lanes), *_strips(result, drawing.scale)):
         lanes += part(top)
         top += height
-    head = (text_at(12, 22, fitting(title, WIDTH - 24), "title"), text_at(12, 40, _summary(run), "faint"))
-    body = [*head, *_legend(58), *_axis(drawing.scale, AXIS, top), *lanes]
+    body = [*heading(title, _summary(run), WIDTH), *legend(_KINDS, 58), *_axis(drawing.scale, AXIS, top), *lanes]
     return document(WIDTH, top + 12, title, body)
 
 
@@ -154,8 +153,7 @@ def loads_svg(run: ShownRun) -> str:
         lanes += _note(LEFT, f"{len(busiest) - MAX_LOADS} more links carry no more than the last")(top)
         top += LANE
     title = f"{run.title}: {run.expression}"
-    head = (text_at(12, 22, fitting(title, WIDTH - 24), "title"), text_at(12, 40, _summary(run), "faint"))
-    return document(WIDTH, top + 12, title, [*head, *_axis(scale, AXIS, top), *lanes])
+    return document(WIDTH, top + 12, title, [*heading(title, _summary(run), WIDTH), *_axis(scale, AXIS, top), *lanes])
 
 
 def _ranks(run: ShownRun, drawing: _Drawing, max_lanes: int) -> Iterator[_Part]:
@@ -211,24 +209,19 @@ def _rank_title(result: Result, rank: int) -> str:
     return f"rank {rank}{same}"
 
 
-def _legend(y: float) -> Iterator[str]:
-    entries = (
-        ("compute", "kernel"),
-        ("reduce", "sum"),
-        ("comm", "transfer"),
-        ("comm critical", "outlined: on the critical path"),
-        ("exposed", "communication that no kernel hides"),
-    )
-    x = 12.0
-    for kind, text in entries:
-        yield rect_at(x, y, 18, 10, kind)
-        yield text_at(x + 24, y + 9, text)
-        x += 40 + 6.4 * len(text)
+_KINDS = (
+    ("compute", "kernel"),
+    ("reduce", "sum"),
+    ("comm", "transfer"),
+    ("comm critical", "outlined: on the critical path"),
+    ("exposed", "communication that no kernel hides"),
+)
+"""What is painted how, in words."""
 
 
 def _axis(scale: TimeScale, top: float, bottom: float) -> Iterator[str]:
     for x, label in scale.marks():
-        yield f'<path {painted("grid")} d="M{number(x)} {number(top)}V{number(bottom)}"/>'
+        yield line_down(x, top, bottom)
         yield text_at(x + 3, top + 4, label, "faint")
 
 
