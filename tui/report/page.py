@@ -15,7 +15,6 @@ from ...advisor.steps.outcome import StepOutcome
 from ...advisor.steps.plans import flags_of
 from ...advisor.steps.search import SHOWN
 from ...compiler.ir import TICKS_PER_US, JsonObject, Settings
-from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.values.device_numbers import StatedNumber
 from ...compiler.text.units import bytes_text, ticks_text, us_text
 from ...simcore import ShownRun
@@ -25,12 +24,18 @@ from ..drawing.svg import sweep_svg, waterfall_svg
 from ..text.door import VERDICTS
 from ..text.next_steps import NextStep
 from ..text.ops import question_line, schedule_text
-from ..text.render import bound_sentence, calls_text, legend, shown_candidates, threshold_sentence, verdict_sentence
+from ..text.render import (
+    OFFER_VERDICTS,
+    bound_sentence,
+    calls_text,
+    legend,
+    shown_candidates,
+    threshold_sentence,
+    verdict_sentence,
+)
 from ..text.step import counted_text, figures_of, question_of, seconds_text, table_of
 from ..text.sweep import sensitivity_lines
 from .shell import Markup, assumptions, bullets, footer, header, page_html, section, table, tag, timelines
-
-VERDICT_WORDS = {Verdict.OVERLAP: "yes", Verdict.WORTH_TRYING: "worth trying", Verdict.SERIAL: "no"}
 
 
 def headline(advice: Advice) -> Markup:
@@ -60,7 +65,7 @@ def _what_you_have(advice: Advice) -> Markup:
         time = f"{advice.baseline_text[:1].upper()}{advice.baseline_text[1:]}, {us_text(advice.serial.best_us)}"
         nothing = "no implementation with known costs overlaps this on this GPU"
         return _level(title, "1.00x", time, "" if advice.scenario.is_algorithm_choice else nothing)
-    word = VERDICT_WORDS[best.promise.verdict]
+    _, word = OFFER_VERDICTS[best.promise.verdict]
     against = f"over {offers.library}" + ("" if offers.library_us is None else f", {us_text(offers.library_us)}")
     said = f"{best.name}, {us_text(best.us)}: {word}"
     return _level(title, f"{best.promise.speedup:.2f}x", said, against, _error(best), kind=best.promise.verdict.value)
@@ -128,7 +133,7 @@ def implementations(found: Offers) -> Iterator[Markup]:
     rows = [
         (
             offer.name,
-            VERDICT_WORDS[offer.promise.verdict],
+            OFFER_VERDICTS[offer.promise.verdict][1],
             f"{offer.us:.1f}",
             f"{offer.promise.speedup:.2f}x",
             "-" if offer.promise.error is None else f"±{offer.promise.error:.0%}",

@@ -219,7 +219,7 @@ def many_text(models: AskedModels) -> str:
         first = each["switch_on"]
         gain, what = ("", "  nothing") if first is None else (f"{first['gain']:.2f}x", f"  {first['switch']}")
         rows.append((name, f"{each['today_us'] / 1e3:,.2f} ms", gain, what + _from_tokens(first)))
-    lines = [f"{line}" for line in _columns(rows)] if found else []
+    lines = list(aligned([(*row[:3], f"{row[3]:<60}") for row in rows], 1)) if found else []  # words to the left
     for name, error in models.refused.items():
         lines += bullet("!", f"{name}: {error.message}; {error.hint}")
     if models.unanswered:
@@ -230,8 +230,3 @@ def many_text(models: AskedModels) -> str:
 def _from_tokens(first: JsonObject | None) -> str:
     least = None if first is None else first["from_tokens"]
     return "" if least is None else f", from {least} tokens on"
-
-
-def _columns(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    """The table: numbers to the right, words to the left."""
-    yield from (line.rstrip() for line in aligned([(*row[:3], f"{row[3]:<60}") for row in rows], 1))

@@ -23,7 +23,7 @@ from .ops import (
 from .result import waterfall_lines
 from .sweep import draws_lines, sensitivity_lines
 
-_OFFER_VERDICTS = {
+OFFER_VERDICTS = {
     Verdict.OVERLAP: ("+", "yes"),
     Verdict.WORTH_TRYING: ("?", "worth trying"),
     Verdict.SERIAL: ("-", "no"),
@@ -204,7 +204,7 @@ def implementation_lines(found: Offers) -> Iterator[str]:
     yield from wrapped(f"What you can switch on today{library}:")
     for offer in found.offers:
         promise = offer.promise
-        mark, word = _OFFER_VERDICTS[promise.verdict]
+        mark, word = OFFER_VERDICTS[promise.verdict]
         error = "error not measured" if promise.error is None else f"+-{promise.error:.0%}"
         outside = "".join(f", {each}" for each in (promise.outside, calls_text(promise)) if each)
         on = offer.about if offer.order is None else settings_text(offer.order)

@@ -12,17 +12,14 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.strip import Strip
 
-from ....advisor.candidates.candidate import Candidate
-from ....compiler.ir import OpPlan, ShouldStop
 from ....compiler.text.diagnostics import columns_of, printable
-from ....simcore.shown_run import ShownRun
 from ..app import AllWanted
 from ..background import in_thread
 from ..charts.comparison import Band, ComparisonModel
 from ..charts.differences import Compared
 from ..charts.sweep_plot import ALL_KEY, StyledLine, systems_lines
 from ..charts.viewport import PAN_STEP, ZOOM_STEP, Tick, Viewport, axis_lines, axis_of
-from ..session.job import CANCELLED, MOST_MARKED, Job, JobProblem
+from ..session.job import CANCELLED, MOST_MARKED, Job
 from ..session.session import Session
 from ..session.view import shortened
 from ..widgets.gantt import RowLook
@@ -251,7 +248,7 @@ class ComparePane(ViewPane[Job, ComparisonView]):
         problems = {name: f"{problem.kind.value}: {problem.text}" for name, problem in job.problems.items()}
         bound = job.found.bound if job.found is not None else None
         compared = [
-            Compared(one.expression, _plan(one), job.runs.get(one.expression), problems.get(one.expression))
+            Compared(one.expression, one.plan, job.runs.get(one.expression), problems.get(one.expression))
             for one in marked
         ]
         self._view.show(ComparisonModel(job.scenario, compared, None if bound is None else bound.ticks))
@@ -263,15 +260,6 @@ class ComparePane(ViewPane[Job, ComparisonView]):
     async def _simulate(self, job: Job, expression: str) -> None:
         """Simulate one marked schedule; what comes of it is shown, and the next one simulated."""
         session = cast("_HasSession", self.app).session
-        outcome = await in_thread(partial(_simulated, session, job, expression))
+        outcome = await in_thread(partial(session.simulate, job, expression, explain=False))
         if outcome is not CANCELLED and job is session.job:
             self.show(job)
-
-
-def _plan(candidate: Candidate) -> OpPlan | None:
-    """The plan of a pair."""
-    return candidate.plan
-
-
-def _simulated(session: Session, job: Job, expression: str, should_stop: ShouldStop) -> ShownRun | JobProblem:
-    return session.simulate(job, expression, should_stop, explain=False)

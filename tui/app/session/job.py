@@ -14,7 +14,6 @@ from ....advisor.candidates.candidate import Candidate
 from ....compiler.ir import Progress, Scenario, Settings, ShouldStop
 from ....compiler.ir.step import StepScenario
 from ....compiler.text.diagnostics import Diagnostic, Source
-from ....simcore.figures.result import Result
 from ....simcore.shown_run import ShownRun
 from ...text.next_steps import next_steps
 from ...text.ops import scenario_words
@@ -244,11 +243,6 @@ class Job(FileJob[Scenario, Advice]):
     def run(self) -> ShownRun | None:
         """What was simulated of the picked candidate."""
         return self.runs.get(self.picked or "")
-
-    @property
-    def result(self) -> Result | None:
-        """The figures of that."""
-        return None if self.run is None else self.run.result
 
     @property
     def is_explained(self) -> bool:

@@ -49,15 +49,6 @@ class Crossing:
     low: Point
     high: Point
 
-    @property
-    def x(self) -> float:
-        """Where the times of both winners cross, by straight lines between the points; in the middle if they do not."""
-        first, second = self.low.winner, self.high.winner
-        before = self.low.us.get(second, math.nan) - self.low.us.get(first, math.nan)
-        after = self.high.us.get(second, math.nan) - self.high.us.get(first, math.nan)
-        share = before / (before - after) if before > 0 > after else 0.5
-        return float(self.low.x * (self.high.x / self.low.x) ** share) if self.low.x > 0 else self.low.x
-
 
 @dataclass(frozen=True, slots=True)
 class SweepFigure:
@@ -67,7 +58,6 @@ class SweepFigure:
     """
 
     axis: str
-    unit: str
     points: tuple[Point, ...]
     planned: int
     now: float | None = None
@@ -144,10 +134,8 @@ class SweepPlan:
 
     def figure(self) -> SweepFigure:
         """Return the figure without points."""
-        quantity = self.row.quantity
-        unit = "" if quantity.dimension == NUMBER else quantity.dimension.base_unit
-        now = float(quantity.amount)
-        return SweepFigure(self.row.name, unit, (), len(self.values), now if now > 0 else None)
+        now = float(self.row.quantity.amount)
+        return SweepFigure(self.row.name, (), len(self.values), now if now > 0 else None)
 
 
 def _listed(row: ValueRow) -> list[tuple[float, str]]:
@@ -216,7 +204,7 @@ def over_chunks(advice: Advice) -> SweepFigure:
     for chunks, there in sorted(by_chunks.items()):
         at = replace(advice, candidates=tuple(there), recommended=min(there, key=lambda each: each.best_us))
         points.append(point_of(float(chunks), str(chunks), at))
-    return SweepFigure(CHUNKS, "", tuple(points), len(points))
+    return SweepFigure(CHUNKS, tuple(points), len(points))
 
 
 def run(

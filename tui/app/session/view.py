@@ -46,7 +46,6 @@ class CandidateRow:
     mark: Mark
     name: str
     expression: str
-    is_serial: bool
     predicted_us: float | None
     simulated_us: float | None
     granularity: str
@@ -247,7 +246,6 @@ def _row(rank: int, name: str, candidate: Candidate, advice: Advice, run: ShownR
         mark=mark,
         name=name,
         expression=candidate.expression,
-        is_serial=candidate.is_serial,
         predicted_us=candidate.predicted_us,
         simulated_us=simulated,
         granularity=grain,
