@@ -23,7 +23,7 @@ from .terms import TermReader
 
 MAX_SEEDS = 4096
 SEEDS, SWEEP, SHOW, SOMEWHERE, PUBLISHED = "seeds", "sweep", "show", "somewhere", "published"
-GRANULARITY, LINE, PACKET = "granularity", "line", "packet"
+GRANULARITY = "granularity"
 _PUBLISHED_EXAMPLE = 'speedup(mine, serial) > 1 published "up to 3.9x"'
 _SWEEP_EXAMPLE = "for instance sweep M in 1024..65536 x2 { ... }"
 
@@ -128,14 +128,8 @@ class ExpectReader:
             with self._report.attempt():
                 self._not_of_step("granularity", statement)
             match statement:
-                case ast.Say(phrase=(ast.GroupNode(parts=(_, ast.Name(text=word)), note=None),), block=None) if (
-                    word
-                    in (
-                        LINE,
-                        PACKET,
-                    )
-                ):
-                    return word == PACKET
+                case ast.Say((ast.GroupNode((_, ast.Name("line" | "packet" as word)), note=None),), block=None):
+                    return word == "packet"
                 case _:
                     hint = "granularity packet, or granularity line"
                     self._report.error(Code.MGS116, "granularity is line or packet", statement.span, hint)

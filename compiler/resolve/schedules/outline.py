@@ -44,14 +44,14 @@ class OutlineReader:
 
     def __init__(self, system: System, choices: ChoiceReader, reading: Reading) -> None:
         self._choices, self._report = choices, reading.report
-        self._numbers = RegionReader(system.num_ranks, reading)
+        self._numbers, self._count = RegionReader(system.num_ranks, reading), reading.count
         self._said = Outline(choices.default_engine())
         self._tactics: dict[str, Any] = {}
         self._readers: dict[str, Callable[[Words], None]] = {
             "split": self._read_split,
             "move": self._read_move,
-            "group": self._read_group,
-            "order": self._read_order,
+            "group": lambda words: self._say(grouping=GroupReader(words, self._numbers, self._report).read()),
+            "order": lambda words: self._say(ordering=OrderReader(words, self._numbers, self._report).read()),
             "streams": self._read_streams,
             "sums": self._read_sums,
             "sync": self._read_sync,
@@ -89,6 +89,9 @@ class OutlineReader:
             raise self._report.fail(Code.MGS116, f"{word} has no block", statement.block.span)
         self._readers[word](behind(statement, self._report))
 
+    def _say(self, **fields: Any) -> None:
+        self._said = replace(self._said, **fields)
+
     def _read_split(self, words: Words) -> None:
         """Read ``rows into 4``, ``rows at 128, 384``, ``rows 128, 256, 640`` or ``shards``."""
         if words.take_word("own"):
@@ -99,29 +102,29 @@ class OutlineReader:
         if axis is SplitAxis.SHARDS:
             words.end()
         elif words.take_word("into"):
-            parts = self._numbers.number(words.take("a number of pieces"), "pieces", 1, MAX_PIECES)
+            parts = self._count("pieces", 1, MAX_PIECES, words.take("a number of pieces"))
             words.end()
-            self._said = replace(self._said, split=Split(axis, parts))
+            self._say(split=Split(axis, parts))
         elif words.take_word("at"):
             cuts = self._rising(words)
-            self._said = replace(self._said, split=Split(axis, len(cuts) + 1, cuts))
+            self._say(split=Split(axis, len(cuts) + 1, cuts))
         else:
             listed = self._sizes(words, f"into, at, or the {axis.value} of each piece")
             *edges, total = accumulate(listed)
-            self._said = replace(self._said, split=Split(axis, len(listed), tuple(edges), total))
+            self._say(split=Split(axis, len(listed), tuple(edges), total))
 
     def _read_own(self, words: Words) -> None:
         """Read ``own rows 512, 0, 512``."""
         if not words.take_word("rows"):
             words.end(("rows",))
-        self._said = replace(self._said, own=tuple(self._sizes(words, "the own rows that go with each piece", least=0)))
+        self._say(own=tuple(self._sizes(words, "the own rows that go with each piece", least=0)))
 
     def _sizes(self, words: Words, what: str, least: int = 1) -> list[int]:
         found = words.take_list(what)
         words.end()
         if len(found) > MAX_PIECES:
             raise self._report.fail(Code.MGS305, f"{len(found)} pieces, at most {MAX_PIECES}", words.span)
-        return [self._numbers.number(each, "the size of a piece", least, MAX_EXTENT) for each in found]
+        return [self._count("the size of a piece", least, MAX_EXTENT, each) for each in found]
 
     def _rising(self, words: Words) -> tuple[int, ...]:
         span = words.span
@@ -151,44 +154,31 @@ class OutlineReader:
     def _move_clause(self, kind: str, word: str, words: Words) -> None:
         match kind:
             case "by":
-                self._said = replace(self._said, engine=self._choices.engine(words.take("an engine")))
+                self._say(engine=self._choices.engine(words.take("an engine")))
             case "transfer":
                 self._tactics["transfer"] = word
             case "algorithm":
                 # The direct one is what every pattern has if nothing is said.
-                self._said = replace(self._said, algorithm="" if word == "direct" else word)
+                self._say(algorithm="" if word == "direct" else word)
             case "protocol":
                 value = words.take("a protocol")
                 self._tactics["protocol"] = self._choices.word("protocol", value, words_of(CopyProtocol))
             case "depth":
-                self._said = replace(
-                    self._said, depth=self._numbers.number(words.take("a number of pieces"), "depth", 1, MAX_PIECES)
-                )
+                self._say(depth=self._count("depth", 1, MAX_PIECES, words.take("a number of pieces")))
             case "lanes":
-                lanes = self._numbers.number(words.take("a number of lanes"), "lanes", 1, MAX_LANES)
-                self._said = replace(self._said, lanes=lanes)
+                self._say(lanes=self._count("lanes", 1, MAX_LANES, words.take("a number of lanes")))
             case _:
                 for rest in ("at", "a", "time"):
                     if not words.take_word(rest):
                         raise self._report.fail(Code.MGS116, "'one at a time' is meant", words.span, "one at a time")
-                self._said = replace(self._said, one_at_a_time=True)
-
-    def _read_group(self, words: Words) -> None:
-        self._said = replace(self._said, grouping=GroupReader(words, self._numbers, self._report).read())
-
-    def _read_order(self, words: Words) -> None:
-        self._said = replace(self._said, ordering=OrderReader(words, self._numbers, self._report).read())
+                self._say(one_at_a_time=True)
 
     def _read_streams(self, words: Words) -> None:
         # One more is for sums.
-        streams = self._numbers.number(words.take("a number of streams"), "streams", 1, MAX_STREAMS - 1)
-        self._said = replace(self._said, streams=streams)
-        words.end()
+        self._say(streams=self._count("streams", 1, MAX_STREAMS - 1, words.only("a number of streams")))
 
     def _read_sums(self, words: Words) -> None:
-        sums = self._choices.word("sums", words.take("parallel or behind"), words_of(Sums))
-        self._said = replace(self._said, sums=Sums(sums))
-        words.end()
+        self._say(sums=Sums(self._choices.word("sums", words.only("parallel or behind"), words_of(Sums))))
 
     def _read_sync(self, words: Words) -> None:
         """Read ``poll per tile``."""
@@ -204,12 +194,10 @@ class OutlineReader:
 
     def _read_tile(self, words: Words) -> None:
         """Read ``[64, 256]``."""
-        self._tactics[TILE.word] = self._choices.value(TILE, words.take("the rows and columns of a tile"))
-        words.end()
+        self._tactics[TILE.word] = self._choices.value(TILE, words.only("the rows and columns of a tile"))
 
     def _read_word(self, words: Words, name: str, known: tuple[str, ...]) -> None:
-        self._tactics[name] = self._choices.word(name, words.take(" or ".join(known)), known)
-        words.end()
+        self._tactics[name] = self._choices.word(name, words.only(" or ".join(known)), known)
 
 
 class _Clauses:
@@ -241,7 +229,7 @@ class _Clauses:
         return tuple(range(low, high + 1)) if low <= high else tuple(range(low, high - 1, -1))
 
     def _piece(self, part: ast.Expression) -> int:
-        return self._numbers.number(part, "a piece", 0, MAX_PIECES)
+        return self._numbers.reading.count("a piece", 0, MAX_PIECES, part)
 
     def _more(self) -> bool:
         """Whether another clause follows; all but the first are behind a comma."""

@@ -158,7 +158,7 @@ class PlanReader:
         if statement.block is None or (word == "override" and not words.take_word("rank")):
             raise self._report.fail(Code.MGS116, f"{word} says a rank and its steps", statement.span, example)
         where = words.only("a rank")
-        rank = self._regions.number(where, "a rank", 0, 1 << 20)
+        rank = self._regions.reading.count("a rank", 0, 1 << 20, where)
         if rank >= self._system.num_ranks:
             message = f"rank {rank} does not exist, ranks are 0 to {self._system.num_ranks - 1}"
             raise self._report.fail(Code.MGS504, message, where.span)

@@ -62,15 +62,11 @@ class RegionReader:
     """Reads numbers, slices and regions on a system of ``num_ranks`` ranks."""
 
     def __init__(self, num_ranks: int, reading: Reading) -> None:
-        self.num_ranks, self._reading, self._report = num_ranks, reading, reading.report
-
-    def number(self, expression: ast.Expression, name: str, low: int, high: int) -> int:
-        """Evaluate a whole number between two ends."""
-        return self._reading.count(name, low, high, expression)
+        self.num_ranks, self.reading, self._report = num_ranks, reading, reading.report
 
     def relative(self, expression: ast.Expression, what: str, itself: bool) -> int:
         """Evaluate a rank relative to this one, which ``itself`` allows to be 0; negative ones count backwards."""
-        value = self._reading.value(expression).amount
+        value = self.reading.value(expression).amount
         ranks = self.num_ranks
         if value.denominator != 1 or not -ranks < value < ranks:
             message = f"{what} is from 0 to {ranks - 1}, counted from this rank; got {expression.span.text}"
@@ -85,7 +81,7 @@ class RegionReader:
         if not isinstance(expression, ast.Slice):
             raise self._report.fail(Code.MGS116, f"{what} are a slice", expression.span, f"for instance 0:{size}")
         ends = (expression.start, expression.stop)
-        start, stop = (self._reading.count("an index", 0, MAX_EXTENT, end) for end in ends)
+        start, stop = (self.reading.count("an index", 0, MAX_EXTENT, end) for end in ends)
         if start >= stop:
             raise self._report.fail(Code.MGS306, f"the slice {start}:{stop} is empty", expression.span)
         if stop > size:
@@ -135,6 +131,7 @@ class ClauseReader:
 
     def __init__(self, engine: EngineChoice, regions: RegionReader, report: Report) -> None:
         self._engine, self._regions, self._report = engine, regions, report
+        self._count = regions.reading.count
         self._waits: list[tuple[str, Span, dict[str, Span]]] = []
         self._names: dict[str, Span] = {}
         self._signals: dict[str, Span] = {}
@@ -175,16 +172,16 @@ class ClauseReader:
             case "lane":
                 said.lane = self._lane(words.take("a number"))
             case "stream":
-                said.stream = self._regions.number(words.take("a number"), "a stream", 0, MAX_STREAMS - 1)
+                said.stream = self._count("a stream", 0, MAX_STREAMS - 1, words.take("a number"))
             case "k":
                 said.k = tuple([self._regions.slice(each, "k", inner) for each in words.take_list("a slice")])
             case "parts":
-                said.parts = self._regions.number(words.take("a number"), "parts", 2, self._regions.num_ranks)
+                said.parts = self._count("parts", 2, self._regions.num_ranks, words.take("a number"))
             case _:
                 said.flags.add(word)
 
     def _lane(self, expression: ast.Expression) -> int:
-        lane = self._regions.number(expression, "a lane", 0, 1 << 20)
+        lane = self._count("a lane", 0, 1 << 20, expression)
         if lane >= self._engine.count:
             message = f"lane {lane} does not exist: {self._engine} has lanes 0 to {self._engine.count - 1}"
             raise self._report.fail(Code.MGS401, message, expression.span)
