@@ -64,7 +64,7 @@ class _Resolver:
         self._partitions: dict[str, Partition | None] = {}
 
     def run(self, with_questions: bool) -> Resolved:
-        params = check_params(self._scope, self._settings, self._reading.evaluator, self._report)
+        params = check_params(self._settings, self._reading)
         self._check_unused()
         for entry in self._scope.of_kind(Kind.WORKLOAD):
             if is_step(entry.declaration):

@@ -10,7 +10,7 @@ from pathlib import Path
 from lark import Token
 
 from ...grammar import load_words
-from ..ir import Axis, Scenario
+from ..ir import Axis, JsonObject, Scenario
 from ..pipeline import Examined, examine_text
 from ..resolve.devices.device import DeviceResolver
 from ..resolve.devices.system import SystemResolver
@@ -21,7 +21,7 @@ from ..text import syntax as ast
 from ..text.diagnostics import Diagnostic, GaveUp, Report, Source, Span, Stopped
 from ..text.load import real_path
 from ..text.names import Entry, Kind
-from ..text.parsing.tokens import DECLARATIONS, read_tokens, split_quantity
+from ..text.parsing.tokens import DECLARATIONS, HEAD_WORDS, OPERATORS, read_tokens, split_quantity
 from ..text.units import UNITS, Quantity
 from .context import Context
 from .expected import expected_at
@@ -127,7 +127,7 @@ def read_document(text: str, path: str) -> Document:
 # What each part of a text is, for colours: words of the language, names, numbers, units, comments.
 
 FUNCTIONS = ("operation", "topology", "template", "algorithm", "function", "distribution", "expect.function", "engine")
-_OPERATORS = ("EQUAL", "PLUS", "MINUS", "STAR", "SLASH", "COMPARE", "NEGATIVE", "_RANGE", "_SPREAD")
+_KEYWORDS = frozenset({"_IN", *(kind for words in HEAD_WORDS.values() for kind in words.values())})
 
 
 class Colour(Enum):
@@ -185,10 +185,10 @@ def _parts(place: Context, token: Token) -> Iterator[Coloured]:
             yield Coloured(start, end, Colour.TEXT)
         case "NAME":
             yield Coloured(start, end, _colour(place, str(token)))
-        case kind if kind in _OPERATORS:
-            yield Coloured(start, end, Colour.OPERATOR)
-        case kind if kind == DECLARATIONS.get(token, "") or kind in ("_AS", "_EXTENDS", "_ON", "_FOR", "_WITH", "_IN"):
+        case kind if kind == DECLARATIONS.get(token, "") or kind in _KEYWORDS:
             yield Coloured(start, end, Colour.KEYWORD)
+        case kind if kind in OPERATORS:
+            yield Coloured(start, end, Colour.OPERATOR)
 
 
 def _colour(place: Context, word: str) -> Colour:
@@ -210,8 +210,6 @@ _HEAD_SECTIONS = ("head", "import")
 _MIN_LETTERS = 3
 """Shorter words of the language, such as x and k, are more often names."""
 _NUMBER = r"(?<!\w)(?<![^.]\.)[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-
-JsonObject = dict[str, object]
 
 
 def textmate_grammar() -> JsonObject:

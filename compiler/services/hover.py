@@ -11,6 +11,7 @@ from ..text.diagnostics import Span, printable
 from ..text.names import Entry, Kind
 from ..text.shipped import STACKS_FOLDER, library_about, shipped_libraries, shipped_stacks
 from ..text.units import UNITS, exact_text
+from ..text.vocabulary import CACHES
 from .context import Cursor, cursor_at
 from .document import Document
 from .expected import amount_text, expected_at, property_doc, property_of, unit_doc
@@ -163,7 +164,7 @@ def _stated(document: Document, cursor: Cursor) -> Iterator[str]:
         return
     entry = document.entry((place.blocks[0][1],))
     section = place.block.partition(".")[2]
-    inner = {"cache": "mall" if place.blocks[-1][-1] == "memory" else "l2"}.get(section, section)
+    inner = CACHES.get(place.blocks[-1][-1], section) if section == "cache" else section
     path = f"{inner}.{cursor.word}" if inner else cursor.word
     number = document.numbers_of(entry).by_path.get(path) if entry is not None else None
     if entry is not None and number is not None:

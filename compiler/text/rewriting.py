@@ -15,12 +15,13 @@ from . import syntax as ast
 from .diagnostics import Report, Source, Span, did_you_mean, printable
 from .load import library_devices
 from .parsing.parse import parse_value
+from .vocabulary import CACHES
 
 NOTE = '@assumed "what if"'
 """The origin of a number that was changed."""
 
 # The words in front of the numbers of a block of a GPU, where its path has another.
-_HEADS = {"l2": ("cache", "l2"), "mall": ("cache", "memory")}
+_HEADS = {path: ("cache", name) for name, path in CACHES.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from ..values.evaluate import ExpressionEvaluator, Place
 from ..values.reading import Reading
 from ..values.words import said_in
 from .implementation_blocks import EXPERTS, STACK, Layer, read_experts, read_stack
-from .method import MethodReader, _names
+from .method import MethodReader, names_said
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class ImplementationReader:
         methods = tuple(self._methods(entry, parsed))
         experts = self._part(EXPERTS, parsed, lambda layers: read_experts(layers, self._reading))
         stack = self._part(STACK, parsed, lambda layers: read_stack(layers, self._reading))
-        gpus, types = (_names(said[word], self._report) if word in said else () for word in ("gpus", "dtypes"))
+        gpus, types = (names_said(said[word], self._report) if word in said else () for word in ("gpus", "dtypes"))
         dtypes = tuple(map(DType, types)) or tuple(each for each in DType if each.block == 1)
         nothing = not methods and experts is None and stack is None
         if nothing and self._report.num_failures == failures_before:

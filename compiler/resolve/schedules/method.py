@@ -48,7 +48,7 @@ _KNOWN_NAMES: Mapping[str, tuple[str, ...]] = {"gpus": (), "dtypes": tuple(each.
 _OF_THE_NUMBERS = ("error", "shortest", "most_rows", "most_ranks", *_KNOWN_NAMES)
 
 
-def _names(statement: ast.Say, report: Report) -> tuple[str, ...]:
+def names_said(statement: ast.Say, report: Report) -> tuple[str, ...]:
     """Read ``gpus H100, H800`` or ``dtypes bf16, fp8``."""
     words, head = behind(statement, report), head_word(statement)
     names, known = [], _KNOWN_NAMES[head]
@@ -132,7 +132,7 @@ class MethodReader:
         self._choice = choices.choice(ast.TemplateNode(entry.name, workload, group.parts[1:], span=statement.span))
 
     def _take_names(self, statement: ast.Say) -> None:
-        self._known[head_word(statement)] = _names(statement, self._report)
+        self._known[head_word(statement)] = names_said(statement, self._report)
 
     def _take_sends(self, statement: ast.Say, choices: ChoiceReader) -> None:
         self._copies = self._word(statement, "sends", SENDS, choices) == SENDS[1]

@@ -103,10 +103,7 @@ class DeviceNumbers:
 
     def provenance(self, device: str) -> tuple[Provenance, ...]:
         """Return origin and source of each number."""
-        return tuple(
-            Provenance(f"{device}.{path}", each.origin, each.source, "" if each.owner == device else each.owner)
-            for path, each in self.by_path.items()
-        )
+        return tuple(Provenance(each.path, each.origin, each.source, each.inherited) for each in self.stated(device))
 
 
 def _words_of(field: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Parameters: what a file leaves open, the values that they may take, and those that a command sweeps."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import prod
@@ -171,28 +171,25 @@ def bind(scope: Scope, settings: Settings, report: Report) -> Mapping[str, Quant
     return bound
 
 
-def check_params(
-    scope: Scope, settings: Mapping[str, Quantity], evaluator: ExpressionEvaluator, report: Report
-) -> tuple[Param, ...]:
-    """Check every parameter against its domain and describe it."""
+def check_params(settings: Mapping[str, Quantity], reading: Reading) -> tuple[Param, ...]:
+    """Check every parameter of a file against its domain and describe it."""
     params: list[Param] = []
-    for entry in scope.of_kind(Kind.PARAM):
-        with report.attempt():
-            params.append(_param(entry, settings, evaluator, report))
+    for entry in reading.place.scope.of_kind(Kind.PARAM):
+        with reading.report.attempt():
+            params.append(_param(entry, settings, reading))
     return tuple(params)
 
 
-def _param(entry: Entry, settings: Mapping[str, Quantity], evaluator: ExpressionEvaluator, report: Report) -> Param:
-    param = entry.declaration
+def _param(entry: Entry, settings: Mapping[str, Quantity], reading: Reading) -> Param:
+    param, report = entry.declaration, reading.report
     assert isinstance(param, ast.ParamNode)
     default = single(param.values, report)
-    value = evaluator(ast.Name(param.name, span=default.span), Place(entry.scope))
+    value = reading.value(ast.Name(param.name, span=default.span))
     text = default.span.text if entry.name not in settings else exact_text(value)
     if param.domain is None:
         return Param(param.name, text, default=default.span.text, quantity=value)
     # The domain does not depend on the settings of other parameters.
-    outside = Reading(Place(entry.scope), ExpressionEvaluator(report, {}), report)
-    domain = read_values(Words(param.domain, report), outside)
+    domain = read_values(Words(param.domain, report), replace(reading, evaluator=ExpressionEvaluator(report, {})))
     written = param.domain[0].span.to(param.domain[-1].span).text
     if not domain.holds(value):
         verb = "is set to" if entry.name in settings else "is"

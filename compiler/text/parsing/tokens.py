@@ -97,8 +97,8 @@ HEAD_WORDS: Mapping[str, Mapping[str, str]] = {
     "schedule": {"for": "_FOR"},
     "expect": {"with": "_WITH"},
 }
-_OPERATORS = ("EQUAL", "PLUS", "MINUS", "STAR", "SLASH", "COMPARE", "NEGATIVE", "_IN", "_RANGE", "_SPREAD")
-_GOES_ON = frozenset({*_OPERATORS, "COMMA", "_CALL", "_INDEX", "LPAR", "LSQB", "LBRACE", "_SEP"})
+OPERATORS = ("EQUAL", "PLUS", "MINUS", "STAR", "SLASH", "COMPARE", "NEGATIVE", "_IN", "_RANGE", "_SPREAD")
+_GOES_ON = frozenset({*OPERATORS, "COMMA", "_CALL", "_INDEX", "LPAR", "LSQB", "LBRACE", "_SEP"})
 _GOES_ON_BEFORE = frozenset({"LBRACE", "RPAR", "RSQB"})
 OPENING = frozenset({"LPAR", "LSQB", "_CALL", "_INDEX"})
 CLOSING = frozenset({"RPAR", "RSQB"})

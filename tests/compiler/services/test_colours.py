@@ -71,7 +71,7 @@ def test_the_extension_has_the_grammar_of_the_words() -> None:
 
 
 def test_patterns_of_the_grammar_match_what_they_should() -> None:
-    patterns = {each.get("name", "other"): each["match"] for each in textmate_grammar()["patterns"]}  # type: ignore[attr-defined]
+    patterns = {each.get("name", "other"): each["match"] for each in textmate_grammar()["patterns"]}
 
     assert re.search(patterns["storage.type.annotation.mgs"], "1 GHz @measured")
     assert re.search(patterns["support.function.mgs"], "y = gemm(x)")
