@@ -26,7 +26,7 @@ from ...text.diagnostics import did_you_mean, listing
 from ...text.names import Entry, Kind
 from ...text.vocabulary import MAX_RANKS, SYSTEM_WORDS
 from ..values.reading import Reading
-from ..values.words import behind, head_word, said_in, single, truth
+from ..values.words import behind, head_word, one_of, said_in, single, truth
 from .device import DeviceResolver
 from .variability import TrafficReader, VariabilityReader, check_rates, read_replay
 
@@ -77,12 +77,8 @@ class FabricResolver:
         if not isinstance(call, ast.Call) or not isinstance(call.function, ast.Name):
             hint = f"for instance: fabric {topologies.TOPOLOGIES[0].example}; topologies are {listing(known)}"
             raise self._report.fail(Code.MGS116, "fabric says a topology and its link", call.span, hint)
-        topology = known.get(call.function.text)
-        if topology is None:
-            hint = did_you_mean(call.function.text, known) or f"topologies are {listing(known)}"
-            message = f"unknown topology '{call.function.text[:64]}'"
-            raise self._report.fail(Code.MGS204, message, call.function.span, hint)
-        return topology, call
+        hint = f"topologies are {listing(known)}"
+        return known[one_of(known, call.function, "topology", self._report, hint)], call
 
     def _arguments(self, call: ast.Call, topology: Topology) -> dict[str, ast.Expression]:
         given: dict[str, ast.Expression] = {}
@@ -310,10 +306,8 @@ class SystemResolver:
 
     def _axis(self, value: ast.Expression, known: tuple[Axis, ...]) -> Axis:
         names = {axis.name: axis for axis in known}
-        if isinstance(value, ast.Name) and value.text in names:
-            return names[value.text]
-        hint = did_you_mean(value.span.text[:40], names) or f"axes are: {listing(names) or 'none yet'}"
-        raise self._report.fail(Code.MGS203, f"unknown axis '{value.span.text[:40]}'", value.span, hint)
+        hint = f"axes are: {listing(names) or 'none yet'}"
+        return names[one_of(names, value, "axis", self._report, hint, Code.MGS203)]
 
     def _check_complete(self, declaration: ast.SystemNode, statements: dict[str, ast.Say]) -> None:
         for word, example in (("gpus", "gpus 8 x MI300X"), ("fabric", "fabric full_mesh(xgmi)")):

@@ -23,12 +23,12 @@ from ...ir import (
     network_of,
 )
 from ...text import syntax as ast
-from ...text.diagnostics import Report, Source, Span, did_you_mean, listing
+from ...text.diagnostics import Report, Source, Span, listing
 from ...text.load import path_beside, read_source
 from ...text.units import BYTES, NUMBER, TIME, exact, rate_text, round_half_up
 from ...text.vocabulary import TRAFFIC_WORDS, VARIABILITY_WORDS, Property
 from ..values.reading import Reading
-from ..values.words import behind, head_word, said_in, single
+from ..values.words import behind, head_word, one_of, said_in, single
 
 _ARGUMENTS: Mapping[Shape, tuple[str, ...]] = {
     Shape.CONSTANT: ("value",),
@@ -133,11 +133,8 @@ def read_distribution(
     shapes = {shape.value: shape for shape in known}
     if not isinstance(call.function, ast.Name):
         raise report.fail(Code.MGS116, f"{word} has a distribution", call.span, f"for instance: {example}")
-    shape = shapes.get(call.function.text)
-    if shape is None:
-        hint = did_you_mean(call.function.text, shapes) or f"distributions are {listing(shapes)}"
-        message = f"unknown distribution '{call.function.text[:64]}'"
-        raise report.fail(Code.MGS204, message, call.function.span, hint)
+    hint = f"distributions are {listing(shapes)}"
+    shape = shapes[one_of(shapes, call.function, "distribution", report, hint)]
     names = _ARGUMENTS[shape]
     if len(call.arguments) != len(names) or any(argument.name for argument in call.arguments):
         message = f"{shape.value} takes {' and '.join(names)}"

@@ -30,7 +30,7 @@ from ...text.units import BYTES, NUMBER, RATE, TIME, Quantity
 from ...text.units import Dimension as Units
 from ...text.vocabulary import ALWAYS_THERE, MAX_GROUPS, STEP_ALWAYS_THERE
 from ..values.reading import Reading
-from ..values.words import single
+from ..values.words import one_of, single
 
 UNITS: Mapping[FigureKind, Units] = {
     FigureKind.TIME: TIME,
@@ -197,10 +197,8 @@ class TermReader:
 
     def schedule(self, name: ast.Name) -> str:
         """Return the name of a schedule, which must exist."""
-        if name.text not in self._schedules:
-            hint = did_you_mean(name.text, self._schedules) or f"schedules are {listing(self._schedules)}"
-            raise self._report.fail(Code.MGS203, f"unknown schedule '{name.text[:64]}'", name.span, hint)
-        return name.text
+        hint = f"schedules are {listing(self._schedules)}"
+        return one_of(self._schedules, name, "schedule", self._report, hint, Code.MGS203)
 
     def _simulated(self, name: ast.Name, whole: ast.Expression) -> str:
         """Return a schedule whose figure can stand here: under seeds only inside a reduction."""

@@ -32,7 +32,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS, PLAN_ACTIONS, PLAN_CLAUSES
 from ..values.reading import Reading
-from ..values.words import Words
+from ..values.words import Words, one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +229,7 @@ class StepReader:
             self.clauses.name(statement.name, statement.span)
         words = Words(statement.phrase, self._report)
         action = words.take_name("put, get, compute or reduce")
-        if action.text not in PLAN_ACTIONS:
-            hint = did_you_mean(action.text, PLAN_ACTIONS) or f"a step is one of {listing(PLAN_ACTIONS)}"
-            raise self._report.fail(Code.MGS204, f"unknown step '{action.text[:64]}'", action.span, hint)
-        match action.text:
+        match one_of(PLAN_ACTIONS, action, "step", self._report, f"a step is one of {listing(PLAN_ACTIONS)}"):
             case "put" | "get":
                 return self._transfer(statement, Direction(action.text), words, override)
             case "compute":

@@ -19,7 +19,7 @@ from ...text.names import dotted
 from ...text.units import NUMBER, TIME, round_half_up
 from ...text.vocabulary import MAX_EXTENT, MAX_RANKS, TENSOR_WORDS, Property
 from ..values.reading import Reading
-from ..values.words import Words, behind, single, truth
+from ..values.words import Words, behind, one_of, single, truth
 
 _LAW = 'power_law(1.2, seed=0), sampled(1.9), uniform, stride, loads([512, 256]) or histogram("counts.csv")'
 
@@ -269,8 +269,4 @@ def is_tensor(statement: ast.Define) -> bool:
 def dtype_named(written: ast.Expression, report: Report) -> DType:
     """The element type that a word names."""
     types = [dtype.value for dtype in DType]
-    text = written.text if isinstance(written, ast.Name) else written.span.text
-    if text not in types:
-        hint = did_you_mean(text, types) or f"types are {listing(types)}"
-        raise report.fail(Code.MGS203, f"unknown type '{text[:64]}'", written.span, hint)
-    return DType(text)
+    return DType(one_of(types, written, "type", report, f"types are {listing(types)}", Code.MGS203))
