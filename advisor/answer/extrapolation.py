@@ -40,8 +40,8 @@ from ...compiler.text.units import exact_bytes_text, ticks_text
 from ...simcore.kernels.attention import attention_model
 from ...simcore.kernels.dispatch import work_of
 from ...simcore.kernels.gemm import group_shape
+from ...simcore.lower.collective import counts_ticks
 from ...simcore.lower.machine import looks_for_parts
-from ...simcore.lower.state import counts_ticks
 
 # The tables of measured collectives have no rows of these.
 _NOT_MEASURED = (Pattern.BROADCAST, Pattern.SEND_RECV)

@@ -20,8 +20,9 @@ from ...compiler.ir import (
 )
 from ...simcore.kernels.dispatch import compute_shape, reduce_work, shared_works, stream_parts, stream_work, work_of
 from ...simcore.kernels.work import KernelWork
-from ...simcore.lower.machine import looks_for_parts, sent_per_byte
-from ...simcore.lower.one_kernel import as_kernels, is_one_kernel, sum_work
+from ...simcore.lower.machine import is_one_kernel, looks_for_parts, sent_per_byte
+from ...simcore.lower.one_kernel import as_kernels, sum_work
+from ...simcore.lower.state import moved_bytes
 from ...simcore.lower.waits import poll_ticks
 
 
@@ -202,7 +203,9 @@ def _before(
 def _num_bytes(scenario: OpCase, schedule: OpPlan, steps: Iterable[Step]) -> tuple[int, ...]:
     sent = sent_per_byte(schedule)
     times, parts = sent.numerator, sent.denominator
-    return tuple(_region_bytes(scenario, step) * times // parts if isinstance(step, Transfer) else 0 for step in steps)
+    return tuple(
+        moved_bytes(scenario, step.region) * times // parts if isinstance(step, Transfer) else 0 for step in steps
+    )
 
 
 def _sizes(scenario: OpCase, first: int, steps: Sequence[Step]) -> dict[int, Size]:
@@ -212,7 +215,7 @@ def _sizes(scenario: OpCase, first: int, steps: Sequence[Step]) -> dict[int, Siz
         if isinstance(step, TileGroup):
             sizes[i] = compute_shape(scenario, step), step.accumulate
         elif isinstance(step, Reduction):
-            sizes[i] = _region_bytes(scenario, step), step.num_parts
+            sizes[i] = moved_bytes(scenario, step.region), step.num_parts
     return sizes
 
 
@@ -255,9 +258,3 @@ def _work(scenario: OpCase, schedule: OpPlan, graph: StepGraph) -> dict[int, tup
         return work
 
     return {i: (work_at(i), event if i in graph.late and not (alone or looks) else 0.0) for i in graph.sizes}
-
-
-def _region_bytes(scenario: OpCase, step: Transfer | Reduction) -> int:
-    """Return the bytes of the region of ``step`` in the moved tensor."""
-    moved = scenario.shape.moved
-    return moved.dtype.bytes_of(step.region.rows.size * step.region.cols.size) if moved is not None else 0

@@ -24,10 +24,10 @@ from ...compiler.ir import (
     Wait,
 )
 from ...simcore.kernels.work import KernelWork
+from ...simcore.lower.collective import counts_ticks
 from ...simcore.lower.copies import num_packets
-from ...simcore.lower.machine import distance_ticks
-from ...simcore.lower.one_kernel import is_one_kernel, launch_ticks, peers_to_be_ready
-from ...simcore.lower.state import counts_ticks
+from ...simcore.lower.machine import distance_ticks, is_one_kernel
+from ...simcore.lower.one_kernel import launch_ticks, peers_to_be_ready
 from ...simcore.lower.waits import monitor_wake_ticks, poll_ticks
 from .fluid import Flow, FluidMemory, FluidPath, Leg, UnitSpan
 from .graph import StepGraph

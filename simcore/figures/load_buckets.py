@@ -293,7 +293,8 @@ def _copied(lowered: LoweredPart, rank: int, step: Transfer) -> Traffic:
         read = size + (sent if step.reduce else 0) - sum(hits)
         if lowered.machine.memory[0].mall is None:
             through_l2 += hits[1] + (0 if through_l2 else hits[0])
-        return Traffic(read, sent, through_l2, sent * lowered.machine.num_links(*ends_of(rank, step)), 0, 0)
+        source, target = (end % n for end in ends_of(rank, step))
+        return Traffic(read, sent, through_l2, sent * lowered.machine.network.num_links(source, target), 0, 0)
     if step.reduce:
         return Traffic(n * size, size, n * through_l2, (n + 1) * size, 0, 0)
     return Traffic(size, (n - 1) * size, through_l2, n * size, 0, 0)

@@ -8,11 +8,23 @@ are in the fitted start, and are taken out of it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from typing import NamedTuple
 
-from ...compiler.ir import TICKS_PER_SECOND, Direction, OpCase, Pattern, ProtocolModel, Reduction, System, Transfer
+from ...compiler.ir import (
+    TICKS_PER_SECOND,
+    Direction,
+    EngineKind,
+    OpCase,
+    OpPlan,
+    Pattern,
+    ProtocolModel,
+    Reduction,
+    System,
+    Transfer,
+)
 from ...compiler.planning.knobs.library import exchange_on, library_on, links_out
 from ...compiler.templates.collective import collective_in
 from ..kernels.dispatch import split_by_weight
@@ -95,17 +107,16 @@ def begin_calls(state: Lowering, ranks: range) -> None:
     for rank in ranks:
         state.gate(rank, called[rank])
         work = _channels(state, rank, time, label)
-        everybody = state.join(rank, label, [op for begins in called.values() for op in begins])
-        state.builder.after(work, (everybody,))
+        state.builder.after(work, (state.join(rank, label, [op for begins in called.values() for op in begins]),))
         state.calls[rank] = LibraryCall(called[rank], work, state.join(rank, label, work))
 
 
 def lower_called(state: Lowering, rank: int, step: Transfer | Reduction) -> None:
     """Register a step of the collective as done by the call, which waits for what its first step waits for."""
     call = state.calls[rank]
-    first = not any(ops.done == call.done for (at, _), ops in state.step_ops.items() if at == rank)
     state.step_ops[rank, step.name] = StepOps(rank, step, call.work, call.done)
-    state.waiters[rank, step.name] = Waiters(call.begin if first else ())
+    state.waiters[rank, step.name] = Waiters(call.begin)
+    state.calls[rank] = replace(call, begin=range(0))
 
 
 def _channels(state: Lowering, rank: int, time: CollectiveTime, label: str) -> range:
@@ -122,9 +133,8 @@ def _channels(state: Lowering, rank: int, time: CollectiveTime, label: str) -> r
         crossing = -(-share * over_links.numerator // over_links.denominator)
         transfer = _transfer(state, rank, time, peers, (crossing, share - crossing), channel)
         stages = (transfer, _own(state, rank, time, own))
-        ops += state.builder.op(
-            rank, OpSpec(OpKind.TRANSFER, label, stages, pool=state.machine.engines, setup_ticks=setup)
-        )
+        spec = OpSpec(OpKind.TRANSFER, label, stages, pool=state.machine.engines, setup_ticks=setup)
+        ops += state.builder.op(rank, spec)
     return range(ops[0], ops[-1] + 1)
 
 
@@ -169,6 +179,39 @@ def _own(state: Lowering, rank: int, time: CollectiveTime, units: int) -> Stage:
     gap = max(0, time.own_ticks - gpu.l2.latency_ticks - gpu.hbm.latency_ticks - burst) // units
     hbm, l2 = (memory.hbm, rank), (memory.l2, rank)
     return Stage(time.own_ticks, tuple(Flow(way, units, gap, 0, TrafficClass.COMM) for way in ((hbm, l2), (l2, hbm))))
+
+
+def counts_ticks(scenario: OpCase, schedule: OpPlan) -> int:
+    """The time before the first copy of rows whose number GPUs decide; 0 where the host knows, or the library copies.
+
+    The host reads how many its copy engines are to copy: an event tells it that the counts are there, a copy brings
+    them, and then it issues: what each takes is the profile's, of a host that does nothing else. Where a framework's
+    dispatch or combine is known, anybody prepares as long as that takes beside sending, but for a launch and one way of
+    a flag, which a schedule of one's own has too: counting, laying out and packing rows.
+    """
+    gpu, shape = scenario.gpu, scenario.shape
+    if not shape.counts_on_device or schedule.engine.by_library:
+        return 0
+    kernel, prepared = exchange_on(scenario.system, shape), 0
+    if kernel is not None and shape.routing is not None and shape.moved is not None:
+        fixed, _ = kernel.split(scenario.num_ranks, shape.moved.num_bytes, *shape.routing.counts)
+        own = gpu.launch.kernel_ticks + distance_ticks(scenario, 1) + 2 * gpu.hbm.latency_ticks
+        prepared = max(0, kernel.start_ticks + fixed - own)
+    if schedule.engine.kind is not EngineKind.DMA:
+        return prepared
+    return max(prepared, gpu.launch.event_ticks + gpu.dma.setup_ticks + gpu.launch.kernel_ticks)
+
+
+def after_counts(state: Lowering, rank: int, ops: Sequence[int]) -> None:
+    """Let copies begin once the host has read the counts, which are there when the plan begins."""
+    ticks = counts_ticks(state.scenario, state.schedule)
+    if not ticks:
+        return
+    if rank not in state.counts:
+        read = state.builder.op(rank, OpSpec(OpKind.JOIN, "counts", setup_ticks=state.setup(ticks)))
+        state.counts[rank] = read.start
+        state.gate(rank, read)
+    state.builder.after(ops, (state.counts[rank],))
 
 
 # Transfers that a switch copies to all ranks, or sums from all (NVIDIA NVLink SHARP: multimem stores and loads).
@@ -226,8 +269,7 @@ SLICE_BYTES = 32 << 10
 _Routes = Sequence[tuple[Hop, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(NamedTuple):
     """How SMs copy: ``workers`` of them, each with its setup time and the time from one unit to the next."""
 
     workers: int
@@ -235,16 +277,14 @@ class Pace:
     gap_ticks: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Ways:
+class _Ways(NamedTuple):
     """Routes into the switch and out of it."""
 
     up: _Routes
     down: _Routes
 
 
-@dataclass(frozen=True, slots=True)
-class _Slice:
+class _Slice(NamedTuple):
     """Stages of the ops of one slice: up to the switch, the last units behind the others, and all down from there."""
 
     rises: tuple[Stage, ...]
@@ -266,7 +306,7 @@ def sum_in_switch(state: Lowering, rank: int, step: Transfer, pace: Pace) -> Non
     up = [(*_read(state, rank + k), *_ports(state, rank + k, rank + k + 1)[0]) for k in range(n)]
     down = [(*_ports(state, rank - 1, rank)[1], (memory.hbm, rank))]
     request_ticks = distance_ticks(state.scenario, 1, rank)
-    _sliced(state, rank, step, _Ways(up, down), replace(pace, setup_ticks=pace.setup_ticks + request_ticks))
+    _sliced(state, rank, step, _Ways(up, down), pace._replace(setup_ticks=pace.setup_ticks + request_ticks))
 
 
 def _ports(state: Lowering, source: int, target: int) -> tuple[tuple[Hop, ...], tuple[Hop, ...]]:

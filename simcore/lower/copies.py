@@ -17,13 +17,23 @@ from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 
-from ...compiler.ir import CopyProtocol, Direction, EngineMode, Gpu, OpCase, Reach, Transfer, Wait, Write
+from ...compiler.ir import (
+    CopyProtocol,
+    Direction,
+    EngineMode,
+    Gpu,
+    OpCase,
+    Reach,
+    Transfer,
+    Wait,
+    Write,
+)
 from ..kernels.gemm import ticks_for
 from ..program.program import PACKET_BYTES, Flow, OpKind, OpSpec, Stage, TrafficClass
 from . import collective as noc
-from .collective import Pace, multicast, sum_in_switch
+from .collective import Pace, after_counts, multicast, sum_in_switch
 from .machine import Hop, distance_ticks, sent_per_byte
-from .state import Lowering, Waiters, after_counts, begun_by, issue_ticks, moved_bytes, split_evenly
+from .state import Lowering, Waiters, begun_by, issue_ticks, moved_bytes, split_evenly
 
 PEERS_PER_BROADCAST = 2
 """Destinations of one command (AMD-DMA-Latte, arXiv 2511.06605)."""
@@ -97,7 +107,7 @@ def _replayed(state: Lowering, rank: int, step: Transfer, writes: Sequence[Write
         if not lines:
             return _flag_alone(state, rank, step)
         if state.by_tiles:
-            return (data_stage(state, rank, step, lines * line),)
+            return (Stage(0, data_flows(state, rank, step, lines * line)),)
         return copy_stages(state, rank, step, None, lines * line)
 
     for write in _flags_with_data(writes):
@@ -190,9 +200,9 @@ def copy_stages(
 def _stages(state: Lowering, rank: int, step: Transfer, other: Transfer | None, num_bytes: int) -> tuple[Stage, ...]:
     if other is not None:
         steps = (step, other)
-        flows = tuple(flow for half in steps for flow in _flows(state, rank, half, num_bytes, PEERS_PER_BROADCAST))
+        flows = tuple(flow for half in steps for flow in data_flows(state, rank, half, num_bytes, PEERS_PER_BROADCAST))
         return (Stage(0, flows),)
-    flows, flag = _flows(state, rank, step, num_bytes, 1), _flag(state, rank, step)
+    flows, flag = data_flows(state, rank, step, num_bytes), _flag(state, rank, step)
     if flag is None or not state.scenario.system.fabric.in_order or state.unit_bytes > PACKET_BYTES:
         return Stage(0, flows), *flag_stages(state, rank, step)
     last = max(flow.offset_ticks + (flow.units - 1) * flow.gap_ticks for flow in flows)
@@ -216,12 +226,7 @@ def _as_time(state: Lowering) -> bool:
     return state.unit_bytes > (state.scenario.gpu.line_bytes if state.by_tiles else PACKET_BYTES)
 
 
-def data_stage(state: Lowering, rank: int, step: Transfer, num_bytes: int) -> Stage:
-    """The bytes alone."""
-    return Stage(0, _flows(state, rank, step, num_bytes, 1))
-
-
-def _flows(state: Lowering, rank: int, step: Transfer, num_bytes: int, share: int) -> tuple[Flow, ...]:
+def data_flows(state: Lowering, rank: int, step: Transfer, num_bytes: int, share: int = 1) -> tuple[Flow, ...]:
     """The bytes of one worker that has a ``share``-th of its rate for them, and the flags between them."""
     units = state.units(num_bytes)
     sent = math.ceil(units * sent_per_byte(state.schedule))

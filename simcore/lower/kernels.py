@@ -37,14 +37,14 @@ from ..kernels.gemm import stream_shape, ticks_for
 from ..kernels.work import KernelWork
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 from . import collective as noc
+from .collective import after_counts
 from .copies import copy_route, copy_workers, ends_of, flag_stages
-from .machine import Hop, distance_ticks
+from .machine import Hop, Idealization, distance_ticks
 from .state import (
     Lowering,
     Persistent,
     Runs,
     Waiters,
-    after_counts,
     moved_bytes,
     split_evenly,
     split_evenly_together,
@@ -215,7 +215,7 @@ def _launch_ticks(state: Lowering, work: KernelWork, *, fitted: bool, waits: boo
 def _as_whole(state: Lowering, shape: KernelShape, work: KernelWork, kernel: int = 0) -> KernelWork:
     """With decomposition loss idealised away: the part takes its share of the whole kernel's SM time."""
     undivided, sms = whole_shape(state.scenario, kernel), state.schedule.compute_sms
-    if not state.whole_kernel or undivided is None:
+    if Idealization.WHOLE_KERNEL not in state.ideal or undivided is None:
         return work
     whole = work_of(state.scenario.gpu, undivided, state.scenario.gpu.sms)
     share = whole.body_ticks * state.scenario.gpu.sms * shape.flops // undivided.flops

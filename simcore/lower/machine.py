@@ -101,11 +101,6 @@ class Machine:
         way = self.network.way(source % n, destination % n)
         return tuple((links[number][0], links[number][1] + ranks) for number, ranks in way)
 
-    def num_links(self, source: int, destination: int) -> int:
-        """Links between two absolute ranks."""
-        n = self.network.num_ranks
-        return self.network.num_links(source % n, destination % n)
-
     @property
     def link_servers(self) -> frozenset[int]:
         """Servers of all links."""
@@ -288,6 +283,12 @@ def _links(
 
 
 LL128_BYTES, LL128_PAYLOAD = 128, 120
+
+
+def is_one_kernel(scenario: OpCase, schedule: OpPlan) -> bool:
+    """Whether the plan is one kernel at each rank: a collective alone, by SMs."""
+    engine = schedule.engine
+    return engine.kind is EngineKind.SM and not engine.by_library and scenario.shape.is_collective
 
 
 def looks_for_parts(scenario: OpCase, schedule: OpPlan) -> bool:

@@ -44,7 +44,7 @@ from ..kernels.gemm import ticks_for
 from ..kernels.work import KernelWork
 from ..program.program import OpKind, OpSpec
 from .kernels import in_registers, unit_stages
-from .machine import Idealization, distance_ticks
+from .machine import Idealization, distance_ticks, is_one_kernel
 from .state import Lowering, StepOps, Waiters, moved_bytes
 from .waits import poll_ticks, tell
 
@@ -53,12 +53,6 @@ READY = "ready"
 
 MANY = 32
 """Ranks beyond which those that a kernel waits for are joined: each copy would else wait for each of them."""
-
-
-def is_one_kernel(scenario: OpCase, schedule: OpPlan) -> bool:
-    """Whether the plan is one kernel at each rank: a collective alone, by SMs."""
-    engine = schedule.engine
-    return engine.kind is EngineKind.SM and not engine.by_library and scenario.shape.is_collective
 
 
 def begin_kernels(state: Lowering, ranks: range) -> None:

@@ -17,7 +17,7 @@ from ...compiler.ir import (
     TileGroup,
     Transfer,
 )
-from .one_kernel import is_one_kernel
+from .machine import is_one_kernel
 from .state import Foreign, Lowering
 from .steps import signals_at
 

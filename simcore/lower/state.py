@@ -22,12 +22,11 @@ from ...compiler.ir import (
     Transfer,
     Write,
 )
-from ...compiler.planning.knobs.library import exchange_on
 from ..kernels.work import KernelWork
 from ..program.builder import ProgramBuilder
 from ..program.program import Flow, OpKind, OpSpec, Stage
 from .cache_hits import Hits
-from .machine import Hop, Idealization, Machine, Memory, distance_ticks, looks_for_parts
+from .machine import Hop, Idealization, Machine, Memory, is_one_kernel, looks_for_parts
 
 Runs = Sequence[tuple[int, tuple[Stage, ...]]]
 """Work units in order, equal ones together: (how many, the stages of each), of alike ones the same stages."""
@@ -94,7 +93,10 @@ class OneKernel:
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """The call of a library at one rank: ``begin`` calls it, ``work`` are its channels, and ``done`` is its end."""
+    """The call of a library at one rank: ``work`` are its channels, and ``done`` is its end.
+
+    ``begin`` calls it, until the first step has been lowered, which waits there for what comes before.
+    """
 
     begin: range
     work: range
@@ -165,7 +167,7 @@ class Lowering:
     @property
     def one_kernel(self) -> bool:
         """Whether the whole plan is one kernel at each rank: a collective alone, by SMs."""
-        return self.alone and self.by_sms and not self.by_library
+        return not self.writes and is_one_kernel(self.scenario, self.schedule)
 
     @property
     def looks_for_parts(self) -> bool:
@@ -190,11 +192,6 @@ class Lowering:
     def sms_move(self, rank: int, step: Transfer) -> bool:
         """Whether SMs move ``step`` of ``rank``."""
         return self.scenario.mover(self.schedule.engine, step, rank) is EngineKind.SM
-
-    @property
-    def whole_kernel(self) -> bool:
-        """Whether parts of a kernel run as efficiently as the whole."""
-        return Idealization.WHOLE_KERNEL in self.ideal
 
     def prepares(self, step: Transfer) -> bool:
         """Whether a copy in a channel is set up while an engine still moves the one before."""
@@ -315,46 +312,6 @@ def pairs_of(steps: Sequence[Transfer], mode: EngineMode) -> dict[str, Transfer]
         else:
             waiting[key] = step
     return pairs
-
-
-def counts_ticks(scenario: OpCase, schedule: OpPlan) -> int:
-    """The time before the first copy of rows whose number GPUs decide; 0 where the host knows, or the library copies.
-
-    The host reads how many its copy engines are to copy: an event tells it that the counts are there, a copy brings
-    them, and then it issues: what each takes is the profile's, of a host that does nothing else. Where a framework's
-    dispatch or combine is known, counting, laying out and packing rows take anybody as long as they take it.
-    """
-    if not scenario.shape.counts_on_device or schedule.engine.by_library:
-        return 0
-    gpu, prepared = scenario.gpu, prepared_ticks(scenario)
-    if schedule.engine.kind is not EngineKind.DMA:
-        return prepared
-    return max(prepared, gpu.launch.event_ticks + gpu.dma.setup_ticks + gpu.launch.kernel_ticks)
-
-
-def prepared_ticks(scenario: OpCase) -> int:
-    """What a framework's dispatch or combine takes beside sending, but for a launch and one way of a flag.
-
-    0 where none is known: these two are the only ones that a schedule of one's own has of it.
-    """
-    kernel, routing, moved = exchange_on(scenario.system, scenario.shape), scenario.shape.routing, scenario.shape.moved
-    if kernel is None or routing is None or moved is None:
-        return 0
-    fixed, _ = kernel.split(scenario.num_ranks, moved.num_bytes, *routing.counts)
-    own = scenario.gpu.launch.kernel_ticks + distance_ticks(scenario, 1) + 2 * scenario.gpu.hbm.latency_ticks
-    return max(0, kernel.start_ticks + fixed - own)
-
-
-def after_counts(state: Lowering, rank: int, ops: Sequence[int]) -> None:
-    """Let copies begin once the host has read the counts, which are there when the plan begins."""
-    ticks = counts_ticks(state.scenario, state.schedule)
-    if not ticks:
-        return
-    if rank not in state.counts:
-        read = state.builder.op(rank, OpSpec(OpKind.JOIN, "counts", setup_ticks=state.setup(ticks)))
-        state.counts[rank] = read.start
-        state.gate(rank, read)
-    state.builder.after(ops, (state.counts[rank],))
 
 
 def issue_ticks(state: Lowering) -> int:

@@ -31,7 +31,7 @@ from ...compiler.ir import (
 from ..kernels.gemm import ticks_for
 from ..kernels.work import KernelWork
 from ..program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
-from .copies import data_stage, flag_stages
+from .copies import data_flows, flag_stages
 from .machine import distance_ticks
 from .state import Lowering, Runs, StepOps, Waiters, moved_bytes
 
@@ -145,7 +145,7 @@ def lower_stores(state: Lowering, rank: int, step: Transfer, kernel: TileGroup |
     # Where later kernels hold the rest of the tile no SM waits for the store.
     held = all((rank, name) in state.step_ops for name in step.after)
     # Tiles are many, and their parts of few sizes.
-    flows_of = cache(lambda part: data_stage(state, rank, step, part * state.unit_bytes).flows)
+    flows_of = cache(lambda part: data_flows(state, rank, step, part * state.unit_bytes))
     flag = flag_stages(state, rank, step)
     ops: list[int] = []
     for tile, part in _shares(span_of(step.region, kernel), len(tiles), units):
@@ -167,7 +167,7 @@ def lower_pulls(state: Lowering, rank: int, step: Transfer, kernel: TileGroup) -
     tiles = state.step_ops[rank, kernel.name].work
     units = state.units(moved_bytes(state.scenario, step.region))
     request = distance_ticks(state.scenario, step.peer, rank)
-    flows_of = cache(lambda part: data_stage(state, rank, step, part * state.unit_bytes).flows)
+    flows_of = cache(lambda part: data_flows(state, rank, step, part * state.unit_bytes))
     ops: list[int] = []
     for tile, part in _shares(span_of(rows_of(step, kernel), kernel), len(tiles), units):
         if part:

@@ -88,7 +88,7 @@ def test_the_first_copy_waits_for_the_counts(name: str, monkeypatch: pytest.Monk
     serial = resolve_schedule(scenario, "serial(engine=dma(3))")
     choice = read_choice(scenario, "serial(engine=dma(3))")
     charged, estimated = us(scenario, serial), predicted_us(scenario, (choice,), (serial,))[0]
-    for module in ("magus.simcore.lower.state", "magus.advisor.estimate.step_costs"):
+    for module in ("magus.simcore.lower.collective", "magus.advisor.estimate.step_costs"):
         monkeypatch.setattr(f"{module}.counts_ticks", lambda scenario, schedule: 0)
 
     assert charged - us(scenario, serial) == pytest.approx(COUNTS_US, abs=0.01)
@@ -99,7 +99,7 @@ def test_counts_are_read_while_kernels_before_the_exchange_run(monkeypatch: pyte
     scenario = requested(PAIRS["combine"])
     serial = resolve_schedule(scenario, "serial(engine=dma(3))")
     charged = us(scenario, serial)
-    monkeypatch.setattr("magus.simcore.lower.state.counts_ticks", lambda scenario, schedule: 0)
+    monkeypatch.setattr("magus.simcore.lower.collective.counts_ticks", lambda scenario, schedule: 0)
 
     assert charged - us(scenario, serial) < COUNTS_US / 2
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from magus.advisor.solver.trees import TreeFlow, graph_of, images_of_ranks
+from magus.advisor.solver.images import images_of_ranks
+from magus.advisor.solver.trees import TreeFlow, graph_of
 from tests.advisor.solver.test_forest import FABRICS, fabric_of
 
 KINDS = {
