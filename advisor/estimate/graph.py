@@ -18,7 +18,15 @@ from ...compiler.ir import (
     Transfer,
     num_sharing,
 )
-from ...simcore.kernels.dispatch import compute_shape, reduce_work, shared_works, stream_parts, stream_work, work_of
+from ...simcore.kernels.dispatch import (
+    by_stream,
+    compute_shape,
+    reduce_work,
+    shared_works,
+    stream_parts,
+    stream_work,
+    work_of,
+)
 from ...simcore.kernels.work import KernelWork
 from ...simcore.lower.machine import is_one_kernel, looks_for_parts, sent_per_byte
 from ...simcore.lower.one_kernel import as_kernels, sum_work
@@ -30,12 +38,8 @@ def persistent_parts(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) 
     """Return the part of each group of a rank in its stream's kernel, by name; empty for launched kernels."""
     if schedule.tactics.kernel is not Kernels.PERSISTENT or scenario.shape.gemm is None:
         return {}
-    streams: dict[int, list[TileGroup]] = {}
-    for step in steps:
-        if isinstance(step, TileGroup):
-            streams.setdefault(step.stream, []).append(step)
     parts, sms = dict[str, KernelWork](), schedule.compute_sms
-    for groups in streams.values():
+    for groups in by_stream(steps).values():
         parts |= stream_parts(scenario, stream_work(scenario, schedule, groups), groups, sms, away={})
     return parts
 

@@ -257,6 +257,15 @@ def _shape(scenario: OpCase) -> KernelShape | None:
     return whole_shape(scenario) or scenario.shape.compute
 
 
+def by_stream(steps: Iterable[Step]) -> dict[int, list[TileGroup]]:
+    """The groups of tiles among ``steps``, by stream."""
+    streams: dict[int, list[TileGroup]] = {}
+    for step in steps:
+        if isinstance(step, TileGroup):
+            streams.setdefault(step.stream, []).append(step)
+    return streams
+
+
 def stream_work(scenario: OpCase, schedule: OpPlan, groups: Sequence[TileGroup]) -> KernelWork:
     """The persistent kernel of ``schedule`` that goes through ``groups``; for one column a matrix-vector product.
 

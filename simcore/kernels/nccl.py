@@ -118,7 +118,7 @@ def collective_time(gpu: Gpu, operation: NcclCollective, num_bytes: int, ranks: 
         kernel = next((each for each in model.kernels if num_bytes < each.below_bytes(ranks)), None)
         if kernel is not None:
             return _by_kernel(kernel, num_bytes, ranks)
-        if model.nvls is not None and _sums_in_switch(model.nvls, num_bytes, ranks):
+        if model.nvls is not None and ranks >= model.nvls.ranks and num_bytes >= model.nvls.from_bytes:
             return _in_switch(model.nvls, num_bytes)
     return _ring(model, operation, num_bytes, ranks)
 
@@ -144,10 +144,6 @@ def _exchange(model: ExchangeModel, num_bytes: int, ranks: int) -> CollectiveTim
     small = _time(NcclProtocol.LL, model, model.ll, steps, moved, Fraction(0))
     large = _time(NcclProtocol.LL128, model, model.ll128, steps, moved, Fraction(0))
     return min(small, large, key=lambda each: each.ticks)
-
-
-def _sums_in_switch(model: NvlsModel, num_bytes: int, ranks: int) -> bool:
-    return ranks >= model.ranks and num_bytes >= model.from_bytes
 
 
 def _in_switch(model: NvlsModel, num_bytes: int) -> CollectiveTime:
@@ -239,34 +235,26 @@ def early_switch(gpu: Gpu, operation: NcclCollective, ranks: int) -> EarlySwitch
     ValueError
         As ``collective_time``.
     """
-    at = _switch_bytes(gpu, operation, ranks)
-    without = _without_simple(gpu)
-    taken, better = collective_time(gpu, operation, at, ranks), collective_time(without, operation, at, ranks)
-    if taken.protocol is not NcclProtocol.SIMPLE or taken.ticks <= MIN_REPORTED_LOSS * better.ticks:
-        return None
-    pays = at
-    while pays < NEVER_BYTES and _ticks_of(gpu, operation, pays, ranks) > _ticks_of(without, operation, pays, ranks):
-        pays *= 2
-    return EarlySwitch(at, taken, better, pays)
-
-
-def _switch_bytes(gpu: Gpu, operation: NcclCollective, ranks: int) -> int:
-    """The size from which on the library takes SIMPLE."""
     model = gpu.collectives
     if model is None:
         raise ValueError(f"the profile of {gpu.name} has no collectives")
-    if operation is NcclCollective.ALL_TO_ALL and model.all_to_all is not None:
-        return model.all_to_all.simple_from_bytes * ranks
-    return model.simple_from_bytes * ranks
+    exchange = model.all_to_all
+    by_exchange = operation is NcclCollective.ALL_TO_ALL
+    at = ranks * (exchange.simple_from_bytes if exchange is not None and by_exchange else model.simple_from_bytes)
+    # A library that never takes SIMPLE.
+    never = replace(model, simple_from_bytes=NEVER_BYTES)
+    if exchange is not None:
+        never = replace(never, all_to_all=replace(exchange, simple_from_bytes=NEVER_BYTES))
+    without = replace(gpu, collectives=never)
+    taken, better = collective_time(gpu, operation, at, ranks), collective_time(without, operation, at, ranks)
+    if taken.protocol is not NcclProtocol.SIMPLE or taken.ticks <= MIN_REPORTED_LOSS * better.ticks:
+        return None
 
+    def is_slower(num_bytes: int) -> bool:
+        simple, other = (collective_time(each, operation, num_bytes, ranks).ticks for each in (gpu, without))
+        return simple > other
 
-def _without_simple(gpu: Gpu) -> Gpu:
-    """``gpu`` with a library that never takes SIMPLE."""
-    model = gpu.collectives
-    assert model is not None, "the switch was looked up before"
-    exchange = model.all_to_all and replace(model.all_to_all, simple_from_bytes=NEVER_BYTES)
-    return replace(gpu, collectives=replace(model, simple_from_bytes=NEVER_BYTES, all_to_all=exchange))
-
-
-def _ticks_of(gpu: Gpu, operation: NcclCollective, num_bytes: int, ranks: int) -> int:
-    return collective_time(gpu, operation, num_bytes, ranks).ticks
+    pays = at
+    while pays < NEVER_BYTES and is_slower(pays):
+        pays *= 2
+    return EarlySwitch(at, taken, better, pays)

@@ -24,7 +24,7 @@ from ...compiler.ir import (
     network_of,
     num_sharing,
 )
-from ..kernels.dispatch import compute_work, reduce_work, shared_works, stream_work
+from ..kernels.dispatch import by_stream, compute_work, reduce_work, shared_works, stream_work
 from ..kernels.work import KernelWork
 from ..program.limits import RunTooLarge
 from .collective import num_slices
@@ -254,15 +254,13 @@ def _copying(scenario: OpCase, schedule: OpPlan, step: Transfer, sharing: int) -
 
 def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[KernelWork]:
     """The kernels of a rank; the groups of a stream are one if they are persistent."""
-    gpu, sms, streams = scenario.gpu, schedule.compute_sms, dict[int, list[TileGroup]]()
+    gpu, sms = scenario.gpu, schedule.compute_sms
     shared = shared_works(scenario, schedule, steps)
     persistent = schedule.tactics.kernel is Kernels.PERSISTENT and scenario.shape.gemm is not None
     for step in steps:
         if isinstance(step, Reduction):
             yield reduce_work(gpu, moved_bytes(scenario, step.region), step.num_parts, sms)
-        elif isinstance(step, TileGroup) and persistent:
-            streams.setdefault(step.stream, []).append(step)
-        elif isinstance(step, TileGroup):
+        elif isinstance(step, TileGroup) and not persistent:
             yield shared.get(step.name) or compute_work(scenario, step, sms)
-    for groups in streams.values():
+    for groups in by_stream(steps).values() if persistent else ():
         yield stream_work(scenario, schedule, groups)

@@ -24,6 +24,7 @@ from ...compiler.ir import (
     WaveLoop,
 )
 from ..kernels.dispatch import (
+    by_stream,
     compute_shape,
     compute_work,
     reduce_work,
@@ -174,7 +175,7 @@ def order_units(state: Lowering, rank: int) -> None:
 
 def _begin_stream(state: Lowering, rank: int, stream: int, steps: Sequence[Step]) -> Persistent:
     """Launch the persistent kernel of a stream and deal its units to the groups."""
-    groups = [step for step in steps if isinstance(step, TileGroup) and step.stream == stream]
+    groups = by_stream(steps)[stream]
     work = stream_work(state.scenario, state.schedule, groups)
     whole = _as_whole(state, stream_shape(state.scenario, groups), work) if work.block_rows else work
     start = _launch_ticks(state, whole, fitted=whole.block_rows > 0, waits=False)

@@ -39,7 +39,7 @@ from ...compiler.ir import (
     num_tile_blocks,
     tile_rows,
 )
-from ..kernels.dispatch import reduce_work, stream_work
+from ..kernels.dispatch import by_stream, reduce_work, stream_work
 from ..kernels.gemm import ticks_for
 from ..kernels.work import KernelWork
 from ..program.program import OpKind, OpSpec
@@ -260,12 +260,8 @@ def _extended(step: Step, mates: Mates) -> Step:
 
 def _mates(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Mates:
     """The groups of each kernel that share tiles; empty if none does."""
-    streams: dict[int, list[TileGroup]] = {}
-    for step in steps:
-        if isinstance(step, TileGroup):
-            streams.setdefault(step.stream, []).append(step)
     found: dict[str, tuple[TileGroup, ...]] = {}
-    for groups in streams.values():
+    for groups in by_stream(steps).values():
         work = stream_work(scenario, schedule, groups)
         rows = work.block_cols if scenario.shape.by_columns else work.block_rows
         if rows:
