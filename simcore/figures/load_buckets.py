@@ -7,7 +7,7 @@ bucket is never more than full, and what a server served in all is what the run 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from functools import reduce
 
 import numpy as np
@@ -96,17 +96,6 @@ MAX_CELLS = 1 << 15
 """Links and memories times buckets: more links have fewer buckets, of which there are ``MIN_BUCKETS`` at least."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Resource:
-    """What carries a load, and its server instances."""
-
-    kind: LoadKind
-    name: str
-    source: int
-    target: int
-    servers: tuple[int, ...]
-
-
 def loads_of(lowered: LoweredPart, run: Run) -> Loads:
     """Loads of all links and memories of the simulated ranks."""
     program = lowered.program
@@ -115,49 +104,41 @@ def loads_of(lowered: LoweredPart, run: Run) -> Loads:
     span = max(run.makespan_ticks, int(run.flow_last.max(initial=0)))
     edges = bucket_edges(span, num_buckets)
     row_of = np.full(program.num_servers, NONE, np.int64)
-    for row, resource in enumerate(resources):
-        row_of[list(resource.servers)] = row
+    for row, (_, servers) in enumerate(resources):
+        row_of[list(servers)] = row
     busy = _spread(program, run, row_of, edges, len(resources))
-    room = np.diff(edges) * np.array([len(resource.servers) for resource in resources], np.int64).reshape(-1, 1)
+    room = np.diff(edges) * np.array([load.num_servers for load, _ in resources], np.int64).reshape(-1, 1)
     return Loads(
         span_ticks=span,
         num_buckets=num_buckets,
         unit_bytes=program.unit_bytes,
         period=program.ranks_simulated,
         each=tuple(
-            Load(
-                resource.kind,
-                resource.name,
-                resource.source,
-                resource.target,
-                int(program.service_ticks[resource.servers[0]]),
-                len(resource.servers),
-                tuple(ticks),
-            )
-            for resource, ticks in zip(resources, _queued(busy, room).tolist(), strict=True)
+            replace(load, busy_ticks=tuple(ticks))
+            for (load, _), ticks in zip(resources, _queued(busy, room).tolist(), strict=True)
         ),
     )
 
 
-def _resources(lowered: LoweredPart, run: Run) -> list[_Resource]:
-    """What was busy: links in the order of the network's edges, then the memory of each rank."""
-    ranks, machine = lowered.program.ranks_simulated, lowered.machine
-    network = machine.network
+def _resources(lowered: LoweredPart, run: Run) -> list[tuple[Load, tuple[int, ...]]]:
+    """What was busy, without its ticks, and its servers: links in the order of edges, then the memory of each rank."""
+    program, machine = lowered.program, lowered.machine
+    ranks, network = program.ranks_simulated, machine.network
     number_at = {link: number for number, link in enumerate(machine.links)}
     memory = machine.memory[0]
     channels = range(memory.hbm, memory.hbm + memory.channels)
-    links: dict[tuple[int, int], _Resource] = {}
-    memories: dict[int, _Resource] = {}
+    links: dict[tuple[int, int], tuple[Load, tuple[int, ...]]] = {}
+    memories: dict[int, tuple[Load, tuple[int, ...]]] = {}
     for instance in np.flatnonzero(run.server_busy_ticks.any(axis=1)).tolist():
         server, rank = divmod(instance, ranks)
-        home = rank % network.period
+        home, ticks = rank % network.period, int(program.service_ticks[instance])
         if (server, home) in number_at:
             number, shift = number_at[server, home], rank - home
             edge = network.shifted(network.own[number], shift)
-            links[shift, number] = _Resource(LoadKind.LINK, edge.name, *edge.ends, (instance,))
+            links[shift, number] = Load(LoadKind.LINK, edge.name, *edge.ends, ticks, 1, ()), (instance,)
         elif server in channels:
             servers = tuple(channel * ranks + rank for channel in channels)
-            memories[rank] = _Resource(LoadKind.HBM, LoadKind.HBM.value, rank, rank, servers)
+            memories[rank] = Load(LoadKind.HBM, LoadKind.HBM.value, rank, rank, ticks, len(servers), ()), servers
     return [*(links[place] for place in sorted(links)), *(memories[rank] for rank in sorted(memories))]
 
 
