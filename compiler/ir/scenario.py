@@ -28,10 +28,10 @@ from .workload import Workload
 class Explore:
     """The space to search; a limit of None means no limit.
 
-    ``asked`` holds (word of a knob, its values) for each knob that the file names, sorted by word. The search chooses
-    for the others: it tries several templates, chunks, engines and streams, and the default of each other knob. Depths
-    are tried besides holding everything. ``dominance`` leaves out schedules that are assumed to be no faster than
-    others of the space. ``implementations`` are those that the file asks about by name.
+    ``requested`` holds (word of a knob, its values) for each knob that the file names, sorted by word. The search
+    chooses for the others: it tries several templates, chunks, engines and streams, and the default of each other knob.
+    Depths are tried besides holding everything. ``dominance`` leaves out schedules that are assumed to be no faster
+    than others of the space. ``implementations`` are those that the file asks about by name.
     """
 
     requested: tuple[tuple[str, tuple[Any, ...]], ...] = ()

@@ -177,7 +177,7 @@ class _Builder:
 
     def add(self, name: str) -> None:
         """Add the part of that name: an op, or of one that is separated the kernel or the collective."""
-        op_name, _, collective = name.partition(_DOT)
+        op_name, _, collective = name.partition(".")
         op = self.workload.op(op_name)
         mode = self._mode(op)
         if mode.separate is None:
@@ -314,6 +314,3 @@ class _Builder:
             message = f"{op.name} gets {read.tensor} from peers, which {read.made_by} makes there, and is not told when"
             hint = "let the rank that makes it put it: transfer=put"
             raise PlanError(Rejection(Code.MGS517, message, hint), op.name)
-
-
-_DOT = "."

@@ -93,12 +93,9 @@ def _arrival_faults(plan: RankPlan) -> Iterator[PlanFault]:
         rects = [Rect.of(arrival.region) for arrival in plan.arrivals if _origin(plan, arrival) == other]
         missing, twice = uncovered(whole, rects) if whole.area else (None, None)
         sender = (plan.rank + other) % n
-        if missing is not None:
-            message = f"{missing} of {moved.name} from rank {sender} never reach rank {plan.rank}"
-            yield PlanFault(Code.MGS501, "", message)
-        if twice is not None:
-            message = f"{twice} of {moved.name} from rank {sender} reach rank {plan.rank} twice"
-            yield PlanFault(Code.MGS501, "", message)
+        for rect, how in ((missing, f"never reach rank {plan.rank}"), (twice, f"reach rank {plan.rank} twice")):
+            if rect is not None:
+                yield PlanFault(Code.MGS501, "", f"{rect} of {moved.name} from rank {sender} {how}")
 
 
 def _exchange_faults(plan: RankPlan, step: Transfer, before: frozenset[str]) -> Iterator[PlanFault]:

@@ -217,7 +217,7 @@ def overlap_faults(scenario: OpCase, schedule: OpPlan) -> Iterator[PlanFault]:
     """
     if schedule.compute_sms == compute_sms(scenario, schedule.engine, overlaps=True):
         return
-    plans = [RankPlan.of(scenario, schedule, rank) for rank in _ranks(scenario, schedule)]
+    plans = [RankPlan.of(scenario, schedule, rank) for rank in range(schedule.period(scenario.num_ranks))]
     beside = [(plan, kernels) for plan in plans if (kernels := _not_last(plan))]
     if not beside:
         return
@@ -230,10 +230,6 @@ def overlap_faults(scenario: OpCase, schedule: OpPlan) -> Iterator[PlanFault]:
             if early is not None:
                 message = f"{kernel} may run beside {early}: alone means that copies come all before it or all after it"
                 yield PlanFault(Code.MGS513, kernel, message)
-
-
-def _ranks(scenario: OpCase, schedule: OpPlan) -> range:
-    return range(schedule.period(scenario.num_ranks))
 
 
 def _not_last(plan: RankPlan) -> list[str]:

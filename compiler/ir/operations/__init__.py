@@ -4,18 +4,16 @@ A new one is a file, a line here, and a work model in the simulator unless it ru
 """
 
 from . import attention, batched_gemm, collectives, gemm, grouped_gemm, routing, row_wise
-from .base import (
-    CallArgument,
-    CallArgumentKind,
-    CallResult,
-    CollectiveOperation,
-    Exchange,
-    KernelOperation,
-    Operand,
-    Operation,
-    OperationCall,
-    OperationError,
-)
+from .base import CallArgument as CallArgument
+from .base import CallArgumentKind as CallArgumentKind
+from .base import CallResult as CallResult
+from .base import CollectiveOperation as CollectiveOperation
+from .base import Exchange as Exchange
+from .base import KernelOperation as KernelOperation
+from .base import Operand as Operand
+from .base import Operation as Operation
+from .base import OperationCall as OperationCall
+from .base import OperationError as OperationError
 
 OPERATIONS: tuple[KernelOperation | CollectiveOperation, ...] = (
     gemm.OPERATION,
@@ -35,17 +33,3 @@ OPERATIONS: tuple[KernelOperation | CollectiveOperation, ...] = (
     routing.DISPATCH,
     routing.COMBINE,
 )
-
-__all__ = [
-    "OPERATIONS",
-    "CallArgument",
-    "CallArgumentKind",
-    "CollectiveOperation",
-    "Exchange",
-    "KernelOperation",
-    "CallResult",
-    "Operand",
-    "Operation",
-    "OperationCall",
-    "OperationError",
-]

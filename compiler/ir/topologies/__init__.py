@@ -1,8 +1,17 @@
 """Topologies. In: arguments. Out: the graph of links and routes. A new one is a file, a line here, a row in a test."""
 
 from . import edges, levels, torus
-from .base import WIRES, ArgumentKind, Fabric, Topology, TopologyArgument, Wire, network_of, part_of
-from .network import Edge, Network, NoRoute
+from .base import WIRES as WIRES
+from .base import ArgumentKind as ArgumentKind
+from .base import Fabric as Fabric
+from .base import Topology as Topology
+from .base import TopologyArgument as TopologyArgument
+from .base import Wire as Wire
+from .base import network_of as network_of
+from .base import part_of as part_of
+from .network import Edge as Edge
+from .network import Network as Network
+from .network import NoRoute as NoRoute
 
 TOPOLOGIES: tuple[Topology, ...] = (
     levels.FULL_MESH,
@@ -13,18 +22,3 @@ TOPOLOGIES: tuple[Topology, ...] = (
     levels.RAILS,
     edges.TOPOLOGY,
 )
-
-__all__ = [
-    "TOPOLOGIES",
-    "WIRES",
-    "TopologyArgument",
-    "ArgumentKind",
-    "Edge",
-    "Fabric",
-    "Network",
-    "NoRoute",
-    "Topology",
-    "Wire",
-    "network_of",
-    "part_of",
-]

@@ -99,15 +99,10 @@ class LoneCollective:
         return any(isinstance(step, Transfer) and step.reach is Reach.ALL for step in steps)
 
     @cached_property
-    def arrivals(self) -> tuple[tuple[Arrival, ...], ...]:
-        """What arrives at each rank."""
-        return all_arrivals(self.scenario, self.schedule)
-
-    @cached_property
     def arrived(self) -> Mapping[Key, tuple[Arrival, ...]]:
         """The arrivals that each signal of a rank stands for."""
         found: dict[Key, list[Arrival]] = {}
-        for rank, arrivals in enumerate(self.arrivals):
+        for rank, arrivals in enumerate(all_arrivals(self.scenario, self.schedule)):
             for arrival in arrivals:
                 found.setdefault((rank, arrival.transfer.signal), []).append(arrival)
         return {key: tuple(arrivals) for key, arrivals in found.items()}
