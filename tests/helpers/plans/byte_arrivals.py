@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from magus.compiler.ir import Direction, Reach, Step, Transfer
 
 Cell = tuple[int, int, int, int, int]
-"""(rank it arrives at, rank it comes from, block, row, column), all absolute."""
+"""(rank it arrives at, rank whose bytes these are, block, row, column), all absolute."""
 
 
 def landings(ranks: Sequence[Sequence[Step]]) -> Counter[Cell]:
@@ -29,4 +29,4 @@ def _ends(rank: int, step: Transfer, n: int) -> list[tuple[int, int]]:
     if step.reach is Reach.ALL:
         others = [other for other in range(n) if other != rank]
         return [(rank, other) for other in others] if step.direction is Direction.PUT else [(o, rank) for o in others]
-    return [(rank, peer) if step.direction is Direction.PUT else (peer, rank)]
+    return [((rank + step.origin) % n, peer) if step.direction is Direction.PUT else (peer, rank)]
