@@ -64,7 +64,10 @@ def policy_table(
             break
         known |= {size: checked.pop(size) for size in lost}
     seen = [each.seen(checked) for each in ranges]
-    rules, fallback = zip(*(_rules(axis, each, simulated=simulated) for each in seen), strict=True)
+    overlaps = any(point.overlaps for point in known.values())
+    choices = [each.stretch.choice if overlaps else _plain(each.stretch) for each in seen]
+    both = (_rules(axis, *each, simulated=simulated) for each in zip(seen, choices, strict=True))
+    rules, fallback = zip(*both, strict=True)
     advices = [point.advice for each in seen for point in each.stretch.points]
     of_sizes = {point.size: point.advice for each in seen for point in each.stretch.points}
     name = "bytes" if axis.field == BYTES else "M"
@@ -132,9 +135,8 @@ def _before(axis: SizeAxis, flip: int) -> int:
     return (flip - 1) // grain * grain if flip > grain else (flip - 1) // axis.grain * axis.grain
 
 
-def _rules(axis: SizeAxis, own: _Range, *, simulated: bool) -> tuple[PolicyRule, PolicyRule | None]:
+def _rules(axis: SizeAxis, own: _Range, choice: OpChoice, *, simulated: bool) -> tuple[PolicyRule, PolicyRule | None]:
     """Return the rule of a range, and one for the sizes between those that it can cut where padding costs more."""
-    choice = _plain(own.stretch)
     multiple = multiple_of(axis, choice, own.stretch.points[0].size)
     rule = replace(_rule_of(axis, own, choice, multiple, simulated=simulated), pad=multiple - 1)
     other = _fallback(axis, own) if multiple > axis.grain else None
@@ -150,12 +152,14 @@ def _rules(axis: SizeAxis, own: _Range, *, simulated: bool) -> tuple[PolicyRule,
 
 
 def _plain(stretch: Stretch) -> OpChoice:
-    """The schedule of a rule; the library's own calls where nothing overlaps and nothing is promised over them."""
+    """The schedule of a rule where no rule overlaps: the library's own calls unless a gain over them is promised.
+
+    Beside overlap it is the recommended one: flips are where that gives way, and it is worth trying as overlap is.
+    """
     advices = [point.advice for point in stretch.points]
-    plain, serial = advices[0].serial.choice, Verdict.SERIAL
-    if stretch.choice.template != BASELINE.name or advices[0].scenario.is_algorithm_choice or plain is None:
-        return stretch.choice
-    return stretch.choice if all(advice.verdict is serial for advice in advices) else plain
+    plain = advices[0].serial.choice
+    promised = all(advice.verdict is Verdict.SERIAL for advice in advices)
+    return stretch.choice if promised or plain is None else plain
 
 
 def _fallback(axis: SizeAxis, own: _Range) -> OpChoice | None:
