@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
 from itertools import islice
+from typing import TYPE_CHECKING
 from unicodedata import category, east_asian_width
 
 from ..codes import Code
-from ..ir import Rejection
+
+if TYPE_CHECKING:  # the command line reports mistakes before it needs the rest of the compiler
+    from ..ir import Rejection
 
 
 def printable(text: str, *, block: bool = False) -> str:
@@ -213,11 +216,11 @@ class Report:
         self.error(code, message, span, hint)
         return Stopped()
 
-    def refuse(self, rejection: Rejection, span: Span) -> Stopped:
+    def refuse(self, rejection: "Rejection", span: Span) -> Stopped:
         """As ``fail``, with what a check says."""
         return self.fail(rejection.code, rejection.message, span, rejection.hint)
 
-    def require(self, rejection: Rejection | None, span: Span) -> None:
+    def require(self, rejection: "Rejection | None", span: Span) -> None:
         """Leave the enclosing ``attempt`` if a check says why."""
         if rejection is not None:
             raise self.refuse(rejection, span)
