@@ -107,6 +107,9 @@ class StepBlockReader:
             "context": self._context,
             "stack": self._framework,
         }
+        if word not in readers and not several:
+            hint = f"{word} = NAME, a schedule of {word}"
+            raise self._report.fail(Code.MGS116, f"{word} is a workload", statement.span, hint)
         if word not in readers:
             values = read_values(words, self._reading)
             return tuple(exact_text(each) for each in values.listed or (values.low, values.high))

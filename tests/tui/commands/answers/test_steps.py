@@ -270,6 +270,14 @@ def test_a_schedule_that_cuts_no_layers_so_is_refused_in_its_place(
     assert f"{file}:{line}:1: MGS570 error: {message}" in done.stderr
 
 
+@pytest.mark.parametrize("said", ["layer 3", "layer serial"])
+def test_a_layer_without_a_schedule_is_refused_in_the_schedule_of_a_step(said: str) -> None:
+    done = CliRunner().invoke(app, ["check", "-"], input=TEXT.format(more=f"schedule mine for train {{ {said} }}"))
+
+    assert done.exit_code == 1 and "MGS116 error: layer is a workload" in done.stderr
+    assert "help: layer = NAME, a schedule of layer" in done.stderr
+
+
 def test_a_step_on_stdin_is_read_once(file: Path) -> None:
     text = TEXT.format(more="schedule mine for train { stages 3, 3 }")
     line = text.splitlines().index("schedule mine for train { stages 3, 3 }") + 1
