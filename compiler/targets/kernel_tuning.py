@@ -14,6 +14,9 @@ from .kernel_calls import NotRecognised, assigned, is_jit, name_of
 Setting = int | float | str | bool | None
 _HOOKS = ("pre_hook", "post_hook", "reset_to_zero", "restore_value")
 MAX_CONFIGS = 4096
+MAX_VALUES = 1 << 18
+"""Values of expressions that are read for one list: each of its configurations takes some."""
+MAX_NUMBER = 1 << 64
 MAX_LISTED = 6
 
 
@@ -208,6 +211,9 @@ def _is(decorator: ast.expr, name: str) -> bool:
 # Reading lists.
 
 
+_CIRCLE = object()
+
+
 class _NotRead(Exception):
     """What is not read of an expression."""
 
@@ -218,17 +224,22 @@ def _configs(module: ast.Module, listed: ast.expr | None) -> list[Config]:
     try:
         made = _Reader(module).value(listed, {})
     except RecursionError:
-        raise _NotRead("definitions go in circles") from None
+        raise _NotRead("functions go in circles") from None
+    except (TypeError, ValueError) as error:  # a list as a key, or a range without steps
+        raise _NotRead(str(error)[:60]) from None
     if not isinstance(made, list) or not all(isinstance(each, Config) for each in made):
         raise _NotRead("they are no list of triton.Config")
     return list({each.text: each for each in made}.values())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Reader:
     """Computes lists of configurations from what a file writes out."""
 
     module: ast.Module
+    _num_values: int = 0
+    _definitions: dict[str, object] = field(default_factory=dict)
+    """By name; a circle while it is read."""
 
     def value(self, node: ast.expr, names: Mapping[str, object]) -> object:
         """Return the value of an expression, in which ``names`` have theirs.
@@ -236,8 +247,11 @@ class _Reader:
         Raises
         ------
         _NotRead
-            If it is not written out.
+            If it is not written out, or takes too many values.
         """
+        self._num_values += 1
+        if self._num_values > MAX_VALUES:
+            raise _NotRead(f"they take more than {MAX_VALUES:,} values")
         match node:
             case ast.Constant(value):
                 return value
@@ -270,6 +284,14 @@ class _Reader:
             yield from self._rounds(generators[1:], {**names, **_bound(first.target, each)})
 
     def _defined(self, name: str) -> object:
+        if name not in self._definitions:
+            self._definitions[name] = _CIRCLE
+            self._definitions[name] = self.value(self._definition(name), {})
+        if self._definitions[name] is _CIRCLE:
+            raise _NotRead("definitions go in circles")
+        return self._definitions[name]
+
+    def _definition(self, name: str) -> ast.expr:
         found = [each.value for each in self.module.body if isinstance(each, ast.Assign) and name in assigned([each])]
         stores = [node for node in ast.walk(self.module) if isinstance(node, ast.Name) and node.id == name]
         written = sum(isinstance(node.ctx, ast.Store) for node in stores)
@@ -277,7 +299,7 @@ class _Reader:
         touched = any(_changes(node, name) for node in changed)
         if len(found) != 1 or written > 1 or touched:
             raise _NotRead(f"{name} is not one list that is written out")
-        return self.value(found[0], {})
+        return found[0]
 
     def _called(self, call: ast.Call, names: Mapping[str, object]) -> object:
         name = name_of(call)
@@ -294,7 +316,7 @@ class _Reader:
         if name == "list" and len(values) == 1:
             return values[0]
         if name == "range" and values and all(isinstance(each, int) for each in values):
-            return list(range(*(each for each in values if isinstance(each, int))))[:MAX_CONFIGS]
+            return list(range(*(each for each in values if isinstance(each, int)))[:MAX_CONFIGS])
         if name == "product" and not options:
             return self._products(values)
         function = self._function(name)
@@ -362,10 +384,12 @@ def _config(call: ast.Call, values: Sequence[object], options: Mapping[str, obje
 
 def _computed(operator: ast.operator, one: object, other: object) -> object:
     if isinstance(operator, ast.Add) and isinstance(one, list) and isinstance(other, list):
+        if len(one) + len(other) > MAX_CONFIGS:
+            raise _NotRead(f"a list of more than {MAX_CONFIGS:,}")
         return [*one, *other]
     if isinstance(operator, ast.BitOr) and isinstance(one, dict) and isinstance(other, dict):
         return one | other
-    if isinstance(one, int) and isinstance(other, int):
+    if isinstance(one, int) and isinstance(other, int) and max(abs(one), abs(other)) < MAX_NUMBER:
         if isinstance(operator, ast.Add):
             return one + other
         if isinstance(operator, ast.Mult):

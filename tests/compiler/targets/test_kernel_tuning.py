@@ -192,12 +192,25 @@ def test_the_tile_of_a_plan_chooses_the_configuration() -> None:
         rewrite_kernel(Source("kernel.py", tuned("configs=elsewhere()")), tile=(64, 64))
 
 
+def doubled(more: str, last: str = "[1]") -> str:
+    """Definitions, each of which takes the next one twice."""
+    return "\n".join(f"N{each} = {more.format(f'N{each + 1}')}" for each in range(40)) + f"\nN40 = {last}"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (COUNTED, "has no configurations"),
         (tuned("configs=elsewhere()"), "are not read"),
         (tuned("configs=ONE", "ONE = OTHER\nOTHER = ONE"), "definitions go in circles"),
+        (tuned("configs=get()", "def get():\n    return get()"), "functions go in circles"),
+        (tuned("configs=N0", doubled("[{0}, {0}]")), "they are no list"),
+        (tuned("configs=N0", doubled("{0} + {0}")), "a list of more than 4,096"),
+        (tuned("configs=N0", doubled("{0} * {0}", "3")), "a number that is computed"),
+        (tuned("configs=[[[1 for a in R] for b in R] for c in R]", "R = range(4096)"), "more than 262,144 values"),
+        (tuned("configs=range(10**15)"), "they are no list"),
+        (tuned("configs=range(1, 2, 0)"), "must not be zero"),
+        (tuned("configs={[1]: 2}"), "unhashable"),
         ("def f(: pass", "no Python"),
     ],
 )
