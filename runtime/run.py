@@ -206,8 +206,6 @@ def read_job(file: Path, schedule: str | None) -> Job:
         If a file cannot be read, or holds something wrong.
     ScheduleError
         If the schedule cannot run on the scenario.
-    RequestError
-        If the sizes of a plan do not fit its number of ranks.
     """
     if file.suffix != PLAN_SUFFIX:
         return jobs_of(compile_file(file).scenario(), schedule)[0]
@@ -231,7 +229,11 @@ def _scenarios(file: Path) -> tuple[OpCase, ...]:
             raise place.fail("several ops need their scenario", HINT, Code.MGS540)
         if "moved" not in op or not op.keys() <= {"name", "pattern", "moved", "gemm"}:
             raise place.fail("its kernels and loads need their scenario", HINT, Code.MGS540)
-        return tuple(_scenario(gpu, said.ranks, op) for gpu in GPUS)
+        try:
+            return tuple(_scenario(gpu, said.ranks, op) for gpu in GPUS)
+        except requests.RequestError as error:
+            unfit = error.rejection
+            raise place.fail(unfit.message, unfit.hint, unfit.code) from None
 
 
 def _scenario(gpu: str, ranks: int, op: JsonObject) -> OpCase:
@@ -242,6 +244,7 @@ def _scenario(gpu: str, ranks: int, op: JsonObject) -> OpCase:
     num_bytes = dtype.bytes_of(rows * cols) if moves_apart else 0
     request = requests.Request(op["pattern"].value, m, n, k, num_bytes, dtype.value, gpu, ranks)
     scenario = scenario_of(request).case
-    assert scenario.shape.moved is not None, "a plan that moves nothing has no key 'moved'"
+    if scenario.shape.moved is None:
+        raise requests.RequestError(Code.MGS310, "moved", f"{op['pattern'].value} moves nothing", "leave it out")
     tensor = replace(scenario.shape.moved, rows=rows, cols=cols)
     return replace(scenario, shape=replace(scenario.shape, moved=tensor))

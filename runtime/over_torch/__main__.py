@@ -17,7 +17,6 @@ import torch
 import torch.distributed as dist
 
 from ...compiler.planning.build import ScheduleError
-from ...compiler.request.request import RequestError
 from ...compiler.text.diagnostics import CompileError, printable, render_text
 from ..report import RunRefused
 from ..run import Job, read_job
@@ -44,7 +43,7 @@ def main() -> int:
             os.environ.update(loopback())
         dist.init_process_group("gloo")
         report = carry_out_here(system, workload, plan, range(arguments.seeds))
-    except (CompileError, ScheduleError, RequestError, RunRefused) as error:
+    except (CompileError, ScheduleError, RunRefused) as error:
         _say(_refusal(error), sys.stderr)  # by each: torchrun ends all with the first
         return 1
     except RankLost as error:
@@ -73,11 +72,9 @@ def _say(text: str, stream: TextIO | None = None) -> None:
     print(printable(text, block=True), file=stream)
 
 
-def _refusal(error: CompileError | ScheduleError | RequestError | RunRefused) -> str:
+def _refusal(error: CompileError | ScheduleError | RunRefused) -> str:
     if isinstance(error, CompileError):
         return render_text(error.diagnostics)
-    if isinstance(error, RequestError):
-        return str(error)
     unfit = error.rejection
     return f"{unfit.code.name} error: {unfit.message}" + (f"\n  help: {unfit.hint}" if unfit.hint else "")
 

@@ -1,9 +1,12 @@
 """What a run reports, and how it ends where something goes wrong in a thread."""
 
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import IndexRange, OpCase, OpPlan, Pattern
+from magus.compiler.planfile.write import op_plan_document
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.text.diagnostics import CompileError
 from magus.runtime import Outcome, carry_out
 from magus.runtime.axes import CutAxis
 from magus.runtime.execute import Executor
 from magus.runtime.problem import Problem
-from magus.runtime.run import PlanRun, job_of_op
+from magus.runtime.run import PlanRun, job_of_op, read_job
 from magus.runtime.tasks import Task
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 
@@ -24,6 +29,34 @@ from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
 def scheduled(expression: str = "hetero_fused_1d(chunks=4, engine=dma(1))") -> tuple[OpCase, OpPlan]:
     scenario = scenario_of(Pattern.AG_GEMM, SYSTEMS[0], 2, 8192, 28672, 8192)
     return scenario, resolve_schedule(scenario, expression)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda said: said["ops"][0]["gemm"].pop("n"), "n: none is given"),
+        (lambda said: said["ops"][0].update(gemm={}), "m: none is given"),
+        (lambda said: said["ops"][0].update(pattern="GEMM"), "GEMM moves nothing"),
+        (lambda said: said["ops"][0].update(pattern="GEMM+A2A+GEMM"), "pattern: unknown"),
+        (lambda said: said.update(ranks=9), "needs 9 ports"),
+        (lambda said: said.update(layers=2), "several ops need their scenario"),
+        (lambda said: said["ops"].append(said["ops"][0]), "several ops need their scenario"),
+        (lambda said: said["ops"][0].pop("moved"), "need their scenario"),
+        (lambda said: said.update(ops=[]), "scenario.ops"),
+    ],
+)
+def test_a_plan_file_that_does_not_say_what_it_is_for(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    document, file = op_plan_document(*scheduled()), tmp_path / "plan.json"
+    file.write_text(json.dumps(document))
+    read_job(file, None)
+    change(document["scenario"])
+    file.write_text(json.dumps(document))
+
+    with pytest.raises(CompileError, match=message) as refused:
+        read_job(file, None)
+    assert "plan.json: scenario" in refused.value.first.message
 
 
 @contextmanager
