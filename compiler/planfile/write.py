@@ -9,8 +9,9 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from ..codes import Code
@@ -198,19 +199,27 @@ def _shape(shape: KernelShape) -> JsonObject:
 
 def _plain(value: Any) -> Any:
     """A value as JSON: the word of a member, the ends of a span, any other dataclass by its fields."""
-    if isinstance(value, Enum):
-        return value.value
+    if value is None or isinstance(value, int | str):
+        return value
     if isinstance(value, IndexRange):
         return [value.start, value.stop]
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value
+    if isinstance(value, Enum):
+        return value.value
+    return {name: _plain(getattr(value, name)) for name in _defaults(value.__class__)}
 
 
 def _unusual(value: Any, *names: str) -> JsonObject:
     """Those of the fields that do not have their default."""
-    usual = {each.name: each.default for each in fields(value)}
-    return {name: _plain(getattr(value, name)) for name in names if getattr(value, name) != usual[name]}
+    usual = _defaults(value.__class__)
+    return {name: _plain(each) for name in names if (each := getattr(value, name)) != usual[name]}
+
+
+@cache
+def _defaults(kind: type) -> dict[str, Any]:
+    """The defaults of all fields of a dataclass: steps are many, and their kinds few."""
+    return {each.name: each.default for each in fields(kind)}
 
 
 def _reads(reads: tuple[Read, ...]) -> list[JsonObject]:
