@@ -178,14 +178,14 @@ def _of_op(program: Program, run: Run, op: int) -> tuple[str, _Waiting | None]:
     """Say what an op that is not done waits for."""
     name, pool = op_name(program, op), int(program.op_pool[op])
     if run.op_ready[op] == NEVER:
-        other = _not_done(run, _Edges(program.op_next_ptr, program.op_next).into(op))
+        other = _not_done(run, _sources(program.op_next_ptr, program.op_next, op))
         return f"{name} waits for {op_name(program, other)}", (_of_op, other)
     if run.op_start[op] == NEVER:
         holders = np.flatnonzero((program.op_pool == pool) & (run.op_start != NEVER) & (run.op_done == NEVER))
         other = int(holders[0])
         slot = f"a slot of {program.pool_name(pool)}"
         return f"{name} waits for {slot}, held by {op_name(program, other)}", (_of_op, other)
-    setters = _Edges(program.op_sets_ptr, program.op_sets).into(op)
+    setters = _sources(program.op_sets_ptr, program.op_sets, op)
     if run.op_polls[op] and len(setters) and (run.op_done[setters] == NEVER).any():
         other = _not_done(run, setters)
         return f"{name} polls for the flag of {op_name(program, other)}", (_of_op, other)
@@ -220,6 +220,11 @@ def _blocked_on_the_way(program: Program, run: Run, op: int) -> int | None:
         if (run.flow_last[flows] == NEVER).any():
             return None  # later stages have not begun
     return None
+
+
+def _sources(pointers: Int64Array, targets: Int64Array, op: int) -> Int64Array:
+    """Ops with an edge into ``op``: for few ops faster than ``_Edges``, which sorts all."""
+    return np.searchsorted(pointers, np.flatnonzero(targets == op), side="right") - 1
 
 
 def _not_done(run: Run, ops: Int64Array) -> int:
