@@ -207,7 +207,7 @@ class _Reader:
             most, wait_ns = said[0] if said else max(there, back), waits[0] if waits else latency_ns
             if not _LEAST <= min(there, back) <= max(there, back) <= most <= _MOST or latency_ns > _MOST:
                 message = f"'{reached[0]}' is not within its bandwidth, or its latency above {_MOST / 1e6:g} ms"
-                raise members["description"].fail(message)
+                raise members["description" if "description" in members else "name"].fail(message)
             rate = SaidRate(most, wait_ns, there, (back, latency_ns))
         rate = replace(rate, ordered=rate.gb_per_s is not None and IN_ORDER in words)
         return NamedLink(", ".join([words, *shown]), rate, rates.get("gigatransfers_per_second", 0))

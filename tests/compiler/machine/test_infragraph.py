@@ -343,6 +343,11 @@ DESCRIPTION = "devices.0.links.0.description"
         (change(DESCRIPTION, "65 GB/s of it are reached, back 64 GB/s after 9 ns"), "MGS609", "is not within"),
         (change(DESCRIPTION, "64 GB/s of it are reached, back 0 GB/s after 9 ns"), "MGS609", "links[0].description"),
         (change(DESCRIPTION, "9 GB/s of it are reached, back 9 GB/s after 9999999 ns"), "MGS609", "latency above 1 ms"),
+        (
+            change("devices.0.links.0.name", "0 GB/s of it are reached, back 9 GB/s after 9 ns"),
+            "MGS609",
+            "links[0].name",
+        ),
         (change("devices.0.links.0.physical.bandwidth.gigabytes_per_second", "64"), "MGS609", "a number is expected"),
         (change("devices.0.links.0.physical.bandwidth.gigabytes_per_second", 1e300), "MGS307", "a number from 0"),
     ],
