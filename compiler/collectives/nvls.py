@@ -59,9 +59,9 @@ def _own_rule(problem: CollectiveProblem) -> Rejection | None:
     return None
 
 
+_KINDS = (*TWO_PHASES, Pattern.BROADCAST)
 _SUMS = (Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE)
 # Whatever sums reads by itself; a direction that is asked for changes nothing there.
-_KINDS = (*TWO_PHASES, Pattern.BROADCAST)
 ALGORITHM = Algorithm(
     "nvls", _KINDS, _build, per_rank=(Pattern.BROADCAST,), gets=_SUMS, by_sms=_SUMS, own_rule=_own_rule
 )
