@@ -9,7 +9,7 @@ from ...compiler.codes import Code
 from ...compiler.machine.known_gpus import device_named
 from ...compiler.text.diagnostics import Report, Source, Span, Stopped, did_you_mean, listing, printable
 from ...compiler.text.json_forms import Item, JsonPlace, read_json
-from ...compiler.text.writing import Imported
+from . import Imported
 
 
 @dataclass(frozen=True, slots=True)

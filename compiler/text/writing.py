@@ -9,17 +9,8 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkstemp
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """A text that was made of logs or traces, and how many rows or workloads it has."""
-
-    text: str
-    count: int
 
 
 def write_whole(path: Path, content: str | bytes) -> bool:

@@ -18,7 +18,7 @@ from ....compiler.machine.machine import requested_gpu
 from ....compiler.resolve.devices.variability import MAX_BYTES
 from ....compiler.text.diagnostics import Report, Source, Span
 from ....compiler.text.rewriting import comment_lines
-from ....compiler.text.writing import Imported
+from .. import Imported
 from ..tables.samples import collective_on
 from .chrome import ChromeTrace, TraceError, member
 from .kineto import read_run

@@ -20,9 +20,9 @@ from ....compiler.text.diagnostics import Report, Source, Span
 from ....compiler.text.fmt import format_text
 from ....compiler.text.rewriting import comment_lines
 from ....compiler.text.units import us_text
-from ....compiler.text.writing import Imported
 from ....simcore.kernels.grouped_gemm import grouped_gemm_work
 from ....simcore.lower.collective import library_collective_time
+from .. import Imported
 from ..tables.gemm_times import gemm_ticks
 from .chakra import is_chakra, read_chakra
 from .chrome import ChromeTrace, TraceError

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magus.advisor.measured import Imported
 from magus.advisor.measured.nccl_logs import COLUMNS, is_log, is_other_table, read_log
 from magus.advisor.measured.tables.collectives import MeasuredPoint, shipped_points
 from magus.compiler import CompileError
 from magus.compiler.text.diagnostics import Diagnostic, Report, Source, as_json, render_text
-from magus.compiler.text.writing import Imported
 from tests.helpers.commands import magus
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import examples

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from magus.advisor.measured import Imported
 from magus.advisor.measured.traces.traffic import HEADER, MAX_ROWS, traffic_table
 from magus.compiler import CompileError
 from magus.compiler.text.diagnostics import Report
-from magus.compiler.text.writing import Imported
 from tests.helpers.traces import Event, collective, document, gemm, nsight
 
 MIB = 1 << 20
