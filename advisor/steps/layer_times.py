@@ -235,19 +235,16 @@ class LayerTimes:
         ranks = for_seconds(traffic.ranks, of.stack)
         question = Beside(of.question().layer, replace(traffic, ranks=ranks), TRAFFIC_PACKET, alike=True)
         both = self.both(question)
-        if both is None and self.noted is None:
+        if both is None:
             return 0, 0
         layer, moved = (self._alone(each) for each in question.alone)
-        return (0, 0) if both is None else (max(0, both[0] - layer), max(0, both[1] - moved))
+        return max(0, both[0] - layer), max(0, both[1] - moved)
 
     def gained(self, forward: PassOf, backward: PassOf) -> int:
         """Return how much sooner a pass forward and one backward end beside each other than one behind the other."""
         question = Beside(forward.question().layer, backward.question().layer, alike=True)
         both = self.both(question)
-        if both is None and self.noted is None:
-            return 0
-        apart = sum(self._alone(each) for each in question.alone)
-        return 0 if both is None else max(0, apart - max(both))
+        return 0 if both is None else max(0, sum(self._alone(each) for each in question.alone) - max(both))
 
     def both(self, question: Beside) -> tuple[int, int] | None:
         """Return the ticks of a layer and of what is beside it; None where they are not simulated together."""

@@ -14,6 +14,7 @@ from ...compiler.ir import Cancelled, Progress, ShouldStop
 from ...compiler.ir.step import PipelineKind, StepScenario
 from ...compiler.ir.stopping import never, silent
 from ...compiler.planning.build import ScheduleError
+from ..layers.beside import Beside
 from ..work.pools import Submit, result_of
 from .layer_times import LayerAnswer, LayerQuestion, LayerTimes
 from .outcome import Layout, StepOutcome, chunks_of, outcome_of, run_of, updated_of
@@ -215,12 +216,17 @@ def simulate_ahead(
     Cancelled
         If ``should_stop`` returned true first; what was known by then is kept.
     """
-    unknown = dict.fromkeys(question for layout in layouts for question in _unknown(layout, times))
-    futures = [(question, submit(_answered, question)) for question in unknown]
-    for number, (question, future) in enumerate(futures):
-        report("layers ahead", number, len(futures))
-        with suppress(ScheduleError):  # whoever asks again is told
-            times.take(question, result_of(future, should_stop))
+    again, asked = True, set[LayerQuestion]()
+    while again:
+        unknown = dict.fromkeys(each for layout in layouts for each in _unknown(layout, times) if each not in asked)
+        futures = [(question, submit(_answered, question)) for question in unknown]
+        for number, (question, future) in enumerate(futures):
+            report("layers ahead", number, len(futures))
+            with suppress(ScheduleError):  # whoever asks again is told
+                times.take(question, result_of(future, should_stop))
+        asked.update(unknown)
+        # How long each takes alone is asked only of what is known to be simulated together.
+        again = any(isinstance(question, Beside) for question in unknown)
 
 
 def _answered(question: LayerQuestion, should_stop: ShouldStop) -> LayerAnswer:

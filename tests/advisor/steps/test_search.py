@@ -1,20 +1,22 @@
 """Layouts of a step: which can be, which fit, and which is fastest."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from threading import get_ident
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from magus.advisor.layers.beside import Alone, Beside, Layer
 from magus.advisor.steps import layer_times as times_module
-from magus.advisor.steps.layer_times import LayerTimes
-from magus.advisor.steps.outcome import outcome_of, run_of
-from magus.advisor.steps.search import SHOWN, TIE, recommended, search
+from magus.advisor.steps.layer_times import LayerAnswer, LayerPass, LayerQuestion, LayerTimes, PassTicks
+from magus.advisor.steps.outcome import Layout, outcome_of, run_of
+from magus.advisor.steps.search import SHOWN, TIE, recommended, search, simulate_ahead
 from magus.advisor.steps.space import schedules_of
 from magus.advisor.steps.times import send_ticks, traffic_ticks
-from magus.advisor.work.pools import open_processes, open_threads
-from magus.compiler.ir import Pattern, Settings
+from magus.advisor.work.pools import Submit, open_processes, open_threads
+from magus.compiler.ir import Pattern, Settings, never, silent
 from magus.compiler.ir.step import Overlapped, Pipeline, PipelineKind, StepScenario, StepSchedule
 from magus.compiler.planning.build import ScheduleError
 from magus.tui.text.step import searched_text
@@ -169,6 +171,30 @@ def test_layers_are_all_simulated_ahead(monkeypatch: pytest.MonkeyPatch) -> None
     with open_threads(2) as submit:
         found = search(small_step(EXPLORE), _compile, LayerTimes(), submit=submit)
     assert len(simulated) == found.layers_simulated and here not in simulated
+
+
+@pytest.mark.parametrize("together", [None, (30, 30)])
+@pytest.mark.parametrize("contended", [False, True])
+def test_only_what_is_simulated_together_is_asked_alone(contended: bool, together: tuple[int, int] | None) -> None:
+    """How long a layer and traffic take alone is asked where it is known how long they take together, and once."""
+    asked = list[LayerQuestion]()
+
+    def submit(_: object, question: LayerQuestion) -> Future[LayerAnswer]:
+        asked.append(question)
+        answered = Future[LayerAnswer]()
+        of_layer = PassTicks(20, 5) if isinstance(question, LayerPass) else 10
+        answered.set_result(together if isinstance(question, Beside) else of_layer)
+        return answered
+
+    step, times = small_step(TP=1, PP=2), LayerTimes(contended=contended)
+    layouts = [Layout(step, StepSchedule("s", overlapped=tuple(Overlapped)), ())]
+    for _ in range(2):  # then all is known
+        simulate_ahead(layouts, times, cast("Submit", submit), silent, never)
+
+    assert len(asked) == len(set(asked)) > 2
+    assert any(isinstance(each, Beside) for each in asked) is contended
+    alone = [each for each in asked if isinstance(each, Alone) and isinstance(each.what, Layer)]
+    assert bool(alone) is (contended and together is not None)
 
 
 def _counted(simulated: Callable[..., Any], threads: list[int]) -> Callable[..., Any]:
