@@ -26,10 +26,8 @@ class EstimateRun:
         count, ranks = len(graph.steps), range(graph.num_ranks)
         self.waits = list(graph.waits)  # [i] steps it still waits for
         self.begin, self.done = [0.0] * count, [0.0] * count  # [i] first work, and end
-        self.left, self.missing = (
-            [0] * count,
-            [0] * count,
-        )  # [i] engines a transfer still wants; parts or spans that run
+        self.left = [0] * count  # [i] engines a transfer still wants
+        self.missing = [0] * count  # [i] parts or spans that run
         self.in_turn = graph.num_ranks > 1 or scenario.shape.compute is None
         by_dma, by_sm = (each.bytes_per_s / TICKS_PER_SECOND for each in (gpu.dma, gpu.sm_copy))
         rate = by_dma if engine.kind is EngineKind.DMA else by_sm

@@ -37,8 +37,8 @@ class OpRule:
 
     ``schedule`` is that of the part alone, None for a kernel that is whole; ``template``, ``algorithm``, ``protocol``
     and ``chunks`` are what it says, empty or 0 where it is written out. ``copy_engines`` and ``copy_sms`` move its
-    data, per GPU. Kernels of ``stream`` 0 run one after the other, lone collectives in a stream of theirs. ``beside``
-    is the op with whose kernel a collective begins, empty where it begins when what it needs is there.
+    data, per GPU. Kernels of ``stream`` 0 run one after the other, lone collectives in a stream of theirs.
+    ``starts_with`` is the op with whose kernel a collective begins, empty where it begins when what it needs is there.
     """
 
     part: str

@@ -103,7 +103,10 @@ def heading(title: str, said: str, width: float) -> list[str]:
 
 
 def legend(entries: Iterable[tuple[str, str]], y: float, apart: float = 40, letter: float = 6.4) -> Iterator[str]:
-    """Yield a sample of each kind with its words, from ``y`` down; the next one is ``apart``, and a width a letter."""
+    """Yield a sample of each kind with what is ``said`` beside it, in a row whose top is at ``y``.
+
+    An entry is as wide as its letters, each ``letter`` pixels, and ``apart`` pixels.
+    """
     x = 12.0
     for kind, said in entries:
         yield rect_at(x, y, 18, 10, kind)

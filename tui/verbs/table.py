@@ -129,7 +129,7 @@ class OneCommand(typer.core.TyperCommand):
         rest = super().parse_args(ctx, args)
         written = {each.name for each in self.params if isinstance(each.type, OutFile)}
         read = [value for name, value in ctx.params.items() if name not in written]
-        files = [each for value in read for each in (value if isinstance(value, list) else [value])]
+        files = [each for value in read for each in (value if isinstance(value, list | tuple) else [value])]
         for path in (ctx.params[name] for name in written if name is not None):
             if path is not None and any(_is_same(path, each) for each in files):
                 raise click.UsageError(f"{path} is read, and would be lost: write to another file", ctx)
@@ -137,8 +137,11 @@ class OneCommand(typer.core.TyperCommand):
 
 
 def _is_same(path: Path, other: object) -> bool:
+    """Whether an argument is the file at ``path``, or names something in it, ``FILE::NAME``; a device loses nothing."""
+    if not isinstance(other, str | Path) or not path.is_file():
+        return False
     with suppress(OSError):  # it is not there
-        return isinstance(other, str | Path) and os.path.samefile(path, other)
+        return os.path.samefile(path, str(other).partition("::")[0])
     return False
 
 

@@ -304,9 +304,17 @@ class _Reader:
                 gemms[key] = traced(product, *span)
             elif product is not None:
                 self._unused["GEMM", product] += 1
-        kernels = tuple(self._all_kernels(gemms))
-        found = kernels, self._num_kernels, tuple(notes), reported(self._unused), self._has_shapes
-        return TracedRun("Chakra", self._has_times, "", None, *found)
+        return TracedRun(
+            "Chakra",
+            self._has_times,
+            "",
+            None,
+            tuple(self._all_kernels(gemms)),
+            self._num_kernels,
+            tuple(notes),
+            reported(self._unused),
+            self._has_shapes,
+        )
 
     def _all_kernels(self, gemms: Mapping[int, TracedGemm]) -> Iterator[TracedKernel]:
         """Yield all kernels in the order of time; those of one GEMM are one."""

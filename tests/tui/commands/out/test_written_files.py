@@ -61,3 +61,24 @@ def test_a_file_that_is_read_is_not_written(name: str, tmp_path: Path, monkeypat
 
     assert done.exit_code == 2 and f"{Path(name)} is read, and would be lost" in done.stderr
     assert Path("mine.mgs").read_text() == FILE.read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("import", "other.json", "mine.json"),
+        ("replay", "mine.json", "other.json"),
+        ("plan", FILE, "--format", "triton", "--kernel", "mine.json::kernel"),
+    ],
+)
+def test_none_of_several_files_that_are_read_is_written(
+    words: tuple[str | Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.json", "other.json"):
+        Path(name).write_text("{}")
+
+    done = magus(*words, "-o", "mine.json")
+
+    assert done.exit_code == 2 and "mine.json is read, and would be lost" in done.stderr
+    assert Path("mine.json").read_text() == "{}"
