@@ -21,7 +21,6 @@ import typer.core
 
 from ..exit_codes import Exit
 from ..text.door import say, turn_off
-from .options import OutFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +125,8 @@ class OneCommand(typer.core.TyperCommand):
             for option, count in Counter(each for each in given if isinstance(each, click.Option)).items():
                 if count > 1 and not option.multiple and not option.is_flag and not option.count:
                     raise click.UsageError(f"{option.opts[-1]} is given {count} times", ctx)
+        from .options import OutFile  # which the list of commands does without
+
         rest = super().parse_args(ctx, args)
         written = {each.name for each in self.params if isinstance(each.type, OutFile)}
         read = [value for name, value in ctx.params.items() if name not in written]
