@@ -12,35 +12,19 @@ from math import log2
 from random import Random
 
 import numpy as np
-import numpy.typing as npt
 
 from ... import __version__
 from ...compiler.codes import Code
-from ...compiler.ir import (
-    COLUMN_STEP,
-    TICKS_PER_SECOND,
-    EngineChoice,
-    EngineKind,
-    ExecutionOptions,
-    JsonObject,
-    Kernels,
-    OpCase,
-    OpChoice,
-    Pattern,
-)
+from ...compiler.ir import COLUMN_STEP, TICKS_PER_SECOND, EngineChoice, EngineKind, JsonObject, OpCase, OpChoice
 from ...compiler.planning.build import expression_of, reject_choice
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.request.request import Request, RequestError
 from ...compiler.request.scenario import scenario_of
-from ...compiler.templates import BASELINE, BY_NAME
+from ...compiler.templates import BASELINE
 from ..bespoke.batches import costs_of
 from ..candidates.predicted import predicted_candidates, usual_serials
 from ..learned.learner import TreeNode, small_tree
-
-FloatArray = npt.NDArray[np.float64]
-
-EXACT = 0.005
-"""A choice within this share of the best is exact."""
+from .build import EXACT, FloatArray, four_choices
 
 ROWS = tuple(1 << power for power in range(4, 17))
 COLUMNS = (512, 1024, 1792, 2048, 3584, 4096, 7168, 8192, 16384)
@@ -62,10 +46,6 @@ FEATURES = ("comm_over_gemm", "waves", "rows_per_rank", "m_over_k", "flops_per_b
 NUM_OF_TREES = 5
 STATIC_FEATURES = ("m_over_k", "over_balance", "traffic_bytes")
 """Inputs of a static rule, those of FiCCO's; other trees look at the first ``NUM_OF_TREES`` of ``FEATURES``."""
-
-HETERO_UNFUSED = "hetero_unfused_1d"
-FOUR = ("uniform_fused_1d", "hetero_fused_1d", HETERO_UNFUSED, "uniform_fused_2d")
-"""The schedules among which FiCCO's rule chooses."""
 
 STATIC_ROWS = tuple(rows for rows in ROWS if rows >= 4096)
 """Rows of shapes for FiCCO's rule: its schedules cut each shard into as many pieces as there are ranks."""
@@ -151,7 +131,7 @@ def distilled(
     first = scenario_of(request).case
     if first.shape.gemm is None or first.shape.moved is None or first.shape.pattern.beside:
         raise RequestError(Code.MGS520, "pattern", f"{request.pattern} is no GEMM that waits for a collective")
-    choices = four_choices(first) if static else _choices(first)
+    choices = four_choices(first, sharing=True) if static else _choices(first)
     if not choices:
         raise RequestError(Code.MGS520, "pattern", "FiCCO's rule is for AG+GEMM")
     shapes = _shapes(first.num_ranks, num_shapes, seed, static=static)
@@ -207,24 +187,6 @@ def picked(node: TreeNode, ratios: Sequence[float]) -> int:
     while node.below is not None and node.above is not None:
         node = node.below if ratios[node.feature] <= node.threshold else node.above
     return node.pick
-
-
-def four_choices(scenario: OpCase) -> tuple[OpChoice, ...]:
-    """Return the four schedules as the paper has them; none where the workload or the rows permit one of them not.
-
-    Each shard is cut into as many pieces as there are ranks and moved by the usual number of copy engines. Kernels of
-    ``hetero_unfused_1d`` go to its usual number of streams; where they may share the SMs to one for each peer, with
-    tiles for their share.
-    """
-    if scenario.shape.pattern is not Pattern.AG_GEMM or scenario.shape.gemm is None:
-        return ()
-    ranks, engine = scenario.num_ranks, default_engine(scenario.system)
-    by_name = {name: OpChoice(name, ranks * ranks, engine, BY_NAME[name].default_streams) for name in FOUR}
-    if scenario.gpu.gemm.fewest_sms:
-        tactics = ExecutionOptions(kernel=Kernels.SHARING)
-        by_name[HETERO_UNFUSED] = replace(by_name[HETERO_UNFUSED], streams=ranks - 1, tactics=tactics)
-    choices = tuple(by_name.values())
-    return choices if all(reject_choice(scenario, choice) is None for choice in choices) else ()
 
 
 def _choices(scenario: OpCase) -> tuple[OpChoice, ...]:

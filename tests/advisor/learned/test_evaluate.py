@@ -7,6 +7,8 @@ import pytest
 from magus.advisor.learned.boosted_trees import ModelError
 from magus.advisor.learned.model_file import load
 from magus.advisor.learned.pipeline import Found
+from magus.advisor.policy import build
+from magus.advisor.training import evaluate as four
 from magus.advisor.training import evaluate as module
 from magus.advisor.training import ways as baselines
 from magus.advisor.training.evaluate import HeldOut, evaluate, evaluation_text
@@ -52,7 +54,10 @@ def test_a_table_needs_records_of_one_seed() -> None:
 
 def test_every_way_is_scored_on_what_is_held_out(table: LabelTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(baselines, "NUM_STATIC", 2)
-    monkeypatch.setattr(module, "SPLITS", (HeldOut("scenario"), HeldOut("size", "decode")))
+    monkeypatch.setattr(build, "NUM_QUANTILES", 3)
+    splits = (HeldOut("scenario"), HeldOut("size", "decode"))
+    monkeypatch.setattr(module, "SPLITS", splits)
+    monkeypatch.setattr(four, "SPLITS", splits)
     searched = tuple(_with_search(labels) if labels.family.size == "decode" else labels for labels in table.labels)
 
     found = evaluate(replace(table, labels=searched), limit=2)
@@ -64,7 +69,7 @@ def test_every_way_is_scored_on_what_is_held_out(table: LabelTable, monkeypatch:
     alone = [score for score in found.scores if score.way == MODEL]
     assert best and all(two.mean_regret <= one.mean_regret for two, one in zip(best, alone, strict=True))
     assert {score.split for score in found.intervals} <= {"one scenario in 4", "size decode"}
-    assert "model, 2 simulations" in evaluation_text(found)
+    assert found.four and "model, 2 simulations" in evaluation_text(found)
 
 
 def _with_search(labels: Labels) -> Labels:

@@ -6,7 +6,9 @@ import pytest
 
 from magus.advisor.learned.pipeline import Found
 from magus.advisor.training.evaluate import (
+    ALL_SPLITS,
     Evaluation,
+    FourScore,
     SplitScore,
     evaluation_document,
     evaluation_text,
@@ -78,11 +80,13 @@ def test_the_mean_is_over_splits() -> None:
 def test_tables_fit_a_terminal_and_the_document_has_all_scores(table: LabelTable) -> None:
     scores = tuple(split_scores("model DeepSeek-V3", [table.labels[2]], [answers_of(FAST)]))
     intervals = tuple(interval_score("model DeepSeek-V3", [answers_of(FAST)], (-0.02, 0.01)))
-    evaluation = Evaluation(scores, intervals)
+    four = (FourScore("all fabrics", ALL_SPLITS, "FiCCO's rule", 40, 0.725, 0.064, 0.0178),)
+    evaluation = Evaluation(scores, intervals, four)
 
     text = evaluation_text(evaluation)
 
     assert max(map(len, text.splitlines())) <= 80
     assert all(way in text for way in WAYS) and "mean of unseen families" in text
+    assert "all fabrics, FiCCO's rule" in text and "6.4%" in text
     document = evaluation_document(evaluation)
-    assert document["schema"] == "magus-evaluate/1" and set(document) == {"schema", "scores", "intervals"}
+    assert document["schema"] == "magus-evaluate/1" and set(document) == {"schema", "scores", "intervals", "four"}
