@@ -58,7 +58,7 @@ SEND_SMS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class GroupLayer:
     """One layer of a workload on its group of ranks; the ``schedule`` has no name, for it decides no time."""
 
     system: System
@@ -66,7 +66,7 @@ class Layer:
     schedule: Schedule
 
     @classmethod
-    def of(cls, scenario: Scenario, schedule: Schedule) -> "Layer":
+    def of(cls, scenario: Scenario, schedule: Schedule) -> "GroupLayer":
         """Return the layer of a scenario under a schedule."""
         return cls(scenario.system, scenario.workload, replace(schedule, name=""))
 
@@ -123,7 +123,7 @@ class Alone:
     whoever their peers are: an estimate.
     """
 
-    what: Layer | SharedTraffic
+    what: GroupLayer | SharedTraffic
     unit_bytes: int = COARSE_BYTES
     alike: bool = False
 
@@ -147,7 +147,7 @@ class Alone:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class LayerBeside:
     """The question how long a layer takes with what begins at the same time on the same GPUs, and that with the layer.
 
     This is traffic along other axes of the same system, or a pass of another layer on the same ranks. A layer begins
@@ -155,8 +155,8 @@ class Beside:
     ``alike`` are as of ``Alone``.
     """
 
-    first: Layer
-    second: Layer | SharedTraffic
+    first: GroupLayer
+    second: GroupLayer | SharedTraffic
     unit_bytes: int = COARSE_BYTES
     alike: bool = False
 
@@ -168,7 +168,7 @@ class Beside:
     @property
     def rejection(self) -> Rejection | None:
         """Why it is not known what the groups of a layer and of traffic share; None if it is."""
-        return None if isinstance(self.second, Layer) else rejected(self.first.system, self.second.ranks)
+        return None if isinstance(self.second, GroupLayer) else rejected(self.first.system, self.second.ranks)
 
     def ticks(self, should_stop: ShouldStop = never) -> tuple[int, int] | None:
         """Simulate both together, or look it up; None where there is a ``rejection``, or it cannot be simulated so.
@@ -185,9 +185,9 @@ class Beside:
         return None
 
     def _simulated(self, should_stop: ShouldStop) -> tuple[int, int]:
-        first, of_passes = self.first.placed(), isinstance(self.second, Layer)
+        first, of_passes = self.first.placed(), isinstance(self.second, GroupLayer)
         free = 1 + max(part.stream for part in first.plan.parts)
-        second = self.second.placed() if isinstance(self.second, Layer) else self.second.placed(free)
+        second = self.second.placed() if isinstance(self.second, GroupLayer) else self.second.placed(free)
         for on in (first, second):
             period = plan_period(on.system, on.plan, alike=self.alike)
             check_budget(on.system, on.plan, self.unit_bytes, period)

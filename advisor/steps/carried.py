@@ -39,7 +39,7 @@ from ...compiler.planning.build import ScheduleError
 from ...runtime.report import MAX_STEPS
 from ...runtime.steps.work import GroupWork, LayerWork, StepWork, WeightSet, declared
 from ...simcore.steps.orders import Slot, orders_of, rejected
-from ..layers.beside import Layer, SharedTraffic
+from ..layers.beside import GroupLayer, SharedTraffic
 from .layer_times import of_weights, schedule_of
 from .outcome import chunks_of
 from .plans import in_parts, refused, send_plan, shared_work, some_ops, some_parts
@@ -265,7 +265,7 @@ def _divided(passes: list[tuple[Scenario, Schedule]]) -> tuple[int, list[GroupWo
         if divisor > 1 and min(least for (each, _), one in pairs for least in _parts(one, each.num_ranks)) < LEAST:
             continue
         try:
-            works = [GroupWork(each.system, one, Layer(each.system, one, how).plan) for (each, how), one in pairs]
+            works = [GroupWork(each.system, one, GroupLayer(each.system, one, how).plan) for (each, how), one in pairs]
         except ScheduleError as error:
             failure = error
             continue

@@ -33,7 +33,7 @@ from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore.memo.memo import ADVISOR, memo_of, memoized
 from ..answer.switches import weights_gathered
 from ..bounds.lower_bound import quick_bound_ticks
-from ..layers.beside import Alone, Beside, Layer, SharedTraffic, between_nodes
+from ..layers.beside import Alone, GroupLayer, LayerBeside, SharedTraffic, between_nodes
 from ..layers.joint import QUICK_LAYERS, SEARCH_LAYERS, JointRuns
 from ..layers.op_runs import kernel_works
 from ..layers.orders import apart, by_library
@@ -139,14 +139,14 @@ class LayerPass:
     ``name`` is that of the layer, and ``by`` that of its schedule, in words.
     """
 
-    layer: Layer
+    layer: GroupLayer
     name: str = field(compare=False)
     by: str = field(compare=False)
 
     @classmethod
     def of(cls, scenario: Scenario, schedule: Schedule) -> "LayerPass":
         """Return the question about the layer of a scenario under a schedule."""
-        return cls(Layer.of(scenario, schedule), scenario.name, schedule.name or "the library")
+        return cls(GroupLayer.of(scenario, schedule), scenario.name, schedule.name or "the library")
 
     @property
     def least(self) -> PassTicks:
@@ -170,7 +170,7 @@ class LayerPass:
         return memoized(memo_of(("layer of a step", self.layer), ADVISOR), PassTicks, compute)
 
 
-LayerQuestion = LayerPass | Beside | Alone
+LayerQuestion = LayerPass | LayerBeside | Alone
 LayerAnswer = PassTicks | tuple[int, int] | int | None
 
 
@@ -233,7 +233,7 @@ class LayerTimes:
         It is not without ``contended``, nor where it is not known what the groups share.
         """
         ranks = for_seconds(traffic.ranks, of.stack)
-        question = Beside(of.question().layer, replace(traffic, ranks=ranks), TRAFFIC_PACKET, alike=True)
+        question = LayerBeside(of.question().layer, replace(traffic, ranks=ranks), TRAFFIC_PACKET, alike=True)
         both = self.both(question)
         if both is None:
             return 0, 0
@@ -242,11 +242,11 @@ class LayerTimes:
 
     def gained(self, forward: PassOf, backward: PassOf) -> int:
         """Return how much sooner a pass forward and one backward end beside each other than one behind the other."""
-        question = Beside(forward.question().layer, backward.question().layer, alike=True)
+        question = LayerBeside(forward.question().layer, backward.question().layer, alike=True)
         both = self.both(question)
         return 0 if both is None else max(0, sum(self._alone(each) for each in question.alone) - max(both))
 
-    def both(self, question: Beside) -> tuple[int, int] | None:
+    def both(self, question: LayerBeside) -> tuple[int, int] | None:
         """Return the ticks of a layer and of what is beside it; None where they are not simulated together."""
         if self.least or (not self.contended and isinstance(question.second, SharedTraffic)):
             return None
@@ -278,7 +278,7 @@ class LayerTimes:
     def _answer(self, question: Alone, unknown: int) -> int: ...
 
     @overload
-    def _answer(self, question: Beside, unknown: None) -> tuple[int, int] | None: ...
+    def _answer(self, question: LayerBeside, unknown: None) -> tuple[int, int] | None: ...
 
     def _answer(self, question: LayerQuestion, unknown: LayerAnswer) -> LayerAnswer:
         """The answer to a question; what is ``unknown`` where it is noted instead."""

@@ -220,7 +220,7 @@ def _stage(
 
 
 @dataclass(frozen=True)
-class Layout:
+class StepLayout:
     """A step under one schedule, with the parameters of its file set so."""
 
     scenario: StepScenario
@@ -229,7 +229,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class StepOutcome(Layout):
+class StepOutcome(StepLayout):
     """A layout with its figures.
 
     Attributes

@@ -14,10 +14,10 @@ from ...compiler.ir import Cancelled, Progress, ShouldStop
 from ...compiler.ir.step import PipelineKind, StepScenario
 from ...compiler.ir.stopping import never, silent
 from ...compiler.planning.build import ScheduleError
-from ..layers.beside import Beside
+from ..layers.beside import LayerBeside
 from ..work.pools import Submit, result_of
 from .layer_times import LayerAnswer, LayerQuestion, LayerTimes
-from .outcome import Layout, StepOutcome, chunks_of, outcome_of, run_of, updated_of
+from .outcome import StepLayout, StepOutcome, chunks_of, outcome_of, run_of, updated_of
 from .plans import can_run
 from .space import Compile, Searched, space_of
 from .times import ticks_of
@@ -87,7 +87,7 @@ def search(
             answered(so_far(outcomes, contended))
 
     watch = _Watch(progress or silent, should_stop or never, tell, submit)
-    watch.ahead([Layout(scenario, schedule, ()) for schedule in scenario.schedules], times)
+    watch.ahead([StepLayout(scenario, schedule, ()) for schedule in scenario.schedules], times)
     declared = _declared(scenario, times, watch.stop, as_written=as_written)
     fitting, space = space_of(scenario, compile_with, watch.report, watch.stop)
     found = replace(space, declared=declared, framework=framework)
@@ -120,7 +120,7 @@ class _Watch:
     tell: Callable[[Sequence[StepOutcome], int], None]
     submit: Submit | None
 
-    def ahead(self, layouts: Sequence[Layout], times: LayerTimes) -> None:
+    def ahead(self, layouts: Sequence[StepLayout], times: LayerTimes) -> None:
         """Have the layers of layouts simulated side by side, if they can be; what is stopped is not known."""
         if self.submit is not None:
             with suppress(Cancelled):
@@ -134,7 +134,7 @@ class _Queue:
     ``wanted`` is how many of the ``framework`` are to be found; ``limit`` the ticks from which on none of them is.
     """
 
-    left: list[tuple[int, Layout]]
+    left: list[tuple[int, StepLayout]]
     wanted: int
     framework: str
     done: list[StepOutcome] = field(default_factory=list)
@@ -146,7 +146,7 @@ class _Queue:
         return [each for each in self.done if can_run(each, self.framework)]
 
     @property
-    def promising(self) -> list[Layout]:
+    def promising(self) -> list[StepLayout]:
         """What is likely to be simulated: of others the kernels alone take twice as long as of those wanted."""
         most = 2 * self.left[self.wanted - 1][0] if self.wanted < len(self.left) else math.inf
         return [each for ticks, each in self.left if ticks <= most]
@@ -173,7 +173,7 @@ class _Queue:
         insort(self.done, outcome, key=_order)
 
 
-def _by_bound(fitting: Sequence[Layout], times: LayerTimes) -> list[tuple[int, Layout]]:
+def _by_bound(fitting: Sequence[StepLayout], times: LayerTimes) -> list[tuple[int, StepLayout]]:
     """Layouts in the order of the least ticks that they take; 0 where a layer cannot be simulated."""
     least, found = replace(times, least=True), []
     for each in fitting:
@@ -203,7 +203,7 @@ def _declared(
 
 
 def simulate_ahead(
-    layouts: Sequence[Layout],
+    layouts: Sequence[StepLayout],
     times: LayerTimes,
     submit: Submit,
     report: Progress,
@@ -226,14 +226,14 @@ def simulate_ahead(
                 times.take(question, result_of(future, should_stop))
         asked.update(unknown)
         # How long each takes alone is asked only of what is known to be simulated together.
-        again = any(isinstance(question, Beside) for question in unknown)
+        again = any(isinstance(question, LayerBeside) for question in unknown)
 
 
 def _answered(question: LayerQuestion, should_stop: ShouldStop) -> LayerAnswer:
     return question.ticks(should_stop)
 
 
-def _is_known(layout: Layout, times: LayerTimes) -> bool:
+def _is_known(layout: StepLayout, times: LayerTimes) -> bool:
     """Whether ``times`` has all layers of a layout, which can be."""
     with suppress(ScheduleError):
         chunks_of(layout.scenario, layout.schedule)
@@ -241,7 +241,7 @@ def _is_known(layout: Layout, times: LayerTimes) -> bool:
     return False
 
 
-def _unknown(layout: Layout, times: LayerTimes) -> tuple[LayerQuestion, ...]:
+def _unknown(layout: StepLayout, times: LayerTimes) -> tuple[LayerQuestion, ...]:
     """What a layout would ask that is not known; nothing of one that cannot be."""
     scenario, schedule, noted = layout.scenario, layout.schedule, dict[LayerQuestion, None]()
     with suppress(ScheduleError):

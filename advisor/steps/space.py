@@ -16,7 +16,7 @@ from ...compiler.ir.step import (
 from ...compiler.ir.stopping import never, silent
 from ...compiler.planning.build import ScheduleError
 from ...compiler.text.diagnostics import CompileError
-from .outcome import Layout, StepOutcome, chunks_of, memory_limit, memory_of
+from .outcome import StepLayout, StepOutcome, chunks_of, memory_limit, memory_of
 from .plans import can_run
 from .times import have_copies
 
@@ -98,9 +98,9 @@ def schedules_of(scenario: StepScenario) -> Iterator[StepSchedule]:
 
 def space_of(
     scenario: StepScenario, compile_with: Compile, report: Progress, stop: ShouldStop
-) -> tuple[list[Layout], Searched]:
+) -> tuple[list[StepLayout], Searched]:
     """All layouts that fit into memory, and what became of the others."""
-    fitting, reasons, large = list[Layout](), list[str](), list[tuple[Settings, StepSchedule, tuple[int, ...]]]()
+    fitting, reasons, large = list[StepLayout](), list[str](), list[tuple[Settings, StepSchedule, tuple[int, ...]]]()
     interrupted = False
     for number, settings in enumerate(_settings(scenario)):
         report("layouts that fit", number, scenario.explore.num_layouts)
@@ -128,7 +128,7 @@ def space_of(
     )
 
 
-def _layouts(scenario: StepScenario, compile_with: Compile, settings: Settings) -> Iterator[Layout | str]:
+def _layouts(scenario: StepScenario, compile_with: Compile, settings: Settings) -> Iterator[StepLayout | str]:
     """Each schedule of the space with parameters set, or why it does not divide."""
     try:
         compiled = compile_with(settings) if settings else scenario
@@ -141,7 +141,7 @@ def _layouts(scenario: StepScenario, compile_with: Compile, settings: Settings) 
         except ScheduleError as error:
             yield f"{schedule.pipeline.expression}: {error.rejection.message}"
         else:
-            yield Layout(compiled, schedule, settings)
+            yield StepLayout(compiled, schedule, settings)
 
 
 def nearest_fitting(
@@ -149,7 +149,7 @@ def nearest_fitting(
 ) -> tuple[Settings, StepSchedule] | None:
     """Return what fits into memory and differs least from a schedule of a step, of all that the file explores."""
 
-    def differs(each: Layout) -> int:
+    def differs(each: StepLayout) -> int:
         axes = zip(each.scenario.system.mesh, scenario.system.mesh, strict=True)
         other = each.schedule
         return sum(one != own for one, own in axes) + sum(

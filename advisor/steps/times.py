@@ -31,7 +31,7 @@ from ...compiler.planning.knobs.library import library_rejection
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore.kernels.gemm import gemm_work
 from ...simcore.steps.step import LayerTicks, StepTicks
-from ..layers.beside import Beside, SharedTraffic, crosses_nodes
+from ..layers.beside import LayerBeside, SharedTraffic, crosses_nodes
 from .layer_times import (
     TRAFFIC_PACKET,
     Held,
@@ -109,7 +109,7 @@ def _beyond(blocks: Scenario, whole: Scenario, shape: AttentionShape, ring: _Rin
     traffic = SharedTraffic(ranks, Pattern.ALL_GATHER, DType.FP8, elements, sends=True)
     block, times = LayerPass.of(blocks, SERIAL), ring.times
     alone, at_once = (times.by_itself(each).ticks for each in (block, LayerPass.of(whole, SERIAL)))
-    both = times.both(Beside(block.layer, traffic, TRAFFIC_PACKET, alike=True)) or (alone, times.traffic(traffic))
+    both = times.both(LayerBeside(block.layer, traffic, TRAFFIC_PACKET, alike=True)) or (alone, times.traffic(traffic))
     return max(0, (shape.context - 1) * max(both) + alone - at_once)
 
 

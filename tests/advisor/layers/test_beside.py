@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from magus.advisor.layers import beside
-from magus.advisor.layers.beside import Beside, Layer, SharedTraffic, traffic_plan
+from magus.advisor.layers.beside import GroupLayer, LayerBeside, SharedTraffic, traffic_plan
 from magus.advisor.layers.orders import by_library
 from magus.advisor.steps.layer_times import LayerTimes, PassOf, schedule_of
 from magus.compiler import compile_text
@@ -61,7 +61,7 @@ def ticks(kind: str, tp: int, elements: int, fabric: str = RAILS, nic: str = "45
     layer, copies = layer_and_copies(name, tp, fabric, nic)
     known, _ = by_library(layer)
     assert known is not None
-    question = Beside(Layer.of(layer, known.choice), SharedTraffic(copies, pattern, dtype, elements))
+    question = LayerBeside(GroupLayer.of(layer, known.choice), SharedTraffic(copies, pattern, dtype, elements))
     both = question.ticks()
     assert both is not None and question.rejection is None
     alone = [each.ticks() for each in question.alone]
@@ -132,7 +132,7 @@ workload layer on pod.dp {{
 
 def test_what_is_shared_of_other_fabrics_is_not_known() -> None:
     layer, copies = layer_and_copies("layer", 8, "ring(nvlink)")
-    found = Beside(Layer.of(layer, SERIAL), SharedTraffic(copies, Pattern.ALL_GATHER, DType.BF16, 1024))
+    found = LayerBeside(GroupLayer.of(layer, SERIAL), SharedTraffic(copies, Pattern.ALL_GATHER, DType.BF16, 1024))
 
     assert found.rejection is not None and found.rejection.code is Code.MGS440 and found.ticks() is None
 
@@ -143,12 +143,12 @@ def test_questions_are_told_apart_by_what_decides_the_ticks() -> None:
     known, _ = by_library(layer)
     assert known is not None
     traffic = SharedTraffic(copies, Pattern.ALL_GATHER, DType.BF16, WEIGHTS // 8)
-    named = [Beside(Layer.of(layer, replace(known.choice, name=name)), traffic) for name in ("one", "other")]
+    named = [LayerBeside(GroupLayer.of(layer, replace(known.choice, name=name)), traffic) for name in ("one", "other")]
     assert named[0] == named[1] and len({*named[0].alone, *named[1].alone}) == 2
 
     times = LayerTimes(noted={})
     assert times.longer(PassOf(layer), traffic) == (0, 0)
-    assert times.noted is not None and [type(each).__name__ for each in times.noted] == ["Beside"]
+    assert times.noted is not None and [type(each).__name__ for each in times.noted] == ["LayerBeside"]
     again = replace(times, should_stop=lambda: False)
     again.longer(PassOf(layer), traffic)
     assert len(times.noted) == 1

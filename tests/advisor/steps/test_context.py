@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.layers.beside import Beside, Layer, SharedTraffic, crosses_nodes
+from magus.advisor.layers.beside import GroupLayer, LayerBeside, SharedTraffic, crosses_nodes
 from magus.advisor.steps.layer_times import TRAFFIC_PACKET, LayerTimes, PassOf
 from magus.advisor.steps.outcome import outcome_of
 from magus.advisor.steps.plans import flags_of
@@ -125,7 +125,7 @@ def test_a_block_comes_beside_attention_to_the_one_before() -> None:
     attention = replace(part.forward, workload=alone_of(part.forward.workload))
     pair = replace(part.context, num_ranks=2)
     traffic = SharedTraffic(pair, Pattern.ALL_GATHER, DType.FP8, 2 * exchanged_bytes(part.forward) // 4, sends=True)
-    question = Beside(Layer.of(attention, SERIAL), traffic, TRAFFIC_PACKET, alike=True)
+    question = LayerBeside(GroupLayer.of(attention, SERIAL), traffic, TRAFFIC_PACKET, alike=True)
     both, (layer_alone, traffic_alone) = question.ticks(), (each.ticks() for each in question.alone)
     assert both is not None and max(both) < 1.05 * max(layer_alone, traffic_alone)
     # Else copies wait for SMs until attention has ended.

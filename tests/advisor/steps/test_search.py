@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from magus.advisor.layers.beside import Alone, Beside, Layer
+from magus.advisor.layers.beside import Alone, GroupLayer, LayerBeside
 from magus.advisor.steps import layer_times as times_module
 from magus.advisor.steps.layer_times import LayerAnswer, LayerPass, LayerQuestion, LayerTimes, PassTicks
-from magus.advisor.steps.outcome import Layout, outcome_of, run_of
+from magus.advisor.steps.outcome import StepLayout, outcome_of, run_of
 from magus.advisor.steps.search import SHOWN, TIE, recommended, search, simulate_ahead
 from magus.advisor.steps.space import schedules_of
 from magus.advisor.steps.times import send_ticks, traffic_ticks
@@ -183,17 +183,17 @@ def test_only_what_is_simulated_together_is_asked_alone(contended: bool, togethe
         asked.append(question)
         answered = Future[LayerAnswer]()
         of_layer = PassTicks(20, 5) if isinstance(question, LayerPass) else 10
-        answered.set_result(together if isinstance(question, Beside) else of_layer)
+        answered.set_result(together if isinstance(question, LayerBeside) else of_layer)
         return answered
 
     step, times = small_step(TP=1, PP=2), LayerTimes(contended=contended)
-    layouts = [Layout(step, StepSchedule("s", overlapped=tuple(Overlapped)), ())]
+    layouts = [StepLayout(step, StepSchedule("s", overlapped=tuple(Overlapped)), ())]
     for _ in range(2):  # then all is known
         simulate_ahead(layouts, times, cast("Submit", submit), silent, never)
 
     assert len(asked) == len(set(asked)) > 2
-    assert any(isinstance(each, Beside) for each in asked) is contended
-    alone = [each for each in asked if isinstance(each, Alone) and isinstance(each.what, Layer)]
+    assert any(isinstance(each, LayerBeside) for each in asked) is contended
+    alone = [each for each in asked if isinstance(each, Alone) and isinstance(each.what, GroupLayer)]
     assert bool(alone) is (contended and together is not None)
 
 

@@ -84,7 +84,7 @@ class ViewPane(JobPane[J], Generic[J, V]):
         return self._view
 
 
-class Words(VerticalScroll, can_focus=True):
+class ScrolledText(VerticalScroll, can_focus=True):
     """A text that scrolls."""
 
     def __init__(self, *, id: str) -> None:
@@ -100,13 +100,13 @@ class Words(VerticalScroll, can_focus=True):
         self._text.update(printable(text, block=True))
 
 
-class WordsPane(ViewPane[J, Words]):
+class WordsPane(ViewPane[J, ScrolledText]):
     """A pane of lines, which are wrapped to its width."""
 
     TITLE = ""
 
     def __init__(self, *, id: str) -> None:
-        super().__init__(Words(id=f"{id}-words"), id=id)
+        super().__init__(ScrolledText(id=f"{id}-words"), id=id)
         self._job: J | None = None
 
     def on_resize(self) -> None:

@@ -19,7 +19,7 @@ from ...text.next_steps import next_steps
 from ...text.ops import scenario_words
 from .backend import Backend, SweepAdvice, short_advice
 from .values import ValuesOfFile
-from .view import Head, head_of, row_of, selected_text, title_of
+from .view import JobHead, head_of, row_of, selected_text, title_of
 
 
 class ProblemKind(Enum):
@@ -121,7 +121,7 @@ class FileJob(ABC, Generic[S, A]):
         """The question, and which of the questions of its file it is."""
 
     @abstractmethod
-    def head(self, width: int) -> Head | None:
+    def head(self, width: int) -> JobHead | None:
         """What stands above the panes; None while nothing is found."""
 
     @property
@@ -193,7 +193,7 @@ class Job(FileJob[Scenario, Advice]):
         """Workload, pattern, GPUs, fabric and shape in one line."""
         return title_of(self.scenario, job_idx, num_jobs)
 
-    def head(self, width: int) -> Head | None:
+    def head(self, width: int) -> JobHead | None:
         """Verdict, figures, threshold, confidence and marks."""
         return None if self.found is None else head_of(self.found, width, advising=self.advising)
 
@@ -317,7 +317,7 @@ class StepJob(FileJob[StepScenario, "StepAdvice"]):
 
         return title_of_step(self.scenario, job_idx, num_jobs)
 
-    def head(self, width: int) -> Head | None:
+    def head(self, width: int) -> JobHead | None:
         """Verdict, figures and marks."""
         from .step_view import head_of
 

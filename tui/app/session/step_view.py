@@ -10,7 +10,7 @@ from ....advisor.steps.search import TIE
 from ....compiler.ir.step import StepScenario
 from ....compiler.text.units import bytes_text
 from ...text.step import counted_text, declared_as, key_of, question_of, seconds_text
-from .view import Finality, Head, Mark
+from .view import Finality, JobHead, Mark
 
 
 class StepSort(Enum):
@@ -115,11 +115,11 @@ def standing_of(advice: StepAdvice, *, advising: bool) -> Finality:
     return Finality.SIMULATED if advising else Finality.STOPPED
 
 
-def head_of(advice: StepAdvice, *, advising: bool) -> Head:
+def head_of(advice: StepAdvice, *, advising: bool) -> JobHead:
     """Return the head; while the app is ``advising`` it says that it is not final."""
     standing, pays = standing_of(advice, advising=advising), advice.recommended is not None
     verdict = standing.word + verdict_of(advice)
-    return Head(verdict, pays, figures_of(advice), "", standing.sentence, "medium", advice.marks)
+    return JobHead(verdict, pays, figures_of(advice), "", standing.sentence, "medium", advice.marks)
 
 
 def verdict_of(advice: StepAdvice) -> str:

@@ -171,7 +171,7 @@ def standing_of(advice: Advice, *, advising: bool) -> Finality:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class JobHead:
     """What stands above the panes; ``pays`` is whether the verdict stands out, ``sure`` the name of the confidence."""
 
     verdict: str
@@ -183,10 +183,10 @@ class Head:
     marks: tuple[str, ...]
 
 
-def head_of(advice: Advice, width: int, *, advising: bool) -> Head:
+def head_of(advice: Advice, width: int, *, advising: bool) -> JobHead:
     """Return the head in ``width`` columns; while the app is ``advising`` it says that it is not final."""
     standing = standing_of(advice, advising=advising)
-    return Head(
+    return JobHead(
         standing.word + verdict_of(advice, width - len(standing.word)),
         advice.verdict is Verdict.OVERLAP,
         figures_of(advice),
