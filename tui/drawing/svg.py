@@ -98,7 +98,7 @@ def line_down(x: float, top: float, bottom: float, kind: str = "grid") -> str:
 
 
 def heading(title: str, said: str, width: float) -> list[str]:
-    """Return the title at the top of a drawing of so many pixels, and what is said below it."""
+    """Return the title at the top of a drawing, and the line of text below it; sizes in pixels."""
     return [text_at(12, 22, fitting(title, width - 24), "title"), text_at(12, 40, said, "faint")]
 
 

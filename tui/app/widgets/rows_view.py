@@ -97,7 +97,7 @@ class PaintedView(ScrollView, can_focus=True):
         return Strip(segments).adjust_cell_length(self._room.width, self._style("head"))
 
     def _sentence(self) -> list[str]:
-        """The lines of what is said in place of rows."""
+        """The lines of the text that stands in place of rows."""
         return ["", *textwrap.wrap(printable(self._message, block=True), max(20, self._room.width - 2))]
 
 
