@@ -5,27 +5,17 @@ import re
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import click
 import typer
 from click.core import ParameterSource
 
-from ..drawing import Shows, of_rank
+from ..drawing import Shows
 
 DEFAULT_WORKERS = min(4, os.cpu_count() or 1)
 MAX_SEED = (1 << 31) - 1
 """Largest seed of a corpus: a store has no numbers of any length."""
-
-
-def keep_results(context: typer.Context, no_cache: bool) -> None:
-    """Look up results on disk, and keep new ones, while the command of ``context`` runs; not under ``no_cache``."""
-    if no_cache or context.resilient_parsing:
-        return
-    # Imported here: the command line imports this before it knows the command.
-    from ...simcore.memo.memo import memoizing, user_store
-
-    context.with_resource(memoizing(user_store()))
 
 
 def given_options(*names: str) -> frozenset[str]:
@@ -58,20 +48,6 @@ class OutFile(click.Path):
     def __init__(self) -> None:
         super().__init__(path_type=Path)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Return the path.
-
-        Raises
-        ------
-        OSError
-            If nothing can be written there as things are now.
-        """
-        from ...compiler.text.writing import check_writable
-
-        path = Path(value)
-        check_writable(of_rank(path, 0))
-        return path
-
 
 Out = partial(typer.Option, metavar="OUT", click_type=OutFile())
 Count = partial(typer.Option, metavar="N", min=1)
@@ -103,9 +79,7 @@ ShowsOption = Annotated[Shows, typer.Option("--draw", help="What is drawn.")]
 PlotOption = Annotated[
     Path | None, Out("--plot", callback=with_png, help="Draw the gain over one or two params: .svg, .png.")
 ]
-NoCacheOption = Annotated[
-    bool, typer.Option("--no-cache", envvar="MAGUS_NO_CACHE", callback=keep_results, help="Use no results on disk.")
-]
+NoCacheOption = Annotated[bool, typer.Option("--no-cache", envvar="MAGUS_NO_CACHE", help="Use no results on disk.")]
 SweptOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUES", help='Values of a param: "M=16..65536 x2", M=16,64, or one.'),

@@ -115,11 +115,26 @@ class Verbs(typer.core.TyperGroup):
 class OneCommand(typer.core.TyperCommand):
     """A command of which an option with one value is given once: of two, one would be passed over in silence.
 
-    It writes to none of the files that it reads.
+    It writes to none of the files that it reads, and begins no work whose result cannot be written.
     """
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Carry the command out; one with ``--no-cache`` finds results on disk, and keeps new ones, without it."""
+        if ctx.params.get("no_cache", True):
+            return super().invoke(ctx)
+        from ...simcore.memo.memo import memoizing, user_store
+
+        with memoizing(user_store()):
+            return super().invoke(ctx)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse an option that is given twice, and a file to be written that is read."""
+        """Refuse an option that is given twice, and a file to be written that is read.
+
+        Raises
+        ------
+        OSError
+            If a file cannot be written as things are now.
+        """
         if not ctx.resilient_parsing:
             _, _, given = self.make_parser(ctx).parse_args(args=list(args))
             for option, count in Counter(each for each in given if isinstance(each, click.Option)).items():
@@ -131,9 +146,13 @@ class OneCommand(typer.core.TyperCommand):
         written = {each.name for each in self.params if isinstance(each.type, OutFile)}
         read = [value for name, value in ctx.params.items() if name not in written]
         files = [each for value in read for each in (value if isinstance(value, list | tuple) else [value])]
-        for path in (ctx.params[name] for name in written if name is not None):
-            if path is not None and any(_is_same(path, each) for each in files):
+        for path in (ctx.params[name] for name in written if name and ctx.params[name] is not None):
+            from ...compiler.text.writing import check_writable
+            from ..drawing import of_rank
+
+            if any(_is_same(path, each) for each in files):
                 raise click.UsageError(f"{path} is read, and would be lost: write to another file", ctx)
+            check_writable(of_rank(path, 0))
         return rest
 
 

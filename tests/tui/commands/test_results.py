@@ -65,3 +65,12 @@ def test_a_folder_that_cannot_be_used_costs_no_answer(folder: Path) -> None:
 
     assert magus("simulate", SMALL, *PACKETS).exit_code == 0
     assert folder.read_text() == "mine"
+
+
+def test_results_are_kept_for_no_command_that_is_refused(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.mgs"
+    mine.write_text(SMALL.read_text())
+
+    for words in (("--svg", mine), ("--granularity", "byte"), ("--svg", tmp_path / "none" / "out.svg")):
+        assert magus("simulate", mine, *words).exit_code
+        assert current_store() is None

@@ -82,3 +82,9 @@ def test_none_of_several_files_that_are_read_is_written(
 
     assert done.exit_code == 2 and "mine.json is read, and would be lost" in done.stderr
     assert Path("mine.json").read_text() == "{}"
+
+
+def test_what_is_typed_wrong_is_told_before_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    for out in (tmp_path / "none" / "out.svg", tmp_path / "out.svg"):
+        done = magus("simulate", FILE, "--svg", out, "--granularity", "byte")
+        assert done.exit_code == 2 and "--granularity" in done.stderr and "no folder" not in done.stderr
