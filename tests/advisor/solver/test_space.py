@@ -4,6 +4,7 @@ import itertools
 import subprocess
 import sys
 from dataclasses import replace
+from threading import Event
 
 import pytest
 from ortools.sat.python import cp_model
@@ -12,6 +13,7 @@ from magus.advisor.solver import NoFeasibleSchedule, enumerate_space
 from magus.advisor.solver.domains import domains_of, streams_of
 from magus.advisor.solver.enumerate import explain
 from magus.advisor.solver.memory import check_memory, resident_bytes
+from magus.advisor.solver.model import Solutions
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, Explore, Fabric, OpCase, OpChoice
 from magus.compiler.planning.build import ScheduleError, build_op_plan, expression_of, reject_choice, template_named
@@ -190,11 +192,23 @@ def test_what_the_solver_raises_in_its_thread_reaches_the_caller(monkeypatch: py
         explain(SCENARIOS[1])
 
 
-def test_stops_on_request() -> None:
-    scenario, requested = ag_gemm(8192, 28672, 8192), iter([False])
+def test_stops_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario, began, stopped = ag_gemm(8192, 28672, 8192), Event(), Event()
     everything = enumerate_space(scenario)
+    take, stop = Solutions.on_solution_callback, cp_model.CpSolver.stop_search
 
-    space = enumerate_space(scenario, should_stop=lambda: next(requested, True))
+    def take_once_stopped(solutions: Solutions) -> None:
+        began.set()
+        assert stopped.wait(60)  # a quick solver would end before it is asked to
+        take(solutions)
+
+    def stop_search(solver: cp_model.CpSolver) -> None:
+        stop(solver)
+        stopped.set()
+
+    monkeypatch.setattr(Solutions, "on_solution_callback", take_once_stopped)
+    monkeypatch.setattr(cp_model.CpSolver, "stop_search", stop_search)
+    space = enumerate_space(scenario, should_stop=began.is_set)
 
     assert set(space.choices) < set(everything.choices) and not space.complete
 
