@@ -167,14 +167,15 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = (), only: Sequence[s
     requested = [each for each in scenario.explore.implementations if each.name not in named]
     moving = scenario.moving
     unfit = [why for case in moving if isinstance(why := library.predicted(case), Rejection)]
-    if len(unfit) == len(moving) and not orders:
+    fits = len(unfit) < len(moving)
+    if not fits and not orders:
         left_out = tuple(Unknown(each.name, unfit[0].message) for each in requested) if unfit else ()
         return Offers(library.name, None, (), left_out) if left_out else None
     base = _sum(library.times(case) for case in scenario.cases)
     base_us = base.us * scenario.num_layers
     offers = [_of_order(each, scenario, base) for each in orders]
     unknown: list[Unknown] = []
-    for implementation in (requested or shipped) if len(unfit) < len(moving) else ():
+    for implementation in (requested or shipped) if fits else ():
         if implementation.name == scenario.exchange or not implementation.name.startswith(tuple(only) or ""):
             continue
         offer = _offer if implementation.experts is None else _offer_of_experts
@@ -185,18 +186,14 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = (), only: Sequence[s
             unknown.append(Unknown(implementation.name, reason.message))
     if not offers and not unknown and not only:
         return None
-    name = library.name if len(unfit) < len(moving) else DIRECT
-    name += f" with {scenario.exchange}" if scenario.exchange else ""
+    name = (library.name if fits else DIRECT) + (f" with {scenario.exchange}" if scenario.exchange else "")
     offers.sort(key=lambda each: each.us)
-    return Offers(name, base_us, tuple(offers), tuple(unknown), _unasked(scenario))
-
-
-def _unasked(scenario: Scenario) -> tuple[Offer, ...]:
-    """The kernels that ship for the only op that moves data: a file that names others makes no promise of it surer."""
-    if not scenario.explore.implementations or len(scenario.moving) != 1:
-        return ()
-    found = offers_of(replace(scenario, explore=replace(scenario.explore, implementations=())))
-    return () if found is None else tuple(each for each in found.offers if each.is_kernel)
+    unasked: list[Offer] = []
+    if scenario.explore.implementations and len(moving) == 1 and fits:
+        bare = replace(scenario, explore=replace(scenario.explore, implementations=()))
+        found_unasked = (_offer(bare, each, library, base)[0] for each in shipped if each.name != scenario.exchange)
+        unasked = sorted((each for each in found_unasked if each and each.is_kernel), key=lambda each: each.us)
+    return Offers(name, base_us, tuple(offers), tuple(unknown), tuple(unasked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +217,9 @@ def by_library(scenario: Scenario) -> ByLibrary:
         If an op of these is too large to be simulated.
     """
     library = _Library.of(shipped_implementations(scenario.system))
-    times, layers = [library.times(case) for case in scenario.cases], scenario.num_layers
+    one, layers = _sum(library.times(case) for case in scenario.cases), scenario.num_layers
     kernels = [_kernel_us(case) for case in scenario.moving]
     moving = sum(library.times(case).graph_us for case in scenario.moving) - sum(filter(None, kernels))
-    one = _sum(times)
     return ByLibrary(one.us * layers, one.graph_us * layers, None if None in kernels else moving * layers)
 
 

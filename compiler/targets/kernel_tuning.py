@@ -12,6 +12,7 @@ from itertools import islice
 from .kernel_calls import NotRecognised, assigned, is_jit, name_of
 
 Setting = int | float | str | bool | None
+Names = Mapping[str, object]
 _HOOKS = ("pre_hook", "post_hook", "reset_to_zero", "restore_value")
 MAX_CONFIGS = 4096
 MAX_VALUES = 1 << 18
@@ -83,9 +84,8 @@ def take_config(module: ast.Module, function: ast.FunctionDef, wanted: Config | 
     strange = [name for name in chosen.settings if name not in names and name not in LAUNCH]
     if strange:
         message = f"{', '.join(strange)} of the configuration is no parameter of {function.name}"
-        raise NotRecognised(
-            tuned[0], message, "a configuration gives constants of the kernel and options of its launch"
-        )
+        hint = "a configuration gives constants of the kernel and options of its launch"
+        raise NotRecognised(tuned[0], message, hint)
     return chosen
 
 
@@ -152,17 +152,9 @@ class _Decided(ast.NodeTransformer):
         return None
 
 
-LAUNCH = (
-    "num_warps",
-    "num_stages",
-    "num_ctas",
-    "maxnreg",
-    "waves_per_eu",
-    "matrix_instr_nonkdim",
-    "kpack",
-    "ir_override",
-)
-"""What a configuration may say of the launch."""
+_BY_PLACE = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+LAUNCH = (*_BY_PLACE, "waves_per_eu", "matrix_instr_nonkdim", "kpack", "ir_override")
+"""What a configuration may say of the launch, the first of it without names."""
 
 
 def _chosen(module: ast.Module, tuned: ast.expr, wanted: Config | None) -> Config:
@@ -177,9 +169,8 @@ def _chosen(module: ast.Module, tuned: ast.expr, wanted: Config | None) -> Confi
         if wanted is not None:
             return wanted
         message = f"the configurations of autotuning are not read: {error}"
-        raise NotRecognised(
-            tuned, message, "say the one to take: --config NAME=VALUE,... with the sizes of a tile"
-        ) from None
+        hint = "say the one to take: --config NAME=VALUE,... with the sizes of a tile"
+        raise NotRecognised(tuned, message, hint) from None
     fitting = [each for each in configs if wanted is None or each.has(wanted.settings)]
     if len(fitting) == 1:
         return fitting[0]
@@ -199,9 +190,7 @@ def _hint(decorator: ast.expr) -> str:
         keys = [key for node in ast.walk(decorator) if isinstance(node, ast.Dict) for key in node.keys]
         names = ", ".join(str(key.value) for key in keys if isinstance(key, ast.Constant)) or "what they compute"
         return f"leave @triton.heuristics out, and pass {names} when the kernel is called"
-    return (
-        "leave it out: what wraps the kernel launches it with the parameters that it had, and knows nothing of tables"
-    )
+    return "leave it out: what wraps the kernel launches it with its old parameters, and knows nothing of tables"
 
 
 def _is(decorator: ast.expr, name: str) -> bool:
@@ -241,7 +230,7 @@ class _Reader:
     _definitions: dict[str, object] = field(default_factory=dict)
     """By name; a circle while it is read."""
 
-    def value(self, node: ast.expr, names: Mapping[str, object]) -> object:
+    def value(self, node: ast.expr, names: Names) -> object:
         """Return the value of an expression, in which ``names`` have theirs.
 
         Raises
@@ -271,9 +260,7 @@ class _Reader:
                 return self._called(node, names)
         raise _NotRead(ast.unparse(node)[:60])
 
-    def _rounds(
-        self, generators: Sequence[ast.comprehension], names: Mapping[str, object]
-    ) -> Iterator[Mapping[str, object]]:
+    def _rounds(self, generators: Sequence[ast.comprehension], names: Names) -> Iterator[Names]:
         if not generators:
             yield names
             return
@@ -301,10 +288,10 @@ class _Reader:
             raise _NotRead(f"{name} is not one list that is written out")
         return found[0]
 
-    def _called(self, call: ast.Call, names: Mapping[str, object]) -> object:
+    def _called(self, call: ast.Call, names: Names) -> object:
         name = name_of(call)
         hooks = [each.value for each in call.keywords if each.arg == "pre_hook" and name == "Config"]
-        if any(not _is_none(each) and names.get(ast.unparse(each), each) is not None for each in hooks):
+        if any(ast.unparse(each) != "None" and names.get(ast.unparse(each), each) is not None for each in hooks):
             hint = "leave pre_hook out, and have descriptors of these blocks when the kernel is called"
             raise NotRecognised(call, "a configuration has a hook before the kernel", hint)
         values = [self.value(each, names) for each in call.args]
@@ -360,7 +347,9 @@ def _returned(name: str, body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
                 if orelse:
                     yield from _returned(name, orelse)
                     return
-            case _ if not (_is_text(each) or isinstance(each, ast.Assign)):
+            case ast.Assign() | ast.Expr(ast.Constant()):
+                pass
+            case _:
                 raise _NotRead(f"{name}() computes them")
     if not body or isinstance(body[-1], ast.Expr):
         raise _NotRead(f"{name}() computes them")
@@ -377,7 +366,7 @@ def _config(call: ast.Call, values: Sequence[object], options: Mapping[str, obje
     settings = options.get("kwargs", values[0] if values else {})
     if not isinstance(settings, dict):
         raise _NotRead(ast.unparse(call)[:60])
-    launch = dict(zip(("num_warps", "num_stages", "num_ctas", "maxnreg"), values[1:], strict=False))
+    launch = dict(zip(_BY_PLACE, values[1:], strict=False))
     more = {name: value for name, value in options.items() if name not in ("kwargs", "pre_hook")}
     return Config({str(name): value for name, value in {**settings, **launch, **more}.items()})
 
@@ -390,14 +379,15 @@ def _computed(operator: ast.operator, one: object, other: object) -> object:
     if isinstance(operator, ast.BitOr) and isinstance(one, dict) and isinstance(other, dict):
         return one | other
     if isinstance(one, int) and isinstance(other, int) and max(abs(one), abs(other)) < MAX_NUMBER:
-        if isinstance(operator, ast.Add):
-            return one + other
-        if isinstance(operator, ast.Mult):
-            return one * other
-        if isinstance(operator, ast.FloorDiv) and other:
-            return one // other
-        if isinstance(operator, ast.Pow) and 0 <= other < 64:
-            return one**other
+        match operator:
+            case ast.Add():
+                return one + other
+            case ast.Mult():
+                return one * other
+            case ast.FloorDiv() if other:
+                return one // other
+            case ast.Pow() if 0 <= other < 64:
+                return one**other
     raise _NotRead("a number that is computed")
 
 
@@ -405,15 +395,6 @@ def _bound(target: ast.expr, value: object) -> dict[str, object]:
     if isinstance(target, ast.Name):
         return {target.id: value}
     if isinstance(target, ast.Tuple | ast.List) and isinstance(value, list) and len(value) == len(target.elts):
-        return {
-            name: part for one, each in zip(target.elts, value, strict=True) for name, part in _bound(one, each).items()
-        }
+        parts = (_bound(one, each) for one, each in zip(target.elts, value, strict=True))
+        return {name: part for each in parts for name, part in each.items()}
     raise _NotRead(ast.unparse(target))
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def _is_text(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -347,12 +347,8 @@ class StepWork:
 
     def stage_of(self, microbatch: int, chunk: int) -> int:
         """The stage that computes a chunk for a microbatch."""
-        found = (
-            stage
-            for stage, order in enumerate(self.orders)
-            if any((each.microbatch, each.chunk) == (microbatch, chunk) for each in order)
-        )
-        return next(found)
+        own = ({(each.microbatch, each.chunk) for each in order} for order in self.orders)
+        return next(stage for stage, computed in enumerate(own) if (microbatch, chunk) in computed)
 
     @property
     def num_steps(self) -> int:
@@ -386,21 +382,13 @@ def declared(workload: Workload) -> Iterable[Read]:
 
 def split(values: Array, shard: Shard, ranks: int) -> tuple[Array, ...]:
     """What each of ``ranks`` has of a tensor."""
-    match shard:
-        case Shard.NONE:
-            return (values,) * ranks
-        case Shard.COLS:
-            return tuple(np.split(values, ranks, axis=1))
-        case _:
-            return tuple(np.split(values, ranks))
+    if shard is Shard.NONE:
+        return (values,) * ranks
+    return tuple(np.split(values, ranks, axis=1 if shard is Shard.COLS else 0))
 
 
 def joined(parts: Sequence[Array], shard: Shard) -> Array:
     """The tensor of which ranks have ``parts``."""
-    match shard:
-        case Shard.NONE:
-            return parts[0]
-        case Shard.COLS:
-            return np.concatenate(parts, axis=1)
-        case _:
-            return np.concatenate(parts)
+    if shard is Shard.NONE:
+        return parts[0]
+    return np.concatenate(parts, axis=1 if shard is Shard.COLS else 0)

@@ -51,9 +51,8 @@ class Product:
 _LAYER_NORM_LINEAR, _LINEAR = "_LayerNormLinear", "_Linear"
 # The inputs that the first matrix may be, and the second one; the first that is a matrix counts.
 _OPERANDS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
-    **dict.fromkeys(
-        ("mm", "_scaled_mm", "linear", "bmm", "_grouped_mm", "_scaled_grouped_mm", "_int_mm"), ((0,), (1,))
-    ),
+    **dict.fromkeys(("mm", "_scaled_mm", "linear", "bmm", "_int_mm"), ((0,), (1,))),
+    **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), ((0,), (1,))),
     **dict.fromkeys(("addmm", "_addmm_activation", "baddbmm"), ((1,), (2,))),
     # vLLM, SGLang, AITER
     **dict.fromkeys(("cutlass_scaled_mm", "cutlass_scaled_mm_azp", "cutlass_moe_mm"), ((1,), (2,))),
@@ -82,7 +81,6 @@ _KERNEL = re.compile(
     r"gemm|nvjet|cijk|xmma|splitk|cutlass|matmul|wgmma|\bmm_|triton_mm|triton_tem_\w*mm", re.IGNORECASE
 )
 _NO_PRODUCT = re.compile(r"flash|fmha|attention|attn|nccl|gemv", re.IGNORECASE)
-_FP8_KERNEL = re.compile(r"e4m3|nvjet_qq|float8", re.IGNORECASE)
 
 
 def is_product_kernel(kernel: str) -> bool:
@@ -92,7 +90,7 @@ def is_product_kernel(kernel: str) -> bool:
 
 def is_fp8_kernel(kernel: str) -> bool:
     """Whether the name of a kernel says that its operands are fp8, as TransformerEngine's operations do not."""
-    return _FP8_KERNEL.search(kernel) is not None
+    return re.search("e4m3|nvjet_qq|float8", kernel, re.IGNORECASE) is not None
 
 
 def product_of(operation: str, dims: object, types: object) -> Product | str | None:
@@ -132,9 +130,8 @@ def _operand(dims: Sequence[object], choice: tuple[int, ...]) -> int | None:
 
 def _sizes(found: object) -> list[int]:
     """The sizes of a tensor; none of anything else."""
-    if not isinstance(found, list) or not all(isinstance(size, int) and not isinstance(size, bool) for size in found):
-        return []
-    return found
+    sizes = found if isinstance(found, list) else []
+    return sizes if all(isinstance(size, int) and not isinstance(size, bool) for size in sizes) else []
 
 
 def _dtype(types: Sequence[object], first: int, second: int) -> DType | str:
@@ -344,9 +341,7 @@ def find_pairs(run: TracedRun, unused: Unused | None = None) -> tuple[TracedPair
 
 def pairs_of(run: TracedRun, unused: Unused) -> Iterator[tuple[PairShape, TracedCollective, TracedGemm]]:
     """Yield each collective with its GEMM; no GEMM is in two pairs of one kind."""
-    by_operand: dict[int, list[TracedGemm]] = defaultdict(list)
-    by_shard: dict[int, list[TracedGemm]] = defaultdict(list)
-    by_result: dict[int, list[TracedGemm]] = defaultdict(list)
+    by_operand, by_shard, by_result = (defaultdict[int, list[TracedGemm]](list) for _ in range(3))
     for gemm in run.gemms:
         by_operand[gemm.m * gemm.k].append(gemm)
         by_result[gemm.m * gemm.n].append(gemm)
@@ -384,9 +379,8 @@ def _why_not(collective: TracedCollective, gemm: TracedGemm, rows: int) -> str:
     """Why both are no pair though their sizes fit; empty where they are one."""
     if max(collective.start_us, gemm.start_us) - min(collective.end_us, gemm.end_us) > MAX_GAP_US:
         return "more than 1 ms from the GEMM that its size fits"
-    if collective.dtype not in (None, gemm.dtype):
-        types = f"in {collective.dtype.value} beside a GEMM in {gemm.dtype.value}" if collective.dtype else ""
-        return f"{types}: a pair has one type"
+    if collective.dtype is not None and collective.dtype is not gemm.dtype:
+        return f"in {collective.dtype.value} beside a GEMM in {gemm.dtype.value}: a pair has one type"
     if gemm.groups > 1 and collective.operation != "all_to_all":
         return "beside the products of several experts: their collective is an all_to_all"
     if collective.operation != "all_reduce" and rows % collective.num_ranks:  # that takes any number of rows
