@@ -1,8 +1,8 @@
 """A rule small enough to read: a tree over a few ratios of a GEMM and its collective, made of many estimated shapes.
 
 It is fitted for one pattern on one system to the losses of all its schedules, and judged on shapes that it was not
-fitted to. Or it is static: a tree over the inputs of FiCCO's rule (arXiv 2512.10236), of its four
-schedules.
+fitted to. Or it is static: a tree over the inputs of FiCCO's rule (arXiv 2512.10236), of its four schedules. The paper
+names what its rule looks at and prints no thresholds.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,19 +12,33 @@ from math import log2
 from random import Random
 
 import numpy as np
+import numpy.typing as npt
 
 from ... import __version__
 from ...compiler.codes import Code
-from ...compiler.ir import COLUMN_STEP, TICKS_PER_SECOND, EngineChoice, EngineKind, JsonObject, OpCase, OpChoice
+from ...compiler.ir import (
+    COLUMN_STEP,
+    TICKS_PER_SECOND,
+    EngineChoice,
+    EngineKind,
+    ExecutionOptions,
+    GemmShape,
+    JsonObject,
+    Kernels,
+    OpCase,
+    OpChoice,
+    Pattern,
+)
 from ...compiler.planning.build import expression_of, reject_choice
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.request.request import Request, RequestError
 from ...compiler.request.scenario import scenario_of
-from ...compiler.templates import BASELINE
+from ...compiler.templates import BASELINE, BY_NAME
 from ..bespoke.batches import costs_of
 from ..candidates.predicted import predicted_candidates, usual_serials
 from ..learned.learner import TreeNode, small_tree
-from .build import EXACT, FloatArray, four_choices
+
+FloatArray = npt.NDArray[np.float64]
 
 ROWS = tuple(1 << power for power in range(4, 17))
 COLUMNS = (512, 1024, 1792, 2048, 3584, 4096, 7168, 8192, 16384)
@@ -43,12 +57,15 @@ _TEMPLATES = ("uniform_fused_1d", "hetero_fused_1d", "uniform_fused_2d")
 _PIECES = (1, 2, 4)
 TILE = 128
 FEATURES = ("comm_over_gemm", "waves", "rows_per_rank", "m_over_k", "flops_per_byte", "over_balance", "traffic_bytes")
-NUM_OF_TREES = 5
 STATIC_FEATURES = ("m_over_k", "over_balance", "traffic_bytes")
-"""Inputs of a static rule, those of FiCCO's; other trees look at the first ``NUM_OF_TREES`` of ``FEATURES``."""
+"""Inputs of a static rule, those of FiCCO's; other trees look at the first five of ``FEATURES``."""
 
 STATIC_ROWS = tuple(rows for rows in ROWS if rows >= 4096)
 """Rows of shapes for FiCCO's rule: its schedules cut each shard into as many pieces as there are ranks."""
+
+FOUR = ("uniform_fused_1d", "hetero_fused_1d", "hetero_unfused_1d", "uniform_fused_2d")
+EXACT = 0.005
+"""A choice within this share of the best one is exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +100,21 @@ class MachineRates:
             flops / traffic / self.balance,
             traffic,
         )
+
+
+def rates_of(scenario: OpCase, gemm: GemmShape, s_per_byte: float = 0.0) -> MachineRates:
+    """Return the rates of a scenario with its GEMM; ``s_per_byte`` is no input of a static rule."""
+    peak = scenario.gpu.peak(gemm.dtype)
+    return MachineRates(
+        gpu=scenario.gpu.name,
+        s_per_byte=s_per_byte,
+        flops_per_s=float(peak),
+        sms=scenario.gpu.sms,
+        ranks=scenario.num_ranks,
+        bytes_per_element=gemm.dtype.mean_bytes,
+        consumes=scenario.shape.pattern.consumes,
+        balance=peak / scenario.gpu.hbm.peak_bytes_per_s,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +174,17 @@ def distilled(
     machine = _machine(request, first)
     known = round(len(shapes) * (1 - HELD_OUT))
     features, ticks = np.array([machine.ratios(*shape) for shape in shapes]), np.array(rows)
-    seen = STATIC_FEATURES if static else FEATURES[:NUM_OF_TREES]
-    looked_at = np.where([name in seen for name in FEATURES], features, 0.0)  # a tree parts nothing by what is equal
-    root = small_tree(looked_at[:known], _costs(ticks)[:known], max_leaves, seed)
+    root = fitted_tree(features[:known], ticks[:known], max_leaves=max_leaves, seed=seed, static=static)
     return _judged(request, machine, choices, root, features, _costs(ticks))
+
+
+def fitted_tree(
+    features: FloatArray, ticks: FloatArray, *, max_leaves: int = MAX_LEAVES, seed: int = 0, static: bool = False
+) -> TreeNode:
+    """Return the tree for the ``ratios`` of shapes [N, features] by their times of each choice [N, choices]."""
+    seen = STATIC_FEATURES if static else FEATURES[:5]
+    looked_at = np.where([name in seen for name in FEATURES], features, 0.0)  # a tree parts nothing by what is equal
+    return small_tree(looked_at, _costs(ticks), max_leaves, seed)
 
 
 def _costs(ticks: FloatArray) -> FloatArray:
@@ -187,6 +226,23 @@ def picked(node: TreeNode, ratios: Sequence[float]) -> int:
     while node.below is not None and node.above is not None:
         node = node.below if ratios[node.feature] <= node.threshold else node.above
     return node.pick
+
+
+def four_choices(scenario: OpCase, *, sharing: bool = False) -> tuple[OpChoice, ...]:
+    """Return FiCCO's four schedules as the paper has them; none where the workload or the rows permit one of them not.
+
+    Each shard is cut into as many pieces as there are ranks and moved by the usual number of copy engines. Kernels of
+    ``hetero_unfused_1d`` go to its usual number of streams, or where they are ``sharing`` the SMs, which the GPU must
+    permit, to one for each peer, with tiles for their share.
+    """
+    ranks, engine = scenario.num_ranks, default_engine(scenario.system)
+    cut = (OpChoice(name, ranks * ranks, engine, BY_NAME[name].default_streams) for name in FOUR)
+    uniform, fused, unfused, columns = cut
+    if sharing and scenario.gpu.gemm.fewest_sms:
+        unfused = replace(unfused, streams=ranks - 1, tactics=ExecutionOptions(kernel=Kernels.SHARING))
+    choices = (uniform, fused, unfused, columns)
+    legal = scenario.shape.pattern is Pattern.AG_GEMM and scenario.shape.gemm is not None
+    return choices if legal and all(reject_choice(scenario, choice) is None for choice in choices) else ()
 
 
 def _choices(scenario: OpCase) -> tuple[OpChoice, ...]:
@@ -238,22 +294,11 @@ def _ticks(scenario: OpCase, choices: Sequence[OpChoice]) -> FloatArray:
 
 
 def _machine(request: Request, scenario: OpCase) -> MachineRates:
-    gemm, moved = scenario.shape.gemm, scenario.shape.moved
-    assert gemm is not None and moved is not None, "distilled checks this"
     large = scenario_of(replace(request, m=8192 * scenario.num_ranks, n=4096, k=4096)).case
-    whole = large.shape.moved
-    assert whole is not None, "the pattern is the same"
+    gemm, whole = scenario.shape.gemm, large.shape.moved
+    assert gemm is not None and whole is not None, "distilled checks this"
     ticks = costs_of(large, default_engine(large.system)).moved[-1]
-    return MachineRates(
-        gpu=scenario.gpu.name,
-        s_per_byte=ticks / TICKS_PER_SECOND / whole.num_bytes,
-        flops_per_s=float(scenario.gpu.peak(gemm.dtype)),
-        sms=scenario.gpu.sms,
-        ranks=scenario.num_ranks,
-        bytes_per_element=gemm.dtype.mean_bytes,
-        consumes=scenario.shape.pattern.consumes,
-        balance=scenario.gpu.peak(gemm.dtype) / scenario.gpu.hbm.peak_bytes_per_s,
-    )
+    return rates_of(scenario, gemm, ticks / TICKS_PER_SECOND / whole.num_bytes)
 
 
 SCHEMA = "magus-rule/1"
@@ -270,9 +315,7 @@ def _lines(rule: DistilledRule) -> Iterator[str]:
     yield ""
     yield f"Distilled by Magus {__version__} from estimated times of {rule.shapes} shapes."
     yield summary(rule)
-    yield '"""'
-    yield ""
-    yield ""
+    yield '"""\n\n'
     yield "def schedule(m, n, k):"
     yield '    """Return the schedule for the GEMM [m, k] x [k, n] of one rank."""'
     moved = "k" if machine.consumes else "n"

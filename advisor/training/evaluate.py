@@ -13,13 +13,11 @@ from random import Random
 import numpy as np
 
 from ...compiler.ir import Counted, Pattern
-from ..policy.build import EXACT, FloatArray, fit_rule, four_choices, losses_of, sizes_of
+from ..policy.distill import EXACT, FloatArray, fitted_tree, four_choices, picked, rates_of
 from .build import results_here
 from .families import draw
 from .table import Labels, LabelTable
 from .ways import MODEL, WAYS, Answers, answers_in, models_without, predicted_ticks, simulated_ticks
-
-# FiCCO's static heuristic (``policy/build.py``) against the best single schedule and the estimate: scores.
 
 # One scenario of so many is held out where no family is.
 ONE_IN = 4
@@ -66,10 +64,10 @@ ALL_SPLITS = "all"
 
 @dataclass(frozen=True, slots=True)
 class Four:
-    """The sizes of the GEMM of scenario ``idx``, as a rule takes them, and estimated ticks of the four schedules."""
+    """The ratios of the GEMM of scenario ``idx``, as a rule takes them, and estimated ticks of the four schedules."""
 
     idx: int
-    sizes: tuple[float, float, float]
+    ratios: tuple[float, ...]
     estimated: tuple[float, ...]
 
 
@@ -121,7 +119,8 @@ def _estimated(seed: int, idx: int) -> Four | None:
     choices, gemm = four_choices(scenario), scenario.shape.gemm
     if not choices or gemm is None:
         return None
-    return Four(idx, sizes_of(gemm), tuple(predicted_ticks(scenario, choice) for choice in choices))
+    ratios = rates_of(scenario, gemm).ratios(gemm.m, gemm.n, gemm.k)
+    return Four(idx, ratios, tuple(predicted_ticks(scenario, choice) for choice in choices))
 
 
 def _simulated(seed: int, idx: int) -> tuple[int, tuple[int, ...]]:
@@ -141,16 +140,21 @@ def _trials(fabric: str, rows: Sequence[Labels], fours: Mapping[int, Four], samp
 
 def _losses(trial: Trial, ticks: Mapping[int, tuple[int, ...]]) -> dict[str, FloatArray]:
     """Return the losses of each way in the scenarios that are tested."""
-    sizes, estimated = (np.array([getattr(four, name) for four in trial.known]) for name in ("sizes", "estimated"))
-    simulated = losses_of(np.array([ticks[four.idx] for four in trial.tested], np.float64))
-    rule, places = fit_rule(sizes, estimated), np.arange(len(trial.tested))
-    static = int((losses_of(estimated) <= EXACT).mean(axis=0).argmax())
+    ratios, estimated = (np.array([getattr(four, name) for four in trial.known]) for name in ("ratios", "estimated"))
+    simulated = _over_best(np.array([ticks[four.idx] for four in trial.tested], np.float64))
+    rule, places = fitted_tree(ratios, estimated, static=True), np.arange(len(trial.tested))
+    static = int((_over_best(estimated) <= EXACT).mean(axis=0).argmax())
     picks = {
-        RULE: rule.picks(np.array([four.sizes for four in trial.tested])),
+        RULE: np.array([picked(rule, four.ratios) for four in trial.tested]),
         STATIC: np.full(len(places), static),
         ESTIMATE: np.array([four.estimated for four in trial.tested]).argmin(axis=1),
     }
     return {way: simulated[places, each] for way, each in picks.items()}
+
+
+def _over_best(ticks: FloatArray) -> FloatArray:
+    """Return times [N, 4] over the best of the four, minus one."""
+    return np.asarray(ticks / ticks.min(axis=1, keepdims=True) - 1)
 
 
 def _score(fabric: str, split: str, way: str, losses: FloatArray) -> FourScore:

@@ -7,7 +7,6 @@ import pytest
 from magus.advisor.learned.boosted_trees import ModelError
 from magus.advisor.learned.model_file import load
 from magus.advisor.learned.pipeline import Found
-from magus.advisor.policy import build
 from magus.advisor.training import evaluate as four
 from magus.advisor.training import evaluate as module
 from magus.advisor.training import ways as baselines
@@ -54,7 +53,6 @@ def test_a_table_needs_records_of_one_seed() -> None:
 
 def test_every_way_is_scored_on_what_is_held_out(table: LabelTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(baselines, "NUM_STATIC", 2)
-    monkeypatch.setattr(build, "NUM_QUANTILES", 3)
     splits = (HeldOut("scenario"), HeldOut("size", "decode"))
     monkeypatch.setattr(module, "SPLITS", splits)
     monkeypatch.setattr(four, "SPLITS", splits)

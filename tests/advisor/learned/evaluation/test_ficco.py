@@ -2,15 +2,13 @@
 
 import pytest
 
-from magus.advisor.policy import build
-from magus.advisor.policy.build import EXACT
+from magus.advisor.policy.distill import EXACT
 from magus.advisor.training import evaluate as module
 from magus.advisor.training.evaluate import ALL_SPLITS, ANY, ESTIMATE, MESH, RULE, STATIC, HeldOut, four_scores
 from magus.advisor.training.table import LabelTable
 
 
 def test_all_splits_are_judged_together(table: LabelTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "NUM_QUANTILES", 3)
     monkeypatch.setattr(module, "SPLITS", (HeldOut("scenario"), HeldOut("size", "prefill"), HeldOut("gpu", "none")))
 
     scores = four_scores(table, limit=1, seed=0, workers=1)
