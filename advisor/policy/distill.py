@@ -36,7 +36,7 @@ from ...compiler.request.scenario import scenario_of
 from ...compiler.templates import BASELINE, BY_NAME
 from ..bespoke.batches import costs_of
 from ..candidates.predicted import predicted_candidates, usual_serials
-from ..learned.learner import TreeNode, small_tree
+from ..learned.boosted_trees import TreeNode, small_tree
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -19,8 +19,7 @@ from ...compiler.text.writing import check_writable
 from ...simcore.memo.codec import encode
 from ..candidates.candidate import may_deadlock
 from ..estimate.makespan import estimate_ticks
-from ..learned.boosted_trees import ModelError
-from ..learned.learner import boosted_trees, regressor
+from ..learned.boosted_trees import ModelError, boosted_trees, regressor
 from ..learned.model_file import FILE, Card, save
 from ..learned.pipeline import (
     PIPELINE,

@@ -4,12 +4,6 @@ Other rooms and layers import it from here. ``OpCase`` is a system and a workloa
 other names are their parts.
 """
 
-from .copies import Arbitration as Arbitration
-from .copies import CopyProtocol as CopyProtocol
-from .copies import Direction as Direction
-from .copies import GroupKernel as GroupKernel
-from .copies import WaveLoop as WaveLoop
-from .copies import WithLoaded as WithLoaded
 from .costs import TYPES_WITH_CONSTANTS as TYPES_WITH_CONSTANTS
 from .costs import AttentionModel as AttentionModel
 from .costs import Collectives as Collectives
@@ -67,7 +61,7 @@ from .op_shape import OpShape as OpShape
 from .op_shape import Then as Then
 from .operations.attention import AttentionBackShape as AttentionBackShape
 from .operations.attention import AttentionShape as AttentionShape
-from .operations.batched_gemm import BatchedGemmShape as BatchedGemmShape
+from .operations.gemm import BatchedGemmShape as BatchedGemmShape
 from .operations.gemm import GemmShape as GemmShape
 from .operations.gemm import GemvShape as GemvShape
 from .operations.grouped_gemm import GroupedGemmShape as GroupedGemmShape
@@ -79,12 +73,18 @@ from .operations.row_wise import ElementwiseShape as ElementwiseShape
 from .operations.row_wise import RowWiseShape as RowWiseShape
 from .operations.row_wise import TimedShape as TimedShape
 from .options import USUAL_OPTIONS as USUAL_OPTIONS
+from .options import Arbitration as Arbitration
+from .options import CopyProtocol as CopyProtocol
+from .options import Direction as Direction
 from .options import ExecutionOptions as ExecutionOptions
+from .options import GroupKernel as GroupKernel
 from .options import Kernels as Kernels
 from .options import LaunchMode as LaunchMode
 from .options import PeerOrder as PeerOrder
 from .options import Wait as Wait
 from .options import WaitPer as WaitPer
+from .options import WaveLoop as WaveLoop
+from .options import WithLoaded as WithLoaded
 from .plan import COLLECTIVES_STREAM as COLLECTIVES_STREAM
 from .plan import Awaited as Awaited
 from .plan import HandOff as HandOff

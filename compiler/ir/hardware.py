@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 
-from .copies import CopyProtocol
 from .costs import AttentionModel, Collectives, GemmModel, GroupedModel, Range, Sustained
+from .options import CopyProtocol
 from .tensors import DType
 
 

@@ -8,10 +8,9 @@ from itertools import pairwise
 from operator import itemgetter
 
 from ..codes import Code
-from .copies import Direction
 from .op_shape import OpShape
 from .operations.kernel_shape import Cutting
-from .options import Kernels
+from .options import Direction, Kernels
 from .scenario import OpCase
 from .schedule import EngineChoice, EngineMode, OpPlan, Reach, Reduction, Region, Step, TileGroup, Transfer
 from .tensors import Pattern

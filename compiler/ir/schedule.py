@@ -8,8 +8,7 @@ All waits are local to a rank: a step waits for signals that arrived here and fo
 from dataclasses import dataclass, field
 from enum import Enum
 
-from .copies import Direction, GroupKernel
-from .options import USUAL_OPTIONS, ExecutionOptions, PeerOrder
+from .options import USUAL_OPTIONS, Direction, ExecutionOptions, GroupKernel, PeerOrder
 from .tensors import Word
 
 

@@ -21,9 +21,8 @@ from .schedules.implementation import ImplementationReader, shipped_implementati
 from .schedules.schedule import ChoiceReader, ScheduleReader
 from .steps.step import is_step
 from .values.device_numbers import StatedNumber
-from .values.evaluate import ExpressionEvaluator, Place
+from .values.evaluate import ExpressionEvaluator, Place, Reading
 from .values.params import Param, check_params
-from .values.reading import Reading
 from .values.words import single
 from .workloads.workload import resolve_workload
 

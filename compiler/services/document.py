@@ -15,8 +15,7 @@ from ..pipeline import Examined, examine_text
 from ..resolve.devices.device import DeviceResolver
 from ..resolve.devices.system import SystemResolver
 from ..resolve.values.device_numbers import DeviceNumbers
-from ..resolve.values.evaluate import ExpressionEvaluator, Place
-from ..resolve.values.reading import Reading
+from ..resolve.values.evaluate import ExpressionEvaluator, Place, Reading
 from ..text import syntax as ast
 from ..text.diagnostics import Diagnostic, GaveUp, Report, Source, Span, Stopped
 from ..text.load import real_path

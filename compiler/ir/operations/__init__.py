@@ -3,7 +3,7 @@
 A new one is a file, a line here, and a work model in the simulator unless it runs as one that is there.
 """
 
-from . import attention, batched_gemm, collectives, gemm, grouped_gemm, routing, row_wise
+from . import attention, collectives, gemm, grouped_gemm, routing, row_wise
 from .base import CallArgument as CallArgument
 from .base import CallArgumentKind as CallArgumentKind
 from .base import CallResult as CallResult
@@ -19,7 +19,7 @@ OPERATIONS: tuple[KernelOperation | CollectiveOperation, ...] = (
     gemm.OPERATION,
     gemm.GEMV,
     grouped_gemm.OPERATION,
-    batched_gemm.OPERATION,
+    gemm.BATCHED,
     attention.OPERATION,
     attention.BACK,
     *row_wise.OPERATIONS,

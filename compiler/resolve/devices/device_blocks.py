@@ -43,7 +43,7 @@ from ...text.vocabulary import (
     Property,
 )
 from ..values.device_numbers import Default, NumberWithOrigin, default_of, figure, origin
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import Words, behind, head_word, known_head, reject_note
 
 EXAMPLES: Mapping[str, str] = {

@@ -25,7 +25,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import did_you_mean, listing
 from ...text.names import Entry, Kind
 from ...text.vocabulary import MAX_RANKS, SYSTEM_WORDS
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import behind, head_word, one_of, said_in, single, truth
 from .device import DeviceResolver
 from .variability import TrafficReader, VariabilityReader, check_rates, read_replay

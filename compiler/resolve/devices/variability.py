@@ -27,7 +27,7 @@ from ...text.diagnostics import Report, Source, Span, listing
 from ...text.load import path_beside, read_source
 from ...text.units import BYTES, NUMBER, TIME, exact, rate_text, round_half_up
 from ...text.vocabulary import TRAFFIC_WORDS, VARIABILITY_WORDS, Property
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import behind, head_word, one_of, said_in, single
 
 _ARGUMENTS: Mapping[Shape, tuple[str, ...]] = {

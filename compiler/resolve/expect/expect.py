@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from ...codes import Code
 from ...text import syntax as ast
 from ...text.units import NUMBER
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import reject_note, side_by_side, single
 from .expectation import (
     ON_OVERLAP,

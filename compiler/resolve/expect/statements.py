@@ -9,8 +9,8 @@ from ...text.diagnostics import Report, did_you_mean, listing
 from ...text.names import Kind, dotted
 from ...text.units import NUMBER, Quantity, exact_text
 from ...text.units import Dimension as Units
+from ..values.evaluate import Reading, check_dimension
 from ..values.params import Values, read_values
-from ..values.reading import Reading, check_dimension
 from ..values.words import Words, single
 from .expectation import (
     ON_ALGORITHM,

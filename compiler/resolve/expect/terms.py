@@ -29,7 +29,7 @@ from ...text.diagnostics import Span, did_you_mean, listing
 from ...text.units import BYTES, NUMBER, RATE, TIME, Quantity
 from ...text.units import Dimension as Units
 from ...text.vocabulary import ALWAYS_THERE, MAX_GROUPS, STEP_ALWAYS_THERE
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import one_of, single
 
 UNITS: Mapping[FigureKind, Units] = {

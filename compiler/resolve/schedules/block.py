@@ -25,7 +25,7 @@ from ...planning.parts import collective_name, is_summed_last
 from ...text import syntax as ast
 from ...text.diagnostics import Span, did_you_mean, listing
 from ...text.vocabulary import MAX_BATCHES, MAX_EXTENT, MAX_GROUPS, MAX_PREFETCH, MAX_STREAMS, SCHEDULE_WORDS
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import Words, behind, head_word, known_head, one_of
 from .plan import WrittenReader
 from .schedule import ChoiceReader

@@ -17,8 +17,8 @@ from ...text.diagnostics import Span, listing
 from ...text.names import Kind
 from ...text.units import BYTES
 from ...text.vocabulary import MAX_BATCHES, MAX_GROUPS, OBJECTIVES, Property
+from ..values.evaluate import Reading
 from ..values.params import read_values, whole_numbers
-from ..values.reading import Reading
 from ..values.words import Words, behind, known_head, one_of
 from .implementation import ImplementationReader, reject_implementation
 from .schedule import ChoiceReader

@@ -15,8 +15,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import CompileError, Diagnostic, Report, Source, Span, did_you_mean, listing
 from ...text.names import Scope
 from ...text.parsing.parse import parse_value
-from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.reading import Reading
+from ..values.evaluate import ExpressionEvaluator, Place, Reading
 from .schedule import ChoiceReader
 
 SERIAL = Schedule("serial", handoff=HandOff.WHOLE)

@@ -6,7 +6,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import Report, listing
 from ...text.names import Entry
 from ...text.vocabulary import KERNEL_LOOPS, KERNEL_NUMBERS, KERNEL_WORDS, LOOP_NUMBERS, PROGRAM_BUFFERS, PROGRAM_WORDS
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import Words, behind, head_word, known_head, one_of, said_in
 from .plan_steps import shard_in
 

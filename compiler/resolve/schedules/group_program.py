@@ -20,7 +20,7 @@ from ...text.diagnostics import Span, listing
 from ...text.json_forms import Item, JsonPlace
 from ...text.units import NUMBER
 from ...text.vocabulary import PROGRAM_BUFFERS, PROGRAM_NUMBERS, PROGRAM_WORDS
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import Words, known_head
 from .group_kernel import check_buffer
 from .plan_steps import shard_in

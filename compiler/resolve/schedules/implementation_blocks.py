@@ -24,8 +24,7 @@ from ...text.names import Entry
 from ...text.vocabulary import EXPERTS_NUMBERS
 from ..devices.device_blocks import BlockReader
 from ..values.device_numbers import Default, DeviceNumbers, NumberWithOrigin
-from ..values.evaluate import Place
-from ..values.reading import Reading
+from ..values.evaluate import Place, Reading
 
 EXPERTS, STACK = "experts", "stack"
 _OF_THE_NUMBERS = ("error", "shortest", "most_rows")

@@ -30,7 +30,7 @@ from ...planning.knobs.execution import TILE
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean
 from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import Words, behind, head_word, known_head
 from .plan_steps import RegionReader
 from .schedule import ChoiceReader

@@ -17,7 +17,7 @@ from ...planning.knobs.engine import reject_groups
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.vocabulary import PLAN_ACTIONS
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import Words, behind, head_of, head_word, known_head
 from .outline import OutlineReader, subject_of
 from .plan_steps import RegionReader, StepReader

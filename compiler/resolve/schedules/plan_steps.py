@@ -31,7 +31,7 @@ from ...planning.staging import reject_reach
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS, PLAN_ACTIONS, PLAN_CLAUSES
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import Words, one_of
 
 

@@ -39,7 +39,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import did_you_mean, listing
 from ...text.names import Kind
 from ...text.vocabulary import MAX_EXTENT, SCHEDULE_WORDS, SYNONYMS
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import head_word, one_of, single
 
 

@@ -14,7 +14,7 @@ from ...text.shipped import STACKS_FOLDER
 from ...text.vocabulary import BACKWARD_WORDS
 from ..devices.system import SystemResolver
 from ..schedules.implementation import ImplementationReader, shipped_implementations
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import head_word
 from .schedule import StepBlockReader
 from .step import NamedPart, StepText, StepTextReader, assembled, derived_backward, is_step, results_of, summed_once

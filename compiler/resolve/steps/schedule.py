@@ -21,8 +21,8 @@ from ...text.diagnostics import did_you_mean, listing
 from ...text.names import Kind
 from ...text.units import BYTES, exact_text
 from ...text.vocabulary import MAX_LAYERS, STEP_EXPLORE_WORDS, STEP_SCHEDULE_WORDS, Property
+from ..values.evaluate import Reading
 from ..values.params import read_values
-from ..values.reading import Reading
 from ..values.words import Words, behind, known_head, one_of, single
 
 MAX_ZERO = 3

@@ -11,7 +11,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
 from ...text.names import Entry
 from ...text.vocabulary import MAX_EXTENT, STEP_WORDS
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import Words, behind, head_word, one_of, said_in, single
 from ..workloads.call_arguments import is_tensor
 

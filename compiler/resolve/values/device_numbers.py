@@ -11,7 +11,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean
 from ...text.units import Quantity, round_half_up
 from ...text.vocabulary import Property
-from .reading import Reading
+from .evaluate import Reading
 from .words import single
 
 T = TypeVar("T")

@@ -14,8 +14,7 @@ from ...text.names import Entry, Kind, Scope
 from ...text.parsing.parse import parse_file, parse_value
 from ...text.units import NUMBER, Quantity, exact_text
 from ...text.vocabulary import MAX_DOMAIN_VALUES
-from .evaluate import ExpressionEvaluator, Place
-from .reading import Reading
+from .evaluate import ExpressionEvaluator, Place, Reading
 from .words import Words, single
 
 

@@ -15,8 +15,7 @@ from ...text.names import Entry, Kind, Scope
 from ...text.vocabulary import BACKWARD_WORDS
 from ..devices.device import DeviceResolver
 from ..devices.system import SystemResolver
-from ..values.evaluate import ExpressionEvaluator, Place
-from ..values.reading import Reading
+from ..values.evaluate import ExpressionEvaluator, Place, Reading
 from ..values.words import behind, head_of, head_word
 from .backward_pass import BackwardPass, Derived, Forward, NoGradientError
 from .backward_rules import COMBINE, DISPATCH, RULES, SyntaxWriter, why_not

@@ -16,7 +16,7 @@ from ...ir.operations.base import mismatch
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span
 from ...text.vocabulary import MAX_BATCHES, MAX_EXTENT
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import behind
 from .calls import ATTENTION, EXPERTS, GEMM, CallOperand, WorkloadCall, call_of
 

@@ -18,7 +18,7 @@ from ...text.load import path_beside, read_source
 from ...text.names import dotted
 from ...text.units import NUMBER, TIME, round_half_up
 from ...text.vocabulary import MAX_EXTENT, MAX_RANKS, TENSOR_WORDS, Property
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import Words, behind, one_of, single, truth
 
 _LAW = 'power_law(1.2, seed=0), sampled(1.9), uniform, stride, loads([512, 256]) or histogram("counts.csv")'

@@ -16,7 +16,7 @@ from ...text import syntax as ast
 from ...text.diagnostics import Span, Stopped
 from ...text.names import Entry, Scope, dotted
 from ..devices.system import SystemResolver
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import Words, behind, head_word, single
 from .backward_rules import SyntaxWriter
 from .call_arguments import is_tensor

@@ -17,7 +17,7 @@ from ...text.diagnostics import Span, did_you_mean, listing
 from ...text.names import Entry, Kind
 from ...text.vocabulary import BACKWARD_WORDS, MAX_LAYERS, WORKLOAD_WORDS
 from ..devices.system import SystemResolver
-from ..values.reading import Reading
+from ..values.evaluate import Reading
 from ..values.words import Words, behind, head_of, head_word, single
 from .batches import BatchSaid, batches_of, read_batch
 from .call_arguments import ArgumentReader, TensorReader, is_tensor

@@ -5,8 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from magus.advisor.learned.boosted_trees import MAX_DEPTH, NODE, BoostedTrees, Floats, ModelError
-from magus.advisor.learned.learner import boosted_trees, regressor
+from magus.advisor.learned.boosted_trees import (
+    MAX_DEPTH,
+    NODE,
+    BoostedTrees,
+    Floats,
+    ModelError,
+    boosted_trees,
+    regressor,
+)
 from magus.advisor.training.train import TREES
 
 FEATURES = 5

@@ -9,7 +9,7 @@ import pytest
 
 from magus.advisor import Request, RequestError
 from magus.advisor.candidates.predicted import predicted_candidates
-from magus.advisor.learned.learner import TreeNode, small_tree
+from magus.advisor.learned.boosted_trees import TreeNode, small_tree
 from magus.advisor.policy.distill import (
     FEATURES,
     STATIC_FEATURES,

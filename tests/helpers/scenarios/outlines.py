@@ -22,8 +22,7 @@ from magus.compiler.ir import (
 from magus.compiler.outline.outline import By, Grouping, KernelGroup, Ordering, Outline, Split, SplitAxis, Sums, Turn
 from magus.compiler.resolve.schedules.outline import OutlineReader
 from magus.compiler.resolve.schedules.schedule import ChoiceReader
-from magus.compiler.resolve.values.evaluate import ExpressionEvaluator, Place
-from magus.compiler.resolve.values.reading import Reading
+from magus.compiler.resolve.values.evaluate import ExpressionEvaluator, Place, Reading
 from magus.compiler.text import syntax as ast
 from magus.compiler.text.diagnostics import Report, Source
 from magus.compiler.text.names import Scope
