@@ -11,7 +11,7 @@ from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.ir import TOPOLOGIES
 from magus.compiler.planning.build import declared
-from magus.compiler.text.shipped import shipped_libraries
+from magus.compiler.text.names import shipped_libraries
 from tests.helpers.commands import magus
 from tests.helpers.paths import ROOT
 from tests.helpers.plans.documents import schedule_hash

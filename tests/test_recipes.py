@@ -181,12 +181,12 @@ BACKWARDS = '''"""backwards: as ring, with blocks that travel to the rank before
 
 from ..ir import Pattern
 from .base import Algorithm, CollectiveProblem, Fragment, RankGroup
-from .ring import gather
+from .rings import ring_gather
 
 
 def _build(problem: CollectiveProblem) -> Fragment:
     n = problem.num_ranks
-    return gather(problem, RankGroup((0, *range(n - 1, 0, -1))))
+    return ring_gather(problem, RankGroup((0, *range(n - 1, 0, -1))))
 
 
 ALGORITHM = Algorithm("backwards", (Pattern.ALL_GATHER,), _build, passes_on=True)
@@ -211,7 +211,7 @@ explore up { chunks 8; engine dma }
 def test_a_new_algorithm_is_a_template_and_an_algorithm_of_others(tmp_path: Path) -> None:
     file = tmp_path / "backwards.mgs"
     file.write_text(GATHER)
-    init = with_line(ALGORITHMS_INIT, "backwards", "backwards.ALGORITHM", "    nvls.ALGORITHM,\n")
+    init = with_line(ALGORITHMS_INIT, "backwards", "backwards.ALGORITHM", "    direct.NVLS,\n")
     house = house_with(tmp_path, {"compiler/collectives/backwards.py": BACKWARDS, ALGORITHMS_INIT: init})
     runs: list[list[str | Path]] = [
         ["simulate", file, "--workload", workload, "--schedule", schedule.format(name), "--json"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import product
 
-from ...compiler.collectives import nvls
+from ...compiler.collectives.direct import NVLS
 from ...compiler.ir import (
     TICKS_PER_US,
     CopyProtocol,
@@ -284,7 +284,7 @@ def summed_in_switch(scenario: OpCase) -> Iterator[OpChoice]:
             pipelined.TEMPLATE.name,
             pieces * scenario.num_ranks,
             tiles_engine(scenario.gpu),
-            algorithm=nvls.ALGORITHM.name,
+            algorithm=NVLS.name,
             tactics=PER_TILE,
         )
         if reject_choice(scenario, form) is None:

@@ -15,8 +15,7 @@ from ...compiler.planning.knobs.structure import TEMPLATE
 from ...compiler.templates import BASELINE, BY_NAME, Template
 from .domains import RULES, At, Choices, Codes, Domains, Knobs, Varied, domains_of, dominated, knobs_of, left_out
 from .memory import Absence, Assumed, NoFeasibleSchedule, Space, diverse
-from .model import Solutions, SpaceModel, make_solver, solve
-from .ortools import cp_model
+from .model import Solutions, SpaceModel, cp_model, make_solver, solve
 from .tables import RuleTables, Table
 
 # As many fit into memory with what is done to them; a file that asks for more gets a part.

@@ -6,10 +6,14 @@ columns are trees and whose rows are links. Duals of the links price new trees, 
 An edge of a tree is a route between two ranks without a rank in between, and loads the links of that route: so switches
 need nothing of their own, and the routes are those that are simulated. A second program takes, of what is as good as
 the best within some slack, the packing of the fewest levels: deep trees delay the last chunk.
+
+Such a packing has as many trees of a root as links are full: eight of each rank on a hypercube of 16. Each is a chunk
+at least, and chunks of a small shard are then set up more slowly than they are sent. So a local search looks for few
+trees of equal weight for each root.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from math import gcd
 from random import Random
@@ -18,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from ...compiler.ir import Fabric, checkpoint
-from .even_trees import even_packing
 from .trees import (
     Column,
     Floats,
@@ -31,7 +34,65 @@ from .trees import (
     summed,
 )
 
-__all__ = ["MOST_RANKS", "packings"]
+TRIES, ROUNDS = 32, 6
+"""Searches, divided by the roots that are not alike, and how often each replaces all trees."""
+POWER = 8
+"""Loads count by this power: nearly the busiest link alone, and yet less elsewhere is better."""
+LEVEL = 0.005
+"""What a level is worth, in times of the busiest link: it decides among trees that load links alike."""
+NOISY, NOISE, IDLE = 3, 0.3, 0.05
+"""Rounds in which prices differ between searches, by how much, and the load that an idle link is priced for."""
+
+
+def even_packing(graph: TreeGraph, count: int, least: float) -> list[tuple[Column, float]]:
+    """Return ``count`` trees of each root with their shares; ``least`` is the least time of any packing, in us per MB.
+
+    Of all searches the one whose busiest link is least busy.
+    """
+    seeds = range(max(1, TRIES // len(graph.images)))
+    _, trees = min((_searched(graph, count, least, Random(seed)) for seed in seeds), key=lambda found: found[0])
+    return [(column, number / count) for column, number in Counter(trees).items()]
+
+
+def _searched(graph: TreeGraph, count: int, least: float, random: Random) -> tuple[float, list[Column]]:
+    """Replace one tree after the other by the best for the loads of all others, until none is better."""
+    checkpoint()
+    slots = [root for root in graph.images for _ in range(count)]
+    trees, known = dict[int, Column](), dict[Column, Floats]()
+    total = np.zeros(graph.loads.shape[1])
+
+    def loads(column: Column) -> Floats:
+        if column not in known:
+            known[column] = graph.loads_of(*column) / (count * least)
+        return known[column]
+
+    def disadvantage(column: Column) -> float:
+        norm: float = ((total + loads(column)) ** POWER).sum() ** (1 / POWER)
+        return norm + LEVEL * graph.levels_of(*column) / len(slots)
+
+    for number in range(ROUNDS):
+        before = dict(trees)
+        for slot, root in enumerate(slots):
+            total = total - loads(trees[slot]) if slot in trees else total
+            noise = NOISE if number < NOISY else 0.0
+            prices = (total + IDLE) ** (POWER - 1) * [random.uniform(1 - noise, 1 + noise) for _ in total]
+            found = [*_cheap(graph, root, prices / prices.sum()), *([trees[slot]] if slot in trees else [])]
+            trees[slot] = min(sorted(found), key=disadvantage)
+            total = total + loads(trees[slot])
+        if trees == before:
+            break
+    return float(total.max()) + LEVEL * max(graph.levels_of(*each) for each in trees.values()), list(trees.values())
+
+
+def _cheap(graph: TreeGraph, root: int, prices: Floats) -> Iterator[Column]:
+    """Trees of a root that cost little by ``prices`` of the links, from few levels to many."""
+    costs = graph.costs_of(root, prices)
+    hop = costs.mean()
+    yield root, level_tree(graph, root, costs)
+    yield root, shortest_tree(graph, root, costs + hop)
+    yield root, shortest_tree(graph, root, costs + 0.3 * hop)
+    yield root, graph.best_tree(root, costs + 1e-9 * hop)
+
 
 GAP, MOST_ROUNDS, SEED = 0.002, 60, 1
 MOST_RANKS, MOST_ROOTS = 64, 32

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from ...compiler.ir import Cancelled, ShouldStop, heeding
 from ...compiler.ir.stopping import never
-from .model import Solutions, make_solver, solve
-from .ortools import cp_model
+from .model import Solutions, cp_model, make_solver, solve
 
 TICKS = 10_000_000
 """Ticks of 10 fs in the model's unit of time."""

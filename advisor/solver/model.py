@@ -1,11 +1,18 @@
-"""CP-SAT models: of a space, with a literal for each value of each knob, and of the batches of a plan."""
+"""CP-SAT models: of a space, with a literal for each value of each knob, and of the batches of a plan.
 
+OR-tools imports pandas for variables in series, which nothing here has, and that import takes longer than most
+searches. It gets a stand-in, which becomes pandas once something of it is used.
+"""
+
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import product
 from threading import Thread
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ...compiler.ir import Cancelled, OpCase, ShouldStop, checkpoint, heeding
 from ...compiler.ir.stopping import never
@@ -13,8 +20,35 @@ from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.structure import TEMPLATE
 from ...compiler.templates import BY_NAME
 from .domains import At, Domains, Knobs
-from .ortools import cp_model
 from .tables import RuleTables, Table
+
+__all__ = ["cp_model"]
+
+
+class _PandasOnUse(ModuleType):
+    """The names of pandas: placeholders while OR-tools writes them into its signatures, the real ones afterwards."""
+
+    imported = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module("pandas"), name) if self.imported else type(name, (), {})
+
+
+def _import_cp_model() -> ModuleType:
+    if "pandas" in sys.modules:
+        return import_module("ortools.sat.python.cp_model")
+    pandas = sys.modules["pandas"] = _PandasOnUse("pandas")
+    try:
+        return import_module("ortools.sat.python.cp_model")
+    finally:
+        del sys.modules["pandas"]
+        pandas.imported = True
+
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+else:
+    cp_model = _import_cp_model()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import direct, double_ring, double_tree, halving_doubling, hierarchical, nvls, one_shot, ring
+from . import direct, rings, trees
 from .base import Algorithm, CollectiveProblem, Fragment, signal_of
 
 ALGORITHMS: tuple[Algorithm, ...] = (
-    direct.ALGORITHM,
-    one_shot.ALGORITHM,
-    ring.ALGORITHM,
-    double_ring.ALGORITHM,
-    halving_doubling.ALGORITHM,
-    double_tree.ALGORITHM,
-    hierarchical.ALGORITHM,
-    nvls.ALGORITHM,
+    direct.DIRECT,
+    direct.ONE_SHOT,
+    rings.RING,
+    rings.DOUBLE_RING,
+    trees.HALVING_DOUBLING,
+    trees.DOUBLE_TREE,
+    rings.HIERARCHICAL,
+    direct.NVLS,
 )
 
 ALGORITHM_BY_NAME: Mapping[str, Algorithm] = MappingProxyType({algorithm.name: algorithm for algorithm in ALGORITHMS})

@@ -12,8 +12,7 @@ from .infragraph import is_infragraph, read_infragraph
 from .known_gpus import LibraryGpu
 from .machine import UNSAID, DumpedMachine, Nic, check_partners, requested_gpu
 from .nccl_xml import read_nccl_xml
-from .nvidia_smi import is_nvidia_smi, read_nvidia_smi
-from .rocm_smi import is_rocm_smi, read_rocm_smi
+from .smi import is_nvidia_smi, is_rocm_smi, read_nvidia_smi, read_rocm_smi
 from .wiring import Wiring, wiring_of
 
 # Write a machine as a ``system`` of the language, with what is known and what is in doubt as comments.

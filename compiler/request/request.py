@@ -9,8 +9,7 @@ from ..codes import Code
 from ..ir import DType, Pattern, Rejection
 from ..text.diagnostics import Report, Source, did_you_mean, listing
 from ..text.load import load
-from ..text.names import Kind
-from ..text.shipped import shipped_libraries
+from ..text.names import Kind, shipped_libraries
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS
 
 

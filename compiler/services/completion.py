@@ -10,8 +10,7 @@ from ..ir.topologies import TOPOLOGIES
 from ..planning.build import OPTIONS
 from ..planning.knobs import KNOBS
 from ..templates import BY_NAME
-from ..text.names import Kind
-from ..text.shipped import STACKS_FOLDER, library_about, shipped_libraries, shipped_stacks
+from ..text.names import STACKS_FOLDER, Kind, library_about, shipped_libraries, shipped_stacks
 from ..text.units import UNITS, Dimension, exact_text
 from .context import Cursor, cursor_at
 from .document import Document

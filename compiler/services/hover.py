@@ -8,8 +8,7 @@ from ..ir import Scenario
 from ..resolve.values.device_numbers import NumberWithOrigin
 from ..text import syntax as ast
 from ..text.diagnostics import Span, printable
-from ..text.names import Entry, Kind
-from ..text.shipped import STACKS_FOLDER, library_about, shipped_libraries, shipped_stacks
+from ..text.names import STACKS_FOLDER, Entry, Kind, library_about, shipped_libraries, shipped_stacks
 from ..text.units import UNITS, exact_text
 from ..text.vocabulary import CACHES
 from .context import Cursor, cursor_at

@@ -13,9 +13,8 @@ from ..pipeline import examine_text
 from ..text import syntax as ast
 from ..text.diagnostics import Location, Severity, Source, Span
 from ..text.load import real_path
-from ..text.names import RESERVED, Entry, Kind, kind_of
+from ..text.names import LIBRARY, RESERVED, Entry, Kind, kind_of, shipped_libraries
 from ..text.parsing.tokens import DECLARATIONS
-from ..text.shipped import LIBRARY, shipped_libraries
 from ..text.vocabulary import BACKWARD_WORDS
 from .context import Context, cursor_at, tokens_of
 from .document import Document

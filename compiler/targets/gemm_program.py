@@ -28,8 +28,7 @@ from ..ir import (
     before_each,
     moved_rows,
 )
-from .host_steps import Copy, Sum
-from .tile_tables import Group
+from .tile_tables import Copy, Group, Sum
 
 # One rank of a plan beside its kernel: where regions lie, which flags are set when, where partial sums land.
 

@@ -1,6 +1,6 @@
 """Write a plan as a Python file: a persistent Triton GEMM kernel, its tables, and the copies beside it.
 
-The text of ``tile_tables.py`` and ``host_steps.py`` goes into the file, so that it needs nothing of Magus.
+The text of ``tile_tables.py`` goes into the file, so that it needs nothing of Magus.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -208,7 +208,6 @@ def triton_text(
         _constants(scenario, schedule, programs),
         "" if kernel is None or kernel.config is None else f"CONFIG = {dict(kernel.config.settings)!r}{_TAKEN}",
         _embedded("tile_tables.py"),
-        _embedded("host_steps.py"),
         _data("FLAGS", "What the flags of each rank say.", {number: each.flags for number, each in shown.items()}),
         _data("GROUPS", "The tiles of each rank, in order.", {number: each.groups for number, each in shown.items()}),
         _data("STEPS", "What the host of each rank does.", {number: each.steps for number, each in shown.items()}),

@@ -28,7 +28,7 @@ from functools import lru_cache
 from graphlib import TopologicalSorter
 from itertools import chain, product
 
-from ..collectives import direct
+from ..collectives.direct import DIRECT
 from ..ir import Direction, Reach, Region, Step, TileGroup, Transfer
 from . import hetero
 from .base import OVERLAPPED_PATTERNS, Cut, Template, TemplateInput, dealt, on_either_side
@@ -194,6 +194,6 @@ TEMPLATE = Template(
     default_algorithm=DEFAULT_ALGORITHM,
     default_pieces=1,
     explored=False,
-    twins=((direct.ALGORITHM.name, hetero.FUSED.name),),
+    twins=((DIRECT.name, hetero.FUSED.name),),
     words=("chunks as the {algorithm} algorithm brings them", "chunks as the {algorithm} algorithm takes them"),
 )

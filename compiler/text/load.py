@@ -12,10 +12,9 @@ from typing import BinaryIO
 from ..codes import CONSEQUENCES, Code
 from . import syntax as ast
 from .diagnostics import Diagnostic, Report, Source, Span, did_you_mean
-from .names import Entry, Scope, within, words_in
+from .names import Entry, Scope, library_text, shipped_libraries, within, words_in
 from .parsing.parse import MAX_BYTES, parse_file
 from .parsing.tokens import MAX_TOKENS
-from .shipped import library_text, shipped_libraries
 from .units import bytes_text
 
 

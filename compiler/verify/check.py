@@ -28,8 +28,7 @@ from ..ir import (
 from ..planning.knobs.engine import reject_not_stored
 from ..planning.parts import PlanError
 from ..planning.plan import PartNeed, needs_of
-from .contributions import contribution_faults
-from .data import data_faults, passes_on
+from .data import contribution_faults, data_faults, passes_on
 from .happens_before import cycle_in, deadlock_faults, overlap_faults
 from .steps import shape_faults
 

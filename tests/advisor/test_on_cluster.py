@@ -23,7 +23,7 @@ from magus.advisor.work.on_dask import RESUME, BackendError, Cluster, on_cluster
 from magus.compiler.ir import Cancelled, Scenario
 from magus.compiler.request.scenario import scenario_of
 from magus.simcore.memo.memo import UNDER_WAY, current_store, use
-from magus.tui.exit_codes import Exit
+from magus.tui.text.door import Exit
 from tests.helpers.steps import TEXT as STEP
 
 distributed = pytest.importorskip("distributed")

@@ -24,10 +24,10 @@ from magus.compiler.text.vocabulary import (
 from magus.tui.commands.answers.advise import AdviseOptions, advise_file
 from magus.tui.commands.answers.export import list_schedules
 from magus.tui.commands.inputs import ScenarioInput
+from magus.tui.commands.out import SimulateOptions
 from magus.tui.commands.scenarios.files import check_files
 from magus.tui.commands.scenarios.simulate import simulate_file
-from magus.tui.commands.simulate_options import SimulateOptions
-from magus.tui.exit_codes import Exit
+from magus.tui.text.door import Exit
 from tests.helpers.marks import thinned
 
 FILE = """

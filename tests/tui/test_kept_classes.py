@@ -9,7 +9,7 @@ from zlib import crc32
 
 import pytest
 
-from magus.tui.kept_classes import kept_classes
+from magus.tui.cli import kept_classes
 
 
 def made(path: Path) -> type:

@@ -12,9 +12,8 @@ from typer.testing import CliRunner
 
 from magus import __version__
 from magus.examples import path as example
-from magus.tui.cli import app
+from magus.tui.cli import VERBS, app, built
 from magus.tui.text.door import in_colour, is_rich, say
-from magus.tui.verbs.table import VERBS, built
 from tests.tui.app.test_terminal import terminal
 from tests.tui.test_hostile_text import FILE
 

@@ -15,8 +15,7 @@ from textual.message import Message
 from textual.widgets import DataTable
 
 from ...compiler.text.diagnostics import printable
-from .first_frame import PROGRAM, THEMES
-from .lifecycle import Lifecycle
+from .lifecycle import PROGRAM, THEMES, Lifecycle
 from .panes import PANES
 from .widgets.start import HelpScreen, Section
 

@@ -15,7 +15,7 @@ from ...compiler.text.diagnostics import printable
 from ...compiler.text.writing import write_whole
 from .app import Answered, CandidatePicked, Progressed
 from .background import in_thread
-from .first_frame import title_of_path
+from .lifecycle import title_of_path
 from .session.files import Watched, files_of
 from .session.job import NO_RUN, Job, StepJob
 from .widgets.dialogs import Answer, AskScreen, NameScreen

@@ -21,7 +21,7 @@ from .panes.why import WhyPane
 from .session.job import AnyJob, JobProblem, StepJob
 from .session.view import progress_text
 from .widgets.headline import Headline, ProblemPane, renew
-from .widgets.tabs import PaneTabs
+from .widgets.start import PaneTabs
 
 AnyPane = JobPane[Any]
 VIEWS: tuple[type[AnyPane], ...] = (

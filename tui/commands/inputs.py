@@ -24,8 +24,7 @@ from ...compiler.text.diagnostics import (
 from ...compiler.text.load import read_source, read_stream
 from ...compiler.text.parsing.parse import MAX_BYTES
 from ...compiler.text.writing import write_whole
-from ..exit_codes import Exit
-from ..text.door import columns, in_colour, is_terminal, put_text, say, say_raw
+from ..text.door import Exit, columns, in_colour, is_terminal, put_text, say, say_raw
 
 P = ParamSpec("P")
 

@@ -29,8 +29,7 @@ from ...advisor.training.train import (
 from ...advisor.work.workers import failure_sentences
 from ...compiler.ir import Progress
 from ...compiler.text.writing import check_writable
-from ..exit_codes import Exit
-from ..text.door import bullet, hanging, print_json, put, say
+from ..text.door import Exit, bullet, hanging, print_json, put, say
 from ..text.progress import duration_text, progress_line
 from .inputs import save
 from .running import command

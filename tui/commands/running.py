@@ -8,8 +8,7 @@ from ...advisor import ModelError, NoFeasibleSchedule
 from ...advisor.work.processes import forking
 from ...compiler.ir import Cancelled, Scenario
 from ...simcore import EngineUnavailable, RunTooLarge
-from ..exit_codes import Exit
-from ..text.door import say
+from ..text.door import Exit, say
 from .inputs import reporting
 
 P = ParamSpec("P")

@@ -7,8 +7,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...advisor import Advisor
-from ..exit_codes import Exit
-from ..text.door import say
+from ..text.door import Exit, say
 from .app import Limits, OwnHosts, Service, application_of
 from .openapi import PATH
 

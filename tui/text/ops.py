@@ -17,8 +17,7 @@ from ...compiler.text.units import ticks_text
 from ...simcore import OpResult, Result
 from ...simcore.figures.result import IntervalKind
 from ...simcore.simulate_layers import SHOWN_LAYER
-from ..exit_codes import Exit
-from .door import VERDICTS, columns, hanging, table_lines, wrapped
+from .door import VERDICTS, Exit, columns, hanging, table_lines, wrapped
 
 OTHER_LAYERS = "the others are taken to last as the later half of these"
 """How long layers take that are not simulated and follow from no period."""

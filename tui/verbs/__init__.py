@@ -1,1 +1,1 @@
-"""The commands as typer sees them: their options, and the call that runs each. ``table.py`` lists them."""
+"""The commands as typer sees them: their options, and the call that runs each. ``cli.py`` lists them."""

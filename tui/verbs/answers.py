@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from ..drawing import Shows
-from ..exit_codes import Exit
-from ..text.door import has_screen, say, splash
+from ..text.door import Exit, has_screen, say, splash
 from .options import (
     DEFAULT_WORKERS,
     MAX_SEED,

@@ -145,9 +145,8 @@ def simulate(
 ) -> None:
     """Simulate one schedule: times, traffic and losses."""
     from ..commands.inputs import ScenarioInput
-    from ..commands.out import Pictures
+    from ..commands.out import Pictures, SimulateOptions
     from ..commands.scenarios.simulate import simulate_file
-    from ..commands.simulate_options import SimulateOptions
 
     options = SimulateOptions(
         schedule=schedule,

@@ -14,7 +14,6 @@ from ....simcore.kernels.copy import slowdown_beside_copies
 from ....simcore.kernels.gemm import gemm_work
 from ....simcore.kernels.working_set import extra_hbm_bytes
 from ...implementations.predict import Promise, call_times
-from . import sm_sweep
 from .csv_rows import TableComparison, read_rows, rows_in, tables_of, whole_number
 from .fused import (
     COLUMNS,
@@ -22,6 +21,9 @@ from .fused import (
     NUMBERS,
     PATTERNS,
     SERIAL,
+    SWEEP_COLUMNS,
+    SWEEP_NUMBERS,
+    SWEEP_PATTERNS,
     FusedPart,
     partner_key,
     parts_of,
@@ -97,7 +99,7 @@ def implementation_rows(folder: Path) -> tuple[ImplementationRow, ...]:
         If a table cannot be read.
     """
     found = [row for path in tables_of(folder, PATTERNS) for row in _rows_of(path)]
-    found += [row for path in tables_of(folder, sm_sweep.PATTERNS) for row in _swept(path)]
+    found += [row for path in tables_of(folder, SWEEP_PATTERNS) for row in _swept(path)]
     by_thread: dict[tuple[str, Pattern, str], list[ImplementationRow]] = defaultdict(list)
     for row in found:
         by_thread[row.name, row.part.pattern, row.source].append(row)
@@ -122,7 +124,7 @@ def _rows_of(path: Path) -> Iterator[ImplementationRow]:
 
 def _swept(path: Path) -> Iterator[ImplementationRow]:
     """The times of mKernel with its best number of copying SMs: of one launch behind a barrier."""
-    for row in read_rows(path, sm_sweep.COLUMNS, sm_sweep.NUMBERS).rows:
+    for row in read_rows(path, SWEEP_COLUMNS, SWEEP_NUMBERS).rows:
         found = _row({**row, "op": row["pattern"], "impl": "mKernel", "time_us": row["best_static_us"]}, None)
         if found is not None:
             yield replace(found, in_graph=True)

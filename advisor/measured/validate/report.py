@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from ....compiler.ir import JsonObject, Progress
-from ..tables import attention, collectives, custom_all_reduce, exchanges, experts, gemm, sm_sweep, steps
+from ..tables import attention, collectives, custom_all_reduce, exchanges, experts, gemm, steps
 from ..tables import fused as fused_rows
 from ..tables.attention import attention_comparisons
 from ..tables.collectives import collective_comparisons, copy_comparisons, shipped_copies, shipped_points
@@ -19,6 +19,7 @@ from ..tables.csv_rows import MAX_RATIO, MeasuredError, MissingTable, TableCompa
 from ..tables.custom_all_reduce import custom_comparisons
 from ..tables.exchanges import exchange_comparisons
 from ..tables.experts import expert_comparisons, fused_layer_comparisons
+from ..tables.fused import SWEEP_PATTERNS, sm_sweep_comparisons
 from ..tables.gemm import gemm_comparisons, gemm_tables
 from ..tables.implementations import (
     ImplementationComparison,
@@ -35,9 +36,8 @@ from ..tables.samples import (
     simulated_copies,
     simulated_sample,
 )
-from ..tables.sm_sweep import sm_sweep_comparisons
 from ..tables.steps import StepComparison, step_comparisons, step_rows
-from . import implementation_report, promise_report, scoreboard, step_report
+from . import implementation_report, promise_report, step_report
 from .targets import BASELINES, EVERY, FLOORS, NOTES, TARGETS, Reference, early_switches, median_target
 
 SCHEMA = "magus-validate/1"
@@ -206,7 +206,7 @@ def validation_document(validation: Validation) -> JsonObject:
             }
             for agreement in validation.agreements
         ],
-        "scoreboard": scoreboard.board_document(validation.promises, validation.implementations, validation.times),
+        "scoreboard": promise_report.board_document(validation.promises, validation.implementations, validation.times),
         "promises": promise_report.promises_document(validation.promises),
         "implementations": implementation_report.implementations_document(validation.implementations),
         "steps": step_report.steps_document(validation.steps),
@@ -264,7 +264,7 @@ READ = (
     collectives.SM_PATTERNS,
     collectives.DMA_PATTERNS,
     fused_rows.PATTERNS,
-    sm_sweep.PATTERNS,
+    SWEEP_PATTERNS,
     steps.PATTERNS,
 )
 """The names of the tables that are read."""

@@ -8,7 +8,7 @@ from ..tables.csv_rows import TableComparison
 from ..tables.implementations import ImplementationComparison
 from ..tables.promises import PromiseComparison
 from ..tables.steps import StepComparison
-from . import implementation_report, promise_report, scoreboard, step_report
+from . import implementation_report, promise_report, step_report
 from .report import ErrorStats, Validation, references_of, weak_spots
 from .targets import BASELINES, EVERY, NOTES, early_switches
 
@@ -36,7 +36,7 @@ def validation_page(validation: Validation) -> str:
 
 
 def _text_lines(validation: Validation) -> Iterator[str]:
-    if lines := list(scoreboard.board(validation.promises, validation.implementations, validation.times)):
+    if lines := list(promise_report.board(validation.promises, validation.implementations, validation.times)):
         yield from _board_lines(lines)
     if validation.promises:
         yield from _promise_lines(validation.promises)
@@ -111,13 +111,13 @@ def _agreement_lines(validation: Validation) -> list[str]:
     return lines
 
 
-def _board_lines(lines: Sequence[scoreboard.Line]) -> Iterator[str]:
-    yield _row(f"{scoreboard.TITLE}, percent", scoreboard.HEADER)
+def _board_lines(lines: Sequence[promise_report.Line]) -> Iterator[str]:
+    yield _row(f"{promise_report.BOARD_TITLE}, percent", promise_report.BOARD_HEADER)
     for name, group in groupby(lines, key=lambda line: line[0]):
         yield f"  {name}"
         yield from (_row(f"  {of_group}", cells) for _, of_group, cells in group)
     yield ""
-    yield from _bullets("How to read it:", scoreboard.NOTES)
+    yield from _bullets("How to read it:", promise_report.BOARD_NOTES)
 
 
 def _promise_lines(rows: Sequence[PromiseComparison]) -> Iterator[str]:
@@ -192,11 +192,11 @@ def _bullets(title: str, lines: Sequence[str], *, last: bool = False) -> Iterato
 def _page_lines(validation: Validation) -> Iterator[str]:
     yield from PAGE_HEAD.splitlines()
     yield ""
-    if lines := list(scoreboard.board(validation.promises, validation.implementations, validation.times)):
-        yield from (f"## {scoreboard.TITLE}", "")
-        header = ("kernel", "rows of", *scoreboard.HEADER)
+    if lines := list(promise_report.board(validation.promises, validation.implementations, validation.times)):
+        yield from (f"## {promise_report.BOARD_TITLE}", "")
+        header = ("kernel", "rows of", *promise_report.BOARD_HEADER)
         yield from _page_table(header, [(name, group, *cells) for name, group, cells in lines])
-        yield from (*(f"- {note}" for note in scoreboard.NOTES), "")
+        yield from (*(f"- {note}" for note in promise_report.BOARD_NOTES), "")
     if validation.promises:
         yield from _promise_section(validation.promises)
     for gpu in validation.gpus:

@@ -31,8 +31,7 @@ from ...templates import BY_NAME
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Source, Span, did_you_mean, listing
 from ...text.load import load
-from ...text.names import Entry, Kind
-from ...text.shipped import shipped_libraries
+from ...text.names import Entry, Kind, shipped_libraries
 from ...text.vocabulary import METHOD_NUMBERS, METHOD_REQUIRED, METHOD_SIZES
 from ..devices.device_blocks import BlockReader, Tiles
 from ..values.device_numbers import Default, DeviceNumbers, NumberWithOrigin, default_of

@@ -9,8 +9,7 @@ from ...ir import Axis, Implementation, Partition, Rejection, Scenario, Shard, S
 from ...ir.step import KEEP_ALL, KEEP_LEAST, KEEP_WRITTEN, LayerPart, StepExplore, StepScenario
 from ...text import syntax as ast
 from ...text.diagnostics import did_you_mean, listing
-from ...text.names import Entry, Kind, Scope
-from ...text.shipped import STACKS_FOLDER
+from ...text.names import STACKS_FOLDER, Entry, Kind, Scope
 from ...text.vocabulary import BACKWARD_WORDS
 from ..devices.system import SystemResolver
 from ..schedules.implementation import ImplementationReader, shipped_implementations

@@ -23,8 +23,8 @@ from magus.advisor.measured.tables.experts import (
 from magus.advisor.measured.tables.experts import PATTERNS as EXPERT_TABLES
 from magus.advisor.measured.tables.gemm import profile_of
 from magus.advisor.measured.tables.samples import collective_on
+from magus.advisor.measured.validate.promise_report import SMALL_US
 from magus.advisor.measured.validate.report import summed_up
-from magus.advisor.measured.validate.scoreboard import SMALL_US
 from magus.compiler.ir import TICKS_PER_US, DType, GroupedGemmShape, RowWiseShape, percentile
 from magus.compiler.resolve.schedules.implementation import shipped_implementations
 from magus.simcore.kernels.dispatch import work_of

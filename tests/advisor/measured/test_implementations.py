@@ -23,7 +23,7 @@ from magus.advisor.measured.tables.implementations import (
     implementation_comparisons,
     implementation_rows,
 )
-from magus.advisor.measured.validate import implementation_report, scoreboard
+from magus.advisor.measured.validate import implementation_report, promise_report
 from magus.advisor.measured.validate.report import Validation, validate, validation_document, weak_spots
 from magus.advisor.measured.validate.text import validation_page, validation_text
 from magus.compiler import compile_text
@@ -192,7 +192,7 @@ def test_the_scoreboard_has_a_line_for_each_use_and_size() -> None:
     long = compared(1.2, 1.23)
     long = replace(long, row=replace(long.row, whole_thread=True, fused_us=1000.0, serial_us=1200.0))
 
-    lines = list(scoreboard.board([], [lost, fitted, missed, long]))
+    lines = list(promise_report.board([], [lost, fitted, missed, long]))
 
     assert lines[:3] == [
         ("all implementations", "thread never fitted, from 250 us", ("1", "2.5", "2.5", "100", "100", "0", "0")),
@@ -208,7 +208,7 @@ def test_the_scoreboard_has_times_behind_speedups_by_kind() -> None:
     others = [replace(row, group="other tokens", measured_us=us) for us in (98.0, 122.0, 400.0)]
     other = replace(row, operation="mega_moe layer", kind="one kernel for experts", error=None)
 
-    lines = list(scoreboard.board([], [compared(1.2, 1.23)], [row, *others, other]))
+    lines = list(promise_report.board([], [compared(1.2, 1.23)], [row, *others, other]))
 
     assert [line[:2] for line in lines[2:]] == [
         ("exchanges of experts", "held out, small"),

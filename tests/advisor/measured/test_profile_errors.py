@@ -19,7 +19,7 @@ from magus.advisor.measured.calibrate.parts import CONSTANTS
 from magus.advisor.measured.tables.gemm import profile_of
 from magus.advisor.measured.tables.gemm_times import gemm_ticks
 from magus.compiler.ir import Gpu
-from magus.compiler.text.shipped import shipped_libraries
+from magus.compiler.text.names import shipped_libraries
 from magus.simcore.kernels.nccl import NcclCollective, collective_time
 
 M, N_AND_K = (16, 512, 1024, 4096, 16384), (512, 1536, 4096, 8192, 28672)

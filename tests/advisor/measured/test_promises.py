@@ -11,7 +11,7 @@ import pytest
 
 from magus.advisor.measured.tables.fused import FusedPart
 from magus.advisor.measured.tables.promises import PromiseComparison, PromiseRow, promise_comparisons, promise_rows
-from magus.advisor.measured.validate import promise_report, scoreboard
+from magus.advisor.measured.validate import promise_report
 from magus.advisor.measured.validate.report import Validation, validate, validation_document
 from magus.advisor.measured.validate.text import validation_page, validation_text
 from magus.compiler.ir import DType, Pattern
@@ -132,7 +132,7 @@ def test_promises_are_the_first_part_of_the_report(tmp_path: Path) -> None:
 
     assert max(len(line) for line in text.splitlines()) <= 80
     assert (
-        text.startswith(f"  {scoreboard.TITLE}")
+        text.startswith(f"  {promise_report.BOARD_TITLE}")
         and promise_report.TITLE in text
         and "  4 x H100 AG+GEMM 512 x 256 x 512" in text
     )

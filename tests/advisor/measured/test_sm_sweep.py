@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from magus.advisor.measured.tables.csv_rows import TableComparison
-from magus.advisor.measured.tables.sm_sweep import COUNTS, TIMES, sm_sweep_comparisons
+from magus.advisor.measured.tables.fused import COUNTS, TIMES, sm_sweep_comparisons
 
 HEADER = "gpu,n_gpus,pattern,m,n,k,shape_semantics,dtype,best_static_us,best_static_comm_sms,swept_comm_sms"
 GATHERED = '{gpu},4,AG+GEMM,{m},1024,4096,"M global, N local, K",bf16,100.0,16,2 4 8 16 32'

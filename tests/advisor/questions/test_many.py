@@ -14,7 +14,7 @@ from magus.advisor.work.on_dask import BackendError
 from magus.advisor.work.processes import ProcessDied
 from magus.compiler.ir import Cancelled
 from magus.simcore.memo.memo import Store, memoizing
-from magus.tui.exit_codes import Exit
+from magus.tui.text.door import Exit
 from tests.helpers.commands import magus
 
 NAMES = ("llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b")

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from magus.advisor.policy.table import PolicyTable
 from magus.advisor.targets import Refused, Target
-from magus.advisor.targets.nccl import ANY_SIZE, NCCL, NCCLX, RCCL
-from magus.advisor.targets.tuner_rows import COLLECTIVES
+from magus.advisor.targets.nccl import ANY_SIZE, COLLECTIVES, NCCL, NCCLX, RCCL
 from tests.helpers.policy_rules import assert_golden, gemm_rule, rule_of, table_of
 
 LONE = table_of(

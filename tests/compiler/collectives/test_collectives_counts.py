@@ -7,7 +7,7 @@ from math import log2
 import pytest
 
 from magus.compiler.collectives import ALGORITHM_BY_NAME, CollectiveProblem
-from magus.compiler.collectives.double_tree import binary_tree, double_tree
+from magus.compiler.collectives.trees import binary_tree, double_tree
 from magus.compiler.ir import Direction, Pattern, Reach, Reduction, Step, Transfer
 from tests.helpers.some import some
 

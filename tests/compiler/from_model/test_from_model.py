@@ -27,7 +27,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.request.request import RequestError
 from magus.compiler.text.fmt import format_text
-from magus.compiler.text.shipped import shipped_libraries
+from magus.compiler.text.names import shipped_libraries
 from tests.helpers.commands import magus
 from tests.helpers.paths import ROOT
 from tests.helpers.scenarios.compiled import cases_in, several_in

@@ -14,7 +14,7 @@ from magus.compiler.machine.known_gpus import (
     library_gpu,
     pcie_gt_per_s,
 )
-from magus.compiler.text.shipped import shipped_libraries
+from magus.compiler.text.names import shipped_libraries
 
 
 def test_every_gpu_of_the_library_is_known() -> None:

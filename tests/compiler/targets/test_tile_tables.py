@@ -2,15 +2,18 @@
 
 import pytest
 
-from magus.compiler.targets.host_steps import Copy, Host, carry_out_ready, is_set
 from magus.compiler.targets.tile_tables import (
     ADDS,
     LEAVES,
     ROWS_TOGETHER,
     TILE,
+    Copy,
     Group,
+    Host,
     Tables,
+    carry_out_ready,
     counts_of,
+    is_set,
     tables_of,
     tiles_of,
 )

@@ -5,7 +5,7 @@ import pytest
 
 from magus.compiler import CompileError, compile_file
 from magus.compiler.text.load import MAX_DEPTH
-from magus.compiler.text.shipped import shipped_libraries
+from magus.compiler.text.names import shipped_libraries
 
 BODY = """use "amd/mi300x"
 system node { gpus 8 x MI300X; fabric full_mesh(xgmi) }

@@ -16,7 +16,7 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
-from magus.tui.app.first_frame import DARK, LIGHT
+from magus.tui.app.lifecycle import DARK, LIGHT
 from tests.helpers.paths import TESTS
 from tests.helpers.tui.driving import settled
 

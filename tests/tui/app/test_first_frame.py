@@ -10,9 +10,9 @@ import pytest
 
 from magus import examples
 from magus.compiler.ir import never
-from magus.tui.app import first_frame, lifecycle
+from magus.tui.app import lifecycle
 from magus.tui.app.app import MagusApp
-from magus.tui.app.first_frame import HEAVY, READING, FirstFrame, import_rest
+from magus.tui.app.lifecycle import HEAVY, READING, FirstFrame, import_rest
 from magus.tui.app.panes import PANES
 from magus.tui.app.session.session import Session
 from magus.tui.app.widgets.start import HelpScreen, StartScreen
@@ -135,7 +135,7 @@ async def test_a_list_of_files_stays_while_the_workbench_comes(held: Event) -> N
 
 def test_a_stop_is_heard_between_two_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     requested: list[str] = []
-    monkeypatch.setattr(first_frame, "import_module", lambda name, _: requested.append(name))
+    monkeypatch.setattr(lifecycle, "import_module", lambda name, _: requested.append(name))
 
     import_rest(lambda: len(requested) == 2)
 

@@ -7,7 +7,7 @@ from textual.color import Color
 from textual.theme import Theme
 
 from magus.tui.app.charts.sweep_plot import MAX_CURVES
-from magus.tui.app.first_frame import COLOUR_BLIND, DARK, LIGHT, THEMES
+from magus.tui.app.lifecycle import COLOUR_BLIND, DARK, LIGHT, THEMES
 from tests.helpers.paths import ROOT
 
 

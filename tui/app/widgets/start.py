@@ -1,4 +1,4 @@
-"""The start: a list of files to open, narrowed by what is typed."""
+"""The start: a list of files to open, narrowed by what is typed; and the names of the panes, in one line."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +17,40 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ....compiler.text.diagnostics import columns_of, printable
+from ..panes import PANES
 from ..session.listed_files import FileEntry, entries
+
+
+class PaneTabs(Static):
+    """One name for each pane; that of the one in front stands out."""
+
+    _front_idx = 0
+
+    def show(self, front_idx: int) -> None:
+        """Let the name of a pane stand out."""
+        self._front_idx = front_idx
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Name the panes again: how long their names may be depends on the width."""
+        self._draw()
+
+    def _draw(self) -> None:
+        """Where there is no room, all names but that in front in fewer letters."""
+        titles = [pane.title for pane in PANES]
+        longest = max(map(len, titles))
+        for letters in range(longest, 0, -1):
+            names = [
+                f"{idx + 1} {title if idx == self._front_idx else title[:letters].rstrip()}"
+                for idx, title in enumerate(titles)
+            ]
+            if sum(map(len, names)) + len(names) + 1 <= self.app.size.width:
+                break
+        parts: list[str | tuple[str, str]] = []
+        for idx, name in enumerate(names):
+            parts += [(name, "reverse bold" if idx == self._front_idx else "dim"), " "]
+        self.update(Content.assemble(*parts), layout=False)
+
 
 NAME_COLUMNS = 26
 HEAD = "magus: which overlap schedule to use, what it gains, and how we know"

@@ -15,17 +15,14 @@ from ....compiler.planning.knobs.base import value_text
 from ....compiler.planning.knobs.execution import KERNEL, TILE
 from ....compiler.text.diagnostics import listing
 from ...drawing import Shows
-from ...exit_codes import Exit
-from ...text.door import print_json, put, say
+from ...text.door import Exit, interruptible, print_json, put, say
 from ...text.next_steps import next_steps
 from ...text.ops import WorkloadAnswer, several_document, several_text
 from ...text.progress import progress_line
 from ...text.render import advice_text, brief_text
 from ..inputs import ScenarioInput, placed, source_of
-from ..interrupts import interruptible
-from ..out import NO_PICTURES, Pictures
+from ..out import NO_PICTURES, Pictures, seeds_of
 from ..running import command, exit_code_if_strict
-from ..simulate_options import seeds_of
 from .sweep import axis_over
 
 

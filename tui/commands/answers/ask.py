@@ -13,13 +13,11 @@ from ....advisor.questions.ask import QUICK, LayoutAnswer, ModelAnswer, ask
 from ....advisor.questions.layouts import layout_question
 from ....advisor.questions.question import ModelQuestion, model_question
 from ....compiler.codes import Code
-from ...exit_codes import Exit
 from ...text.ask import AskedModels, ask_text, layouts_text, many_text
-from ...text.door import put_text
+from ...text.door import Exit, interruptible, put_text
 from ...text.progress import progress_line
 from ...text.render import advice_text
 from ..inputs import reporting, save, say_rejection
-from ..interrupts import interruptible
 from ..running import command
 
 if TYPE_CHECKING:

@@ -14,12 +14,10 @@ from ....advisor.targets import SCENARIO_TARGETS, TARGETS, Refused, Target
 from ....compiler.codes import Code
 from ....compiler.ir import Rejection, Scenario, Settings
 from ....compiler.request.request import KERNEL_PATTERNS, one_of
-from ...exit_codes import Exit
-from ...text.door import print_json, put, say
+from ...text.door import Exit, interruptible, print_json, put, say
 from ...text.progress import progress_line
 from ...text.sweep import space_text
 from ..inputs import ScenarioInput, deliver
-from ..interrupts import interruptible
 from ..running import command
 from .sweep import SweepRequest, say_failed, subjects_of, sweep_of
 

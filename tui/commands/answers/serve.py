@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from ....advisor import Advisor
 from ....compiler.codes import Code
-from ...exit_codes import Exit
-from ...text.door import say
+from ...text.door import Exit, say
 
 PATIENCE_S = 5
 """How long a connection without a request stays open, and answers may take once the service ends."""

@@ -24,15 +24,12 @@ from ....compiler.ir.step import StepScenario, StepSchedule
 from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, Diagnostic, Source, Span, did_you_mean
 from ...drawing import Shows
-from ...exit_codes import Exit
-from ...text.door import print_json, put, put_text, say
+from ...text.door import Exit, interruptible, print_json, put, put_text, say
 from ...text.progress import progress_line
 from ...text.step import aligned, how_text, outcome_text, searched_text, swept_table
 from ..inputs import ScenarioInput, show, source_of
-from ..interrupts import interruptible
-from ..out import NO_PICTURES, Pictures
+from ..out import NO_PICTURES, Pictures, SimulateOptions
 from ..running import exit_code_if_strict
-from ..simulate_options import SimulateOptions
 from .sweep import SweepForm, SweepRequest, csv_text
 
 if TYPE_CHECKING:

@@ -18,12 +18,10 @@ from ....compiler.ir import Cancelled, JsonObject, Progress, Scenario, Schedule,
 from ....compiler.ir.step import StepScenario
 from ....compiler.pipeline import compile_text
 from ....compiler.resolve.values.params import is_swept, points_of
-from ...exit_codes import Exit
-from ...text.door import print_json, put, put_text, say
+from ...text.door import Exit, interruptible, print_json, put, put_text, say
 from ...text.progress import progress_line
 from ...text.sweep import sweep_text
 from ..inputs import ScenarioInput, is_stdin, say_rejection, show, source_of
-from ..interrupts import interruptible
 from ..out import Pictures
 from ..running import command
 

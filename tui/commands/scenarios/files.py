@@ -12,8 +12,7 @@ from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import Diagnostic, Source, Span
 from ....compiler.text.diagnostics import as_json as json_object
 from ....compiler.text.writing import write_whole
-from ...exit_codes import Exit
-from ...text.door import print_json, put_text, say
+from ...text.door import Exit, print_json, put_text, say
 from ..inputs import compiled, is_stdin, name_of, reporting, show, source_of
 
 
@@ -110,7 +109,7 @@ def _format(file: Path, check_only: bool) -> Exit:
 def serve_editor() -> Exit:
     """Serve an editor until it says goodbye or closes stdin."""
     try:
-        from ...lsp.server import make_server
+        from ...lsp import make_server
     except ImportError as error:
         say(f"{Code.MGS432.name} error: {error.name or error} is not installed\n  help: pip install 'magus-gpu[lsp]'")
         return Exit.USAGE

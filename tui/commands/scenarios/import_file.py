@@ -16,8 +16,7 @@ from ....compiler.machine.read import MAX_BYTES, machine_text, read_machine, sys
 from ....compiler.request.request import RequestError
 from ....compiler.text.diagnostics import Report, Source
 from ....compiler.text.fmt import format_text
-from ...exit_codes import Exit
-from ...text.door import say
+from ...text.door import Exit, say
 from ..inputs import deliver, is_stdin, name_of, reading, reporting, source_of
 
 TABLE = "nccl_collectives_*.csv"

@@ -23,8 +23,7 @@ from ....compiler.text.units import us_text
 from ....simcore import RunOutcome, simulate_op
 from ....simcore.lower.one_kernel import all_blocks_at_once
 from ....simcore.simulate_layers import FEWEST_LAYERS
-from ...exit_codes import Exit
-from ...text.door import say
+from ...text.door import Exit, say
 from ...text.handover import free_name, is_too_long, plan_block
 from ..inputs import ScenarioInput, deliver, show, source_of
 from ..running import command

@@ -15,14 +15,12 @@ from ....runtime import RunRefused, carry_out
 from ....runtime.over_torch.launch import RankFailed, carry_out_over_torch
 from ....runtime.run import Job, jobs_of
 from ....runtime.steps.run import carry_out_step
-from ...exit_codes import Exit
-from ...text.door import print_json, put, say
+from ...text.door import Exit, interruptible, print_json, put, say
 from ...text.progress import progress_line
 from ...text.result import Carried, run_text, runs_document
 from ...text.step import replay_document, replay_text
 from ..answers.step import named_schedule, step_error
 from ..inputs import ScenarioInput, name_of, reading, save, show, source_of
-from ..interrupts import interruptible
 from ..running import command
 
 

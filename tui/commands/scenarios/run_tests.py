@@ -13,8 +13,7 @@ from ....compiler.codes import Code
 from ....compiler.ir import JsonObject, Settings
 from ....compiler.pipeline import Compiled
 from ....compiler.text.diagnostics import Diagnostic, Severity
-from ...exit_codes import Exit
-from ...text.door import hanging, print_json, put, say
+from ...text.door import Exit, hanging, print_json, put, say
 from ..inputs import name_of, show, source_of
 from ..running import command
 

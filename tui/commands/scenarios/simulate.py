@@ -40,14 +40,13 @@ from ....simcore import (
     simulate_seeds,
 )
 from ....simcore.simulate_layers import FEWEST_LAYERS, SHOWN_LAYER, simulate_layers
-from ...exit_codes import Exit
-from ...text.door import print_json, put
+from ...text.door import Exit, print_json, put
 from ...text.progress import progress_line
 from ...text.result import result_text
 from ...text.sweep import seeds_document, seeds_text
 from ..inputs import ScenarioInput, placed, save, show
+from ..out import SimulateOptions, explain_outcome, stoppable
 from ..running import command, exit_code_if_strict
-from ..simulate_options import SimulateOptions, explain_outcome, stoppable
 
 SEEDED_LINE_HOPS = 1_000_000_000
 """Over all seeds and ranks; above it the seeds are simulated in larger packets."""

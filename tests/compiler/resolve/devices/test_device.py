@@ -5,7 +5,7 @@ import pytest
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import TICKS_PER_US, Cache, CopyProtocol, DType, Gpu, Link, Origin, Switch, Sync, System
-from magus.compiler.text.shipped import shipped_libraries
+from magus.compiler.text.names import shipped_libraries
 
 GPUS = [name for name in shipped_libraries() if not name.startswith(("implementations/", "stacks/"))]
 

@@ -11,7 +11,7 @@ import pytest
 from magus.advisor import Advisor, ModelError
 from magus.compiler.ir import Cancelled
 from magus.simcore import RunOutcome, RunTooLarge, simulate_op
-from magus.tui.exit_codes import Exit
+from magus.tui.text.door import Exit
 from tests.helpers.commands import magus
 
 FILE = """

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from magus.tui.exit_codes import Exit
+from magus.tui.text.door import Exit
 from tests.helpers.commands import document, magus
 
 TEXT = """use "nvidia/h100"

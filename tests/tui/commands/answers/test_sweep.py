@@ -14,7 +14,7 @@ from magus.advisor.policy.reader import Policy
 from magus.advisor.work.on_dask import RESUME, BackendError
 from magus.advisor.work.processes import Processes
 from magus.tui.commands.answers import sweep as command
-from magus.tui.exit_codes import Exit
+from magus.tui.text.door import Exit
 from tests.helpers.commands import magus
 
 FILE = """use "nvidia/h100"

@@ -10,7 +10,7 @@ import pytest
 from magus.advisor.training.build import Attempt, Task, build_corpus
 from magus.advisor.training.families import draw
 from magus.tui.commands import models
-from magus.tui.exit_codes import Exit
+from magus.tui.text.door import Exit
 from tests.helpers.commands import document, magus
 from tests.helpers.corpus import FAILS, failing_record, quick_record
 from tests.helpers.hostile_text import is_safe

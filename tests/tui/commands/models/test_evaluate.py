@@ -7,7 +7,7 @@ import pytest
 from magus.advisor.training.evaluate import ALL_SPLITS, Evaluation, FourScore, IntervalScore, SplitScore
 from magus.advisor.training.ways import MODEL
 from magus.tui.commands import models as evaluate
-from magus.tui.exit_codes import Exit
+from magus.tui.text.door import Exit
 from tests.helpers.commands import document, magus
 
 FOUND = Evaluation(

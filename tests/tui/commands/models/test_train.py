@@ -12,7 +12,7 @@ from magus.advisor.learned.model_file import FILE, load
 from magus.advisor.training.build import build_corpus
 from magus.advisor.training.table import ANYWHERE, Labels, load_table, save_table
 from magus.tui.commands import models
-from magus.tui.exit_codes import Exit
+from magus.tui.text.door import Exit
 from tests.helpers.commands import document, magus
 from tests.helpers.corpus import serial_record
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from magus.examples import path as example
+from magus.tui.cli import VERBS, built
 from magus.tui.verbs.options import OutFile
-from magus.tui.verbs.table import VERBS, built
 from tests.helpers.commands import magus
 
 FILE = example("gemm_rs_h100")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from magus.tui.exit_codes import Exit
+from magus.tui.text.door import Exit
 from tests.helpers.commands import magus
 
 REPLICAS = """use "nvidia/h200"

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from magus.tui import cli
-from magus.tui.commands import interrupts
-from magus.tui.commands.interrupts import interruptible
+from magus.tui.text import door
+from magus.tui.text.door import interruptible
 
 
 def test_the_first_press_is_reported_and_the_second_interrupts() -> None:
@@ -39,14 +39,14 @@ def test_an_interruption_that_a_library_makes_its_own_fault_of_is_remembered(mon
 
 
 def test_what_does_not_ask_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interrupts, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(door, "PATIENCE_S", 0.01)
     with pytest.raises(KeyboardInterrupt), interruptible():
         signal.raise_signal(signal.SIGINT)
         time.sleep(30)
 
 
 def test_what_asks_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interrupts, "PATIENCE_S", 0.5)  # a busy machine may take a while to ask
+    monkeypatch.setattr(door, "PATIENCE_S", 0.5)  # a busy machine may take a while to ask
     with interruptible() as pressed:
         signal.raise_signal(signal.SIGINT)
         assert pressed()

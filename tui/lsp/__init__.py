@@ -1,1 +1,0 @@
-"""The language server. In: messages of an editor. Out: what ``compiler/services`` says, in the protocol's words."""
