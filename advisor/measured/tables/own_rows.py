@@ -16,7 +16,7 @@ from ....compiler import CompileError
 from ....compiler.codes import Code
 from ....compiler.ir import DType
 from ....compiler.machine.known_gpus import LIBRARY_GPUS
-from ....compiler.text.diagnostics import Diagnostic, Report, Source, Span, did_you_mean, listing
+from ....compiler.text.diagnostics import Diagnostic, Report, Source, Span, did_you_mean, listing, raising_errors
 from .csv_rows import MeasuredError, TableTooLarge, fields_of, is_positive, text_lines, text_of
 from .fused import MAX_RANKS, MAX_SIZE, OPERATIONS, parts_of
 from .gemm import gpu_named
@@ -165,14 +165,9 @@ def own_rows(path: Path, name: str, of_library: bool) -> OwnRows:
         If the file cannot be read, or a line is wrong. All errors are told at once.
     """
     source = Source(str(path), _text_of(path))
-    report = Report()
-    rows: tuple[OwnRow, ...] = ()
-    with report.trial():
+    with raising_errors() as report:
         lines = list(_lines(source, of_library, report))
-        if not report.has_errors:
-            rows = tuple(_rows(lines, name, of_library, report))
-    if report.has_errors:
-        raise CompileError(report.diagnostics)
+        rows = () if report.has_errors else tuple(_rows(lines, name, of_library, report))
     return OwnRows(rows, report, Span(source, 0, len(source.line(1))))
 
 
