@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from ... import __version__
-from ...compiler.from_model.frameworks import Framework, FrameworkSwitch
+from ...compiler.from_model.frameworks import Framework, FrameworkSwitch, version_doubt
 from ...compiler.ir import TICKS_PER_US, Cancelled, ShouldStop
 from ...compiler.ir.stopping import never
 from ..answer.stages import AdviceOptions
@@ -57,6 +57,11 @@ class ModelAnswer:
         return self.question.facts
 
     @property
+    def doubt(self) -> str:
+        """What to know of the version that the question says, empty if it says none or the one that is known."""
+        return version_doubt(self.question.framework)
+
+    @property
     def today(self) -> str:
         """What the framework runs today, in words."""
         one = self.question.of_one
@@ -95,10 +100,11 @@ class ModelAnswer:
             f"{facts.title} {facts.version}: {question.model.name} on {question.gpu}",
             f"{first.switch.what}: {first.promise.speedup:.2f}x over today ({ends})",
             f"costs: {first.switch.costs}",
+            *filter(None, [self.doubt]),
         )
         if first.switch.offer != TRANSFORMER_ENGINE:
             return f"{head}{first.setting}\n"
-        return head + passes_text(question.framework, self.advice)
+        return head + passes_text(facts.name, self.advice)
 
     @property
     def kernel(self) -> Promise | None:
@@ -129,6 +135,7 @@ class ModelAnswer:
             "gpu": question.gpu,
             "framework": self.framework.name,
             "version": self.framework.version,
+            "version_doubt": self.doubt or None,
             "tokens": question.tokens,
             "today": self.today,
             "today_us": self.today_us,

@@ -39,7 +39,8 @@ class ModelQuestion:
     gpu
         A GPU that ships, such as ``b200``.
     framework
-        A name in ``frameworks()``: ``vllm``, ``sglang``, ``megatron``, ``torchtitan`` and others.
+        A name in ``frameworks()``: ``vllm``, ``sglang``, ``megatron``, ``torchtitan`` and others; or with a version,
+        ``vllm@0.11``.
     tokens
         Tokens of a step that all GPUs hold together: of a prefill, of the sequences of a decode step, of a micro-batch.
     tp, dp, ep
@@ -82,7 +83,7 @@ class ModelQuestion:
             does, what = ("train", "a prefill or decode") if self.train else ("serve", "training")
             others = ", ".join(name for name, each in frameworks().items() if getattr(each, f"{does}s"))
             hint = f"ask for={others}, or about {what}"
-            raise RequestError(Code.MGS520, "train" if self.train else "for", f"{self.framework} does not {does}", hint)
+            raise RequestError(Code.MGS520, "train" if self.train else "for", f"{facts.name} does not {does}", hint)
 
     @property
     def facts(self) -> Framework:

@@ -4,6 +4,7 @@ What is known is in ``frameworks.toml``. A key that is missing there, that has n
 error: ``frameworks()`` reads the whole file, and a test does.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -86,6 +87,8 @@ class Framework:
     ----------
     title, version, source
         What it is called, the version of which this is known, and where it stands.
+    release
+        The number of that version, empty of a branch that has none.
     today, today_with_dp
         The collectives that stand in a layer; the latter where GPUs have tokens of their own.
     all_reduce
@@ -136,6 +139,7 @@ class Framework:
     ep_flag: str = ""
     attention: tuple[str, ...] = ()
     dense: bool = False
+    release: str = ""
 
     def runs(self, *, dp: int, experts: int) -> str:
         """The collectives that stand in a layer today."""
@@ -209,17 +213,49 @@ def frameworks() -> Mapping[str, Framework]:
 
 
 def framework_named(name: str) -> Framework:
-    """Return what is known of a framework.
+    """Return what is known of a framework, of which ``name`` may say the version: ``vllm@0.11``.
 
     Raises
     ------
     RequestError
-        If nothing is.
+        If nothing is, as of versions that are older.
     """
-    known = frameworks()
-    if name not in known:
-        raise RequestError(Code.MGS203, "for", f"'{name[:40]}' is no framework that is known", _meant(name, known))
-    return known[name]
+    known, (called, at, version) = frameworks(), name.partition("@")
+    if called not in known:
+        raise RequestError(Code.MGS203, "for", f"'{called[:40]}' is no framework that is known", _meant(called, known))
+    facts = known[called]
+    if at and version != _BRANCH and not _RELEASE.fullmatch(version):
+        instance = f"for instance {called}@{facts.release or _BRANCH}"
+        raise RequestError(Code.MGS203, "for", f"'{version[:40]}' is no version of {facts.title}", instance)
+    if at and _order(facts, version) < 0:
+        message = f"nothing is known of {facts.title} {version[:40]}, which is older than {facts.release}"
+        hint = f"{called} alone says what {facts.version} does, which older ones may not have"
+        raise RequestError(Code.MGS203, "for", message, hint)
+    return facts
+
+
+def version_doubt(name: str) -> str:
+    """What to know of the version that ``name`` says, empty if it says none or the one that is known."""
+    facts, version = framework_named(name), name.partition("@")[2]
+    if not version or _order(facts, version) == 0:
+        return ""
+    return f"this is known of {facts.version}: options and defaults of {facts.title} {version[:40]} may differ"
+
+
+_BRANCH = "main"
+_RELEASE = re.compile(r"v?(\d{1,6}(?:\.\d{1,6}){0,3})(?:[.-]?(?:rc|post|dev|a|b)\d{0,6})?", re.ASCII)
+
+
+def _order(facts: Framework, version: str) -> int:
+    """Below 0 if a version is older than the one that is known, above if it is newer or has no place before it."""
+    said = _RELEASE.fullmatch(version)
+    if said is None:
+        return 0 if facts.version.startswith(_BRANCH) else 1
+    if not facts.release:
+        return 1
+    known = [int(part) for part in facts.release.split(".")]
+    parts = ([int(part) for part in said[1].split(".")] + [0] * len(known))[: len(known)]
+    return (parts > known) - (parts < known)
 
 
 def _meant(name: str, known: Mapping[str, Framework]) -> str:
@@ -309,8 +345,8 @@ class Parallelism:
     @property
     def attention_by(self) -> str:
         """The framework whose own kernels of attention run; empty where those of the profile do."""
-        known = framework_named(self.framework).attention if self.framework else ()
-        return self.framework if shipped_gpu(self.gpu).name in known else ""
+        facts = framework_named(self.framework) if self.framework else None
+        return facts.name if facts is not None and shipped_gpu(self.gpu).name in facts.attention else ""
 
     @property
     def nodes(self) -> int:

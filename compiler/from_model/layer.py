@@ -17,7 +17,7 @@ from ..request.request import RequestError, ShippedGpu, shipped_gpu
 from ..text.diagnostics import CompileError, Severity, printable
 from ..text.rewriting import comment_lines
 from .config import ModelConfig
-from .frameworks import Experts, Parallelism, framework_named, frameworks
+from .frameworks import Experts, Parallelism, framework_named, frameworks, version_doubt
 from .kinds import LONGEST
 from .whole_layer import whole_layer
 
@@ -90,7 +90,7 @@ def unchecked_layer_text(model: ModelConfig, parallel: Parallelism, tokens: str,
         "mgs 1",
         "",
         *comment_lines(_about(model, parallel)),
-        *(comment_lines(f"As {parallel.framework} shares it.") if parallel.framework else ()),
+        *(comment_lines(_as_shared(parallel.framework)) if parallel.framework else ()),
         *comment_lines(f"{number_text(model.parameters)} parameters{_of_what(model)}."),
         *comment_lines(f"{_about_tokens(parallel)}{_multiple(model, parallel)}."),
         *(line for what in model.doubts for line in comment_lines(f"In doubt: {printable(what)}.")),
@@ -129,6 +129,11 @@ def number_text(parameters: int) -> str:
 def _of_what(model: ModelConfig) -> str:
     rest = model.layers - model.dense_layers - model.expert_layers
     return f", without those of {rest} layers that are left out" if rest else ""
+
+
+def _as_shared(framework: str) -> str:
+    doubt = version_doubt(framework)
+    return f"As {framework} shares it{doubt and f'; {doubt}'}."
 
 
 def _about_tokens(parallel: Parallelism) -> str:

@@ -230,7 +230,7 @@ def _ask_question() -> JsonObject:
     properties: JsonObject = {
         "model": _about({"type": ["string", "object"]}, "a model that ships, or what is in a config.json"),
         "gpu": _WORD,
-        "for": _WORD,
+        "for": _about(_WORD, "a framework, or one of its versions: vllm@0.11"),
         "train": _FLAG,
         **dict.fromkeys(sizes, whole_number(1, MOST_COUNT)),
         "gpus": _about(whole_number(1, MOST_GPUS), "which layout of so many GPUs serves best"),
@@ -243,6 +243,7 @@ def _ask_answer() -> JsonObject:
     return _whole_object(
         {
             **dict.fromkeys(words, _WORD),
+            "version_doubt": _about(_OR_NULL, "what to know where another version is asked about"),
             "tokens": _COUNT,
             **dict.fromkeys(("today_us", "graph_us"), _NUMBER),
             "switch_on": _OBJECT_OR_NULL,

@@ -26,6 +26,7 @@ def _lines(answer: ModelAnswer) -> Iterator[str]:
     framework = f"{answer.framework.title} {answer.framework.version}"
     graph = "" if answer.graph_us == answer.today_us else f" ({us_text(answer.graph_us)} in a CUDA graph)"
     yield from wrapped(f"{framework} today: {answer.today}. {us_text(answer.today_us)}{graph} for {_layers(answer)}.")
+    yield from _marked(answer.doubt)
     yield ""
     yield from _switches(answer)
     yield from _kernel(answer)
@@ -33,6 +34,11 @@ def _lines(answer: ModelAnswer) -> Iterator[str]:
         yield "Stopped early: this is the best of what was found until then."
     advice = answer.advice[0]
     yield from hanging(f"{advice.confidence.value}: {advice.confidence_reason}.", 10, "How sure: ")
+
+
+def _marked(*doubts: str) -> Iterator[str]:
+    for doubt in filter(None, dict.fromkeys(doubts)):
+        yield from bullet("!", doubt)
 
 
 def _question_line(answer: ModelAnswer) -> str:
@@ -79,6 +85,7 @@ def _layouts(answer: LayoutAnswer, shown: int | None) -> Iterator[str]:
     fit = "does" if compared.too_large == 1 else "do"
     left = f"{compared.num_layouts} layouts: {compared.impossible} cannot be, {compared.too_large} {fit} not fit"
     yield from wrapped(f"{model} on {gpus}, {facts.title} {facts.version}: {_step_of(question)}; {left}.")
+    yield from _marked(answer.answer.doubt)
     rows: list[tuple[str, ...]] = [("", "layout", "a layer", "model", "", "tok/s/GPU", "memory", "exposed")]
     best = compared.outcomes[0]
     rows += [_row(each, best) for each in compared.outcomes[:shown]]
@@ -220,6 +227,7 @@ def many_text(models: AskedModels) -> str:
         gain, what = ("", "  nothing") if first is None else (f"{first['gain']:.2f}x", f"  {first['switch']}")
         rows.append((name, f"{each['today_us'] / 1e3:,.2f} ms", gain, what + _from_tokens(first)))
     lines = list(aligned([(*row[:3], f"{row[3]:<60}") for row in rows], 1)) if found else []  # words to the left
+    lines += _marked(*(each["version_doubt"] or "" for each in found.values()))
     for name, error in models.refused.items():
         lines += bullet("!", f"{name}: {error.message}; {error.hint}")
     if models.unanswered:

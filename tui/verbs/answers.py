@@ -226,7 +226,7 @@ def distill(
 ModelsOption = Annotated[
     list[str], typer.Option("--model", metavar="NAME", help="A model that ships, or its config.json; several, or all.")
 ]
-FRAMEWORKS = "vllm, sglang, trtllm; megatron, transformer-engine, torchtitan, deepspeed or maxtext."
+FRAMEWORKS = "vllm, sglang, trtllm; megatron, transformer-engine, torchtitan, deepspeed or maxtext; also vllm@0.11."
 FrameworkOption = Annotated[str, typer.Option("--for", metavar="NAME", help=FRAMEWORKS)]
 
 

@@ -22,6 +22,8 @@ from magus.compiler.from_model.frameworks import Need
 from magus.compiler.ir import Cancelled
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
+from magus.tui.commands.answers import step
+from magus.tui.exit_codes import Exit
 from magus.tui.text.ask import ask_text
 from magus.tui.text.render import implementation_lines
 from tests.helpers.commands import document, magus
@@ -56,6 +58,32 @@ def test_one_answer_by_every_way(answer: ModelAnswer) -> None:
     assert (
         python["file"] is None and python["no_file"] == "nothing that vLLM can switch on pays here; no file is needed"
     )
+
+
+def test_another_version_is_marked_by_every_way(answer: ModelAnswer) -> None:
+    pytest.importorskip("starlette", reason="the extra serve is not installed")
+    from magus.tui.service.app import Limits, application
+    from magus.tui.service.openapi import ASK_PATH
+    from tests.helpers.service import call
+
+    def served(version: str) -> tuple[int, Any]:
+        body = json.dumps({"model": SMALL[0], "gpu": SMALL[1], "for": version, "tp": 4, "prefill": 512}).encode()
+        return asyncio.run(call(application(Advisor.load(), Limits(600.0)), body, path=ASK_PATH))[:2]
+
+    doubt = "this is known of 0.11: options and defaults of vLLM 0.12 may differ"
+    newer = ask(model_question(*SMALL[:2], "vllm@0.12", tp=4, prefill=512))
+    words = ["vllm@0.12" if word == "vllm" else word for word in WORDS]
+    document_of = json.loads(json.dumps(newer.document()))
+    assert document_of == json.loads(json.dumps(answer.document())) | {"version_doubt": doubt}
+    assert served("vllm@0.12") == (200, document_of) and document(*words) == document_of
+    assert f"  ! {doubt}\n" in ask_text(newer) == magus(*words).stdout.rstrip("\n") + "\n"
+
+    with pytest.raises(RequestError) as caught:
+        model_question(*SMALL[:2], "vllm@0.6", tp=4)
+    done, (status, refused) = magus("ask", *words[1:5], "--for", "vllm@0.6"), served("vllm@0.6")
+    for part in ("MGS203", caught.value.message, caught.value.hint):
+        assert part in done.stderr and part in json.dumps(refused)
+    assert status == 400 and done.exit_code == Exit.INPUT
 
 
 def test_the_file_of_vllm_says_what_its_gain_is_over(answer: ModelAnswer) -> None:
@@ -298,6 +326,21 @@ def test_who_lays_out_no_step_says_so() -> None:
     )
 
     assert done.exit_code == 1 and "MGS520" in done.stderr and "lays out no training step" in done.stderr
+
+
+def test_a_step_for_another_version_is_marked_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[str]()
+
+    def advised(*text: str, framework: str, as_json: bool) -> Exit:
+        told.append(framework)
+        return Exit.DONE
+
+    monkeypatch.setattr(step, "advise_step_text", advised)
+    words = ("ask", "--model", "llama-3.2-1b", "--gpu", "h100", "--train", "--gpus", "8")
+    done, known = (magus(*words, "--for", name) for name in ("torchtitan@0.2", "torchtitan"))
+
+    assert told == ["torchtitan", "torchtitan"] and not known.stderr
+    assert "options and defaults of torchtitan 0.2 may differ" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,15 @@ def test_the_file_of_a_framework_without_tables_is_its_setting() -> None:
     assert "1.25x over today (1.14x to" in text
 
 
+def test_a_file_for_another_version_says_of_which_it_is_known() -> None:
+    answer = answer_for("megatron")
+    newer = replace(answer, question=replace(answer.question, framework="megatron@0.15"))
+
+    more = set(newer.file.splitlines()) - set(answer.file.splitlines())
+    assert "# this is known of core 0.14: options and defaults of Megatron-LM 0.15 may differ" in more
+    assert blocks(newer.file) == blocks(answer.file)
+
+
 def test_where_nothing_pays_there_is_no_file() -> None:
     with pytest.raises(Refused, match="nothing that vLLM can switch on pays here") as caught:
         _ = answer_for("vllm", gain=Promise(0.9, None)).file

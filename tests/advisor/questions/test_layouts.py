@@ -83,6 +83,15 @@ def test_the_text_is_a_dozen_lines(answer: LayoutAnswer) -> None:
     assert len(layouts_text(answer, full=True).splitlines()) > len(lines) + 4
 
 
+def test_a_layout_for_another_version_is_marked(answer: LayoutAnswer) -> None:
+    question = replace(answer.answer.question, framework="vllm@0.12")
+    newer = replace(answer, answer=replace(answer.answer, question=question))
+
+    (more,) = set(layouts_text(newer).splitlines()) - set(layouts_text(answer).splitlines())
+    assert more == "  ! this is known of 0.11: options and defaults of vLLM 0.12 may differ"
+    assert more[4:] == newer.document()["answer"]["version_doubt"]
+
+
 @pytest.mark.parametrize("name", ["qwen3-30b-a3b", "llama-3.2-1b", "mixtral-8x7b"])
 def test_one_gpu_holds_all_weights(name: str) -> None:
     question = layout_question(name, "h200", "vllm", 2, prefill=512)

@@ -12,6 +12,7 @@ from magus.advisor.questions import many
 from magus.advisor.questions.many import ask_many
 from magus.advisor.work.on_dask import BackendError
 from magus.advisor.work.processes import ProcessDied
+from magus.compiler.from_model.frameworks import version_doubt
 from magus.compiler.ir import Cancelled
 from magus.simcore.memo.memo import Store, memoizing
 from magus.tui.text.door import Exit
@@ -34,7 +35,8 @@ class Said:
         """As of ``ModelAnswer``, as far as it is printed."""
         first = {"switch": "all of it", "gain": 1.25, "from_tokens": 512}
         last = self.question == QUESTIONS[-1]
-        return {"model": self.question.model.name, "today_us": 2500.0, "switch_on": None if last else first}
+        known = {"model": self.question.model.name, "today_us": 2500.0, "switch_on": None if last else first}
+        return {**known, "version_doubt": version_doubt(self.question.framework) or None}
 
 
 @pytest.fixture
@@ -117,6 +119,13 @@ def test_a_line_for_each_model_and_what_cannot_be_asked(asked: list[str]) -> Non
     assert "! llama-9: 'llama-9' is no model that ships" in done.stdout
     assert [each["model"] for each in document["answers"]] == list(NAMES) and document["unanswered"] == []
     assert [each["model"] for each in document["refused"]] == ["llama-9"] and document["schema"] == "magus-ask-many/1"
+
+
+def test_the_version_of_a_framework_is_doubted_once(asked: list[str]) -> None:
+    words = [f"{word}@0.12" if word == "vllm" else word for word in WORDS]
+    done = magus(*words, "--model", NAMES[0], "--model", NAMES[1])
+
+    assert done.exit_code == Exit.DONE and done.stdout.count("options and defaults of vLLM 0.12 may differ") == 1
 
 
 def test_a_question_that_a_framework_cannot_be_asked_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:

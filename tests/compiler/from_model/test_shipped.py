@@ -13,6 +13,7 @@ from magus.compiler.from_model.frameworks import (
     frameworks,
     parallelism_for,
     read_facts,
+    version_doubt,
 )
 from magus.compiler.from_model.layer import layer_text
 from magus.compiler.from_model.request import model_names, shipped_model, stated_parameters
@@ -73,6 +74,8 @@ def test_the_file_of_frameworks_has_known_keys_alone() -> None:
     train = {"megatron", "transformer-engine", "torchtitan", "deepspeed", "maxtext"}
     assert {"vllm", "sglang", "trtllm", *train} == set(found)
     assert all(each.version and each.source and (each.serves or each.trains) for each in found.values())
+    assert all(each.release in each.version for each in found.values())
+    assert all(each.release or each.version.startswith("main") for each in found.values())
     needs = {need for each in found.values() for switch in each.switches for need in switch.needs}
     assert needs == set(Need)
 
@@ -127,3 +130,53 @@ def test_an_unknown_framework_is_told_those_that_are_known() -> None:
     with pytest.raises(RequestError) as caught:
         framework_named("vlm")
     assert caught.value.hint == "did you mean vllm?"
+
+
+@pytest.mark.parametrize(
+    ("name", "doubted"),
+    [
+        ("vllm", ""),
+        ("vllm@0.11", ""),
+        ("vllm@v0.11.2", ""),
+        ("vllm@0.11.0rc1", ""),
+        ("vllm@0.12", "vLLM 0.12"),
+        ("vllm@1", "vLLM 1"),
+        ("vllm@main", "vLLM main"),
+        ("sglang@0.5.4.post1", ""),
+        ("megatron@0.14.0", ""),
+        ("transformer-engine@2.21", "Transformer Engine 2.21"),
+        ("torchtitan@main", ""),
+        ("torchtitan@0.2", "torchtitan 0.2"),
+    ],
+)
+def test_a_version_that_is_not_the_known_one_is_in_doubt(name: str, doubted: str) -> None:
+    facts = framework_named(name)
+
+    assert facts is framework_named(name.partition("@")[0])
+    said = version_doubt(name)
+    assert said == (
+        f"this is known of {facts.version}: options and defaults of {doubted} may differ" if doubted else ""
+    )
+    layer = layer_text(shipped_model("llama-3.1-8b"), parallelism_for(name, "h100", 8, 1, 1, 8))
+    assert ("may differ" in layer) is bool(doubted)
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        ("vllm@0.6", "nothing is known of vLLM 0.6, which is older than 0.11", "vllm alone says what 0.11 does"),
+        ("vllm@0", "nothing is known of vLLM 0, which is older", "vllm alone"),
+        ("megatron@0.9.1", "nothing is known of Megatron-LM 0.9.1, which is older than 0.14", "megatron alone"),
+        ("vllm@", "'' is no version of vLLM", "for instance vllm@0.11"),
+        ("vllm@new", "'new' is no version of vLLM", "for instance vllm@0.11"),
+        ("maxtext@1..2", "'1..2' is no version of MaxText", "for instance maxtext@main"),
+        ("vllm@0.11@0.12", "'0.11@0.12' is no version of vLLM", "for instance vllm@0.11"),
+        ("vlm@0.11", "'vlm' is no framework that is known", "did you mean vllm?"),
+    ],
+)
+def test_versions_of_which_nothing_is_known_are_refused(name: str, message: str, hint: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        framework_named(name)
+
+    assert (caught.value.code, caught.value.field) == (Code.MGS203, "for")
+    assert caught.value.message.startswith(message) and caught.value.hint.startswith(hint)

@@ -14,7 +14,7 @@ from ....advisor.questions.layouts import layout_question
 from ....advisor.questions.question import ModelQuestion, model_question
 from ....compiler.codes import Code
 from ...text.ask import AskedModels, ask_text, layouts_text, many_text
-from ...text.door import Exit, interruptible, put_text
+from ...text.door import Exit, interruptible, put_text, say
 from ...text.progress import progress_line
 from ...text.render import advice_text
 from ..inputs import reporting, save, say_rejection
@@ -89,7 +89,7 @@ def answer_step(
     """
     from ....advisor.questions.question import model_named
     from ....advisor.steps.plans import FRAMEWORKS
-    from ....compiler.from_model.frameworks import framework_named
+    from ....compiler.from_model.frameworks import framework_named, version_doubt
     from ....compiler.from_model.step import StepRequest, step_text
     from .step import advise_step_text
 
@@ -99,6 +99,9 @@ def answer_step(
     if trains.title not in FRAMEWORKS:
         message = f"{trains.title} lays out no training step, but the programs that take it do"
         raise RequestError(Code.MGS520, "for", message, "megatron; or ask about --tp 8 without --gpus")
+    doubt = version_doubt(framework)
+    if doubt:
+        say(f"magus: {doubt}")  # beside the answer, which is about a file
     text = step_text(model_named(model), StepRequest(gpu, *sizes, cp=cp))
     return advise_step_text(text, "<model>", framework=trains.title, as_json=as_json)
 
