@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 LIMIT_S = 0.7
 """Deterministic seconds of the solver: two batches of 27 ops are solved to optimality in 0.6, and of 26 ops with
 experts in 58 layers nothing better is found in 1.5."""
+QUICK_LIMIT_S = 0.15
+"""The same of a quick answer: most placements are found in 0.1, and the rest of the time goes into proofs."""
 
 MANY_LAYERS = 8
 """Layers from which on the period counts, and not what comes before the first whole one and behind the last."""

@@ -29,7 +29,15 @@ from .orders import (
     in_one_program,
     short_at_the_ends,
 )
-from .placement import brings_ahead, other_paces, placed_choices, small_changes, with_other_handoff
+from .placement import (
+    LIMIT_S,
+    QUICK_LIMIT_S,
+    brings_ahead,
+    other_paces,
+    placed_choices,
+    small_changes,
+    with_other_handoff,
+)
 from .timing import LayerEstimates
 
 LEAST_GAIN = 0.0005
@@ -278,6 +286,7 @@ class JointSearch:
             batches=space.cut.batches,
             layers=self.scenario.workload.num_layers,
             seed=self.seed,
+            limit=QUICK_LIMIT_S if self.runs.quick else LIMIT_S,
             should_stop=self.runs.should_stop,
         )
         ahead = brings_ahead(space.workload)

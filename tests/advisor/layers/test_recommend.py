@@ -13,9 +13,11 @@ from magus.advisor.answer.rule import finalists, recommended_of
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
 from magus.advisor.layers import joint, recommend
+from magus.advisor.layers import search as layer_search
 from magus.advisor.layers.declared import reasons_for
 from magus.advisor.layers.joint import JointRuns
 from magus.advisor.layers.orders import IN_TURN
+from magus.advisor.layers.placement import LIMIT_S, QUICK_LIMIT_S
 from magus.advisor.layers.recommend import recommend_workload
 from magus.advisor.layers.search import JointSearch
 from magus.advisor.learned.model_file import load as load_proposals
@@ -351,6 +353,21 @@ def test_a_limit_that_nothing_meets_is_said() -> None:
     marks = " ".join(advice.marks)
     assert "whole is left out: it stages" in marks and "more than the 1 KiB that the file allows" in marks
     assert "serial: it stages" in marks and "nothing that was found stages less" in marks
+
+
+def test_a_quick_answer_gives_the_solver_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario, limits = scenario_of(FEW), list[float]()
+
+    def placed(*given: object, limit: float, **more: object) -> tuple[Schedule, ...]:
+        limits.append(limit)
+        return ()
+
+    monkeypatch.setattr(layer_search, "placed_choices", placed)
+    for quick in (True, False):
+        JointSearch(scenario, JointRuns(scenario.system, scenario.workload, quick=quick), climbs=False).run()
+
+    half = len(limits) // 2
+    assert half and limits == [QUICK_LIMIT_S] * half + [LIMIT_S] * half
 
 
 def test_what_changes_have_gained_until_a_stop_is_kept() -> None:
