@@ -223,7 +223,7 @@ class Lifecycle(App[None]):
         if self._is_loaded:
             self._begin()
         else:
-            self.call_after_refresh(self.run_worker, self._load_behind(), group="load")
+            self.call_after_refresh(self.run_worker, self._load_behind, group="load")
         if self._requested is None:
             self.action_browse()
 

@@ -1,5 +1,6 @@
 """The frame that is drawn before the workbench is imported: its keys, and what takes its place."""
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import resolve_name
@@ -103,6 +104,18 @@ async def test_q_ends_before_the_workbench_is_there(held: Event) -> None:
         held.set()
 
     assert app.return_code == 0
+
+
+async def test_an_app_that_ends_before_its_first_frame_leaves_nothing_to_await(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    app = app_of()
+    monkeypatch.setattr(app, "call_after_refresh", lambda *_, **__: True)
+    async with app.run_test(size=SMALL):
+        pass
+    gc.collect()
+
+    assert not [each for each in recwarn if "never awaited" in str(each.message)]
 
 
 async def test_a_file_chosen_before_the_workbench_is_there_is_opened(held: Event) -> None:
