@@ -78,6 +78,8 @@ def tasks_of_steps(schedule: OpPlan, num_ranks: int) -> tuple[Task, ...]:
             queued = behind.get(step.name, ())
             names = dict.fromkeys((*step.after, *queued))
             waits = (*((rank, name) for name in names), *flags.get(step.name, ()))
+            if isinstance(step, Transfer):
+                waits += tuple(((rank + step.peer) % num_ranks, name) for name in step.peer_after)
             last = next(iter(queued), "")
             tasks.append(Task(len(tasks), rank, step, (rank, _queue_of(step, persistent)), waits, last))
     return tuple(tasks)
@@ -179,7 +181,10 @@ def _named_in(part: str, schedule: OpPlan) -> OpPlan:
     def named(step: Step) -> Step:
         after = tuple(f"{part}.{name}" for name in step.after)
         step = replace(step, name=f"{part}.{step.name}", after=after)
-        return replace(step, signal=f"{part}.{step.signal}") if isinstance(step, Transfer) else step
+        if not isinstance(step, Transfer):
+            return step
+        there = tuple(f"{part}.{name}" for name in step.peer_after)
+        return replace(step, signal=f"{part}.{step.signal}", peer_after=there)
 
     return replace(
         schedule,

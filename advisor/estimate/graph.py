@@ -97,11 +97,18 @@ def graph_of(scenario: OpCase, schedule: OpPlan, num_ranks: int) -> StepGraph:
     before: list[Set[int]] = []
     sizes, late = dict[int, Size](), set[int]()
     persistent, kernels_before = dict[int, KernelWork](), dict[int, tuple[int, ...]]()
-    for rank, (first, steps, landing) in enumerate(zip(firsts, plans, _signals(plans, firsts), strict=False)):
+    signals = _signals(plans, firsts)
+    names = [{step.name: i for i, step in enumerate(steps, first)} for first, steps in zip(firsts, plans, strict=False)]
+    for rank, (first, steps, landing) in enumerate(zip(firsts, plans, signals, strict=False)):
         here = scenario.at(rank) if num_ranks > 1 else scenario
-        own = {step.name: i for i, step in enumerate(steps, first)}
+        own = names[rank]
         parts = {own[name]: work for name, work in persistent_parts(here, whole, steps).items()}
         before += _before(first, steps, own, landing, parts.keys(), streams=not looks_for_parts(scenario, whole))
+        for step in (each for each in steps if isinstance(each, Transfer)):
+            there = (rank + step.peer) % len(plans)
+            for name in step.peer_after:
+                awaited = {names[there][name]} if name in names[there] else {*signals[there].get(name, ())}
+                before[own[step.name]] = before[own[step.name]] | awaited
         persistent |= parts
         sizes |= (own_sizes := _sizes(here, first, steps))
         late |= {*_late(first, steps)}

@@ -47,14 +47,15 @@ class StepAction:
     """The words of a step, without numbers.
 
     ``to_all`` is a transfer that a switch copies or sums, ``adds`` a transfer that adds, a kernel that adds to what is
-    there. ``summed`` is a transfer that takes what was summed so far and not the rank's own part. ``kernel`` is the
-    number of the kernel, ``parts`` the parts of a sum.
+    there. ``summed`` is a transfer that takes what was summed so far and not the rank's own part, and ``told`` a get of
+    which the peer says when it may begin. ``kernel`` is the number of the kernel, ``parts`` the parts of a sum.
     """
 
     kind: StepKind
     to_all: bool = False
     adds: bool = False
     summed: bool = False
+    told: bool = False
     kernel: int = 0
     parts: int = 0
 

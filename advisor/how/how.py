@@ -128,7 +128,8 @@ class _RankFacts:
     def _transfer(self, step: Transfer) -> StepFacts[int]:
         kind = StepKind.PUT if step.direction is Direction.PUT else StepKind.GET
         to_all = step.reach is Reach.ALL
-        action = StepAction(kind, to_all, adds=step.reduce and not to_all, summed=self._takes_sum(step))
+        adds, told = step.reduce and not to_all, bool(step.peer_after)
+        action = StepAction(kind, to_all, adds, self._takes_sum(step), told)
         role = Role.TO if self._workload.pattern.exchanges else Role.OF
         block = self._block(step.region, role, block_rows(self.plan.scenario, self.rank, step), other=step.origin)
         peer = () if to_all else self._code(step.peer)

@@ -107,6 +107,10 @@ class RankPlan:
         steps = {step.name: step for step in schedule.steps_of(rank)}
         return cls(scenario.at(rank), schedule, rank, steps, arrivals_at(scenario, schedule, rank))
 
+    def of_peer(self, step: Transfer) -> "RankPlan":
+        """The plan of the rank that a get of this rank reads, or that a put writes to."""
+        return RankPlan.of(self.scenario, self.schedule, (self.rank + step.peer) % self.scenario.num_ranks)
+
     @property
     def signals(self) -> frozenset[str]:
         """All signals that are set at this rank."""
@@ -249,14 +253,16 @@ def kernels_that_store(steps: Collection[Step]) -> dict[str, TileGroup | Reducti
 def kernels_that_pull(steps: Collection[Step]) -> dict[str, TileGroup]:
     """Return for each get of a rank the first kernel that waits for it and computes its rows, and so may pull it.
 
-    A get that waits for a step of the rank is left out: a kernel pulls what is there from the beginning.
+    A get that waits for a step of the rank or of its peer is left out: a kernel pulls what is there from the beginning.
     """
     groups = [step for step in steps if isinstance(step, TileGroup)]
     transfers = [step for step in steps if isinstance(step, Transfer)]
     own = {step.name for step in steps} | {step.signal for step in transfers}
     found: dict[str, TileGroup] = {}
     for step in transfers:
-        if step.direction is not Direction.GET or step.reach is not Reach.PEER or not own.isdisjoint(step.after):
+        if step.direction is not Direction.GET or step.reach is not Reach.PEER or step.peer_after:
+            continue
+        if not own.isdisjoint(step.after):
             continue
         waiting = (group for group in groups if step.signal in group.after)
         pulling = next(

@@ -178,7 +178,8 @@ class Transfer:
     ``lane`` picks one engine of the schedule's pool, None lets the first free one take it. ``signal`` is set at the
     destination when the last byte has arrived. ``reduce`` adds into the destination instead of storing (SMs only).
     ``after`` names steps of this rank and signals that must have arrived at this rank. In an all_to_all the block is
-    that of rank r + ``origin``: 0 of the rank's own, else one that the rank passes on.
+    that of rank r + ``origin``: 0 of the rank's own, else one that the rank passes on. ``peer_after`` names steps of
+    the peer of a get, and signals that are set there: when they have happened the peer tells this rank by a flag.
     """
 
     name: str
@@ -191,6 +192,7 @@ class Transfer:
     reduce: bool = False
     reach: Reach = Reach.PEER
     origin: int = 0
+    peer_after: tuple[str, ...] = ()
 
     @property
     def passes(self) -> bool:

@@ -196,7 +196,13 @@ def _step(limits: StepLimits) -> Form[Step]:
     transfer = record(
         _transfer,
         {"kind": word(directions), "name": NAME, "region": region, "peer": _peer(limits.ranks), "signal": NAME},
-        {"after": _NAMES, "lane": whole(0, limits.engines - 1), "reduce": FLAG, "origin": owner},
+        {
+            "after": _NAMES,
+            "peer_after": _NAMES,
+            "lane": whole(0, limits.engines - 1),
+            "reduce": FLAG,
+            "origin": owner,
+        },
     )
     tiles = record(
         lambda kind, **values: TileGroup(**values),

@@ -272,7 +272,7 @@ def _step(step: Step) -> JsonObject:
         case Transfer():
             document = {"kind": step.direction.value, "name": step.name, "region": _plain(step.region)}
             document |= {"peer": "all" if step.reach is Reach.ALL else step.peer, "signal": step.signal}
-            return document | _unusual(step, "after", "lane", "reduce", "origin")
+            return document | _unusual(step, "after", "peer_after", "lane", "reduce", "origin")
         case TileGroup():
             document = {"kind": "tiles", "name": step.name, "regions": _plain(step.regions), "k": _plain(step.k)}
             return document | _unusual(step, "after", "stream", "more_k", "accumulate", "kernel")
@@ -313,7 +313,7 @@ def _step_text(scenario: OpCase, step: Step) -> str:
             words = [f"{step.direction.value} {_region_text(tensor, step.region)}"]
             words += [f"of {step.origin}"] if step.origin else []
             words += [f"{side} {whom} signal {step.signal}"]
-            words += _after(step.after)
+            words += [*_after(step.after), *(f"peer_{each}" for each in _after(step.peer_after))]
             words += [] if step.lane is None else [f"lane {step.lane}"]
             words += ["reduce"] if step.reduce else []
         case TileGroup():

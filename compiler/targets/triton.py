@@ -79,6 +79,8 @@ def _reject_steps(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
         for step in schedule.steps_of(rank):
             if isinstance(step, Transfer) and step.reach is Reach.ALL:
                 return _rejection(f"{step.name} goes through the switch, to or from all", "another algorithm than nvls")
+            if isinstance(step, Transfer) and step.peer_after:
+                return _rejection(f"{step.name} waits for its peer, copies here for their own rank", "put to forward")
             if isinstance(step, Transfer) and step.reduce:
                 return _rejection(f"{step.name} adds where it arrives, copies here do not", "engine=dma")
             if isinstance(step, TileGroup):

@@ -293,7 +293,7 @@ OBJECTIVES = ("makespan",)
 PLAN_ACTIONS = ("put", "get", "compute", "reduce")
 PLAN_CLAUSES: Mapping[str, tuple[str, ...]] = {
     "put": ("of", "to", "signal", "after", "lane", "reduce"),
-    "get": ("from", "signal", "after", "lane", "reduce"),
+    "get": ("from", "signal", "after", "peer_after", "lane", "reduce"),
     "compute": ("k", "after", "stream", "accumulate"),
     "reduce": ("parts", "after", "stream"),
 }

@@ -114,6 +114,12 @@ def _wait_faults(plan: RankPlan) -> Iterator[PlanFault]:
             if name not in plan.steps and name not in signals:
                 message = f"{step.name} waits for {name}, which nothing at rank {plan.rank} sets"
                 yield PlanFault(Code.MGS502, step.name, message)
+        if isinstance(step, Transfer) and step.peer_after:
+            peer = plan.of_peer(step)
+            for name in step.peer_after:
+                if name not in peer.steps and name not in peer.signals:
+                    message = f"{step.name} waits for {name} of its peer, which nothing at rank {peer.rank} sets"
+                    yield PlanFault(Code.MGS502, step.name, message)
 
 
 def check_parts(system: System, workload: Workload, plan: Plan) -> tuple[PlanFault, ...]:

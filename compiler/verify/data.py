@@ -191,11 +191,20 @@ def _needs(
 
 
 def _source_faults(plan: RankPlan, step: Transfer, before: Mapping[str, frozenset[str]]) -> Iterator[PlanFault]:
-    """Check that a put sends the own shard or data that has arrived, and that a get reads the peer's own shard."""
+    """Check that who sends, or is asked, has the own shard or data that has arrived there."""
+    n = plan.scenario.num_ranks
     if step.direction is Direction.PUT:
         yield from _needs(plan, step, (step.region,), before[step.name], None)
-    elif step.region.owner % plan.scenario.num_ranks != step.peer % plan.scenario.num_ranks:
-        yield PlanFault(Code.MGS508, step.name, f"{step.name} gets what its peer does not own; use put to forward")
+    elif step.region.owner % n != step.peer % n and not step.peer_after:
+        message = f"{step.name} gets what its peer does not own, and does not say when it is there"
+        yield PlanFault(Code.MGS508, step.name, message, "peer_after with the signal that brings it there")
+    elif step.peer_after:
+        peer = plan.of_peer(step)
+        there = peer.before()
+        known = frozenset(step.peer_after).union(*(there.get(name, ()) for name in step.peer_after))
+        region = replace(step.region, owner=(step.region.owner - step.peer) % n)
+        for fault in _needs(peer, step, (region,), known, None):
+            yield replace(fault, hint=fault.hint.replace("after", "peer_after", 1))
 
 
 def _partial_faults(plan: RankPlan, step: Transfer, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:

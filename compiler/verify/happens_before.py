@@ -60,23 +60,33 @@ class Waits:
         self.direct: dict[Event, set[Event]] = {}
         self._by_tiles, self._by_groups = schedule.engine.by_tiles, schedule.engine.kernel is not None
         self._persistent = schedule.tactics.kernel is Kernels.PERSISTENT
+        self._names = {rank: {step.name for step in steps} for rank, steps in self.steps.items()}
+        self._signals = {rank: _setters(scenario, schedule, rank) for rank in self.steps}
         for rank, steps in self.steps.items():
-            self._add(rank, steps, _setters(scenario, schedule, rank))
+            self._add(rank, steps)
 
-    def _add(self, rank: int, steps: tuple[Step, ...], signals: Mapping[str, set[Event]]) -> None:
+    def _add(self, rank: int, steps: tuple[Step, ...]) -> None:
         """Add the waits of the steps of ``rank``, as events relative to it."""
-        names = {step.name for step in steps}
         for step in steps:
-            events = {(0, name) for name in step.after if name in names}
-            for name in step.after:
-                events |= signals.get(name, set())
-            self.direct[rank, step.name] = events
+            self.direct[rank, step.name] = self._named(rank, step.after)
+            if isinstance(step, Transfer) and step.peer_after:
+                there = self._named((rank + step.peer) % self.period, step.peer_after)
+                self.direct[rank, step.name] |= {
+                    ((step.peer + offset) % self.num_ranks, name) for offset, name in there
+                }
         if self._by_tiles:
             for step in sums_of_all(steps):
                 self.direct[rank, step.name] |= self._computing(rank, step)
         queued = [step for step in steps if not isinstance(step, Transfer)] if self._by_groups else steps
         for name, earlier in queued_behind(queued, persistent=self._persistent):
             self.direct[rank, name].add((0, earlier))
+
+    def _named(self, rank: int, names: Iterable[str]) -> set[Event]:
+        """Return the steps of ``rank`` of these names, and those that set signals of these names there."""
+        own = self._names[rank]
+        return {(0, name) for name in names if name in own}.union(
+            *(self._signals[rank].get(name, ()) for name in names)
+        )
 
     def _computing(self, rank: int, step: Transfer) -> set[Event]:
         """Return the kernels of all ranks whose tiles set the flags that the sum of ``step`` waits for."""

@@ -125,6 +125,9 @@ def _peer_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
     if step.origin and (plan.scenario.shape.pattern is not Pattern.ALL_TO_ALL or gets or step.reach is Reach.ALL):
         message = f"{step.name} says whose block it passes on, as puts to one rank in an all_to_all alone do"
         yield PlanFault(Code.MGS509, step.name, message)
+    if step.peer_after and (not gets or step.reach is Reach.ALL):
+        message = f"{step.name} waits for its peer, and a get from one rank alone does"
+        yield PlanFault(Code.MGS509, step.name, message)
     if step.reach is Reach.PEER:
         if not 1 <= step.peer < n:
             yield PlanFault(Code.MGS509, step.name, f"{step.name} names peer {step.peer} of {n} ranks")

@@ -346,7 +346,9 @@ def begun_by(state: Lowering, rank: int, step: Transfer, ops: Sequence[int]) -> 
 
 def _issued_alike(state: Lowering, rank: int, step: Transfer) -> list[range]:
     """Issues or launches so far for copies with the same waits; none for a lane, whose copies wait for each other."""
-    return [] if step.lane is not None else state.issues.setdefault((rank, frozenset(step.after)), [])
+    if step.lane is not None or step.peer_after:
+        return []
+    return state.issues.setdefault((rank, frozenset(step.after)), [])
 
 
 def _launched(state: Lowering, rank: int, step: Transfer, ops: Sequence[int]) -> Sequence[int]:

@@ -32,7 +32,7 @@ from .kernels import lower_by_groups, lower_group, lower_reduction, order_units
 from .machine import Machine
 from .one_kernel import awaited, begin_kernels, end_kernel, look, lower_sum, wait_for_peers
 from .state import Lowering, StepOps, pairs_of
-from .waits import announce, lower_pulls, lower_stores, tile_by_tile, wait_for_rows, wait_tile_by_tile
+from .waits import announce, lower_pulls, lower_stores, tell, tile_by_tile, wait_for_rows, wait_tile_by_tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,11 @@ def lower_steps(state: Lowering) -> None:
             checkpoint()
             _add(state, rank, step, steps)
     announced = announce(state, ranks)
+    signals = {rank: signals_at(state, rank) for rank in ranks}
     for rank in ranks:
         checkpoint()
         order_units(state, rank)
-        _connect(state, rank, announced)
+        _connect(state, rank, announced, signals)
 
 
 def _run_before(state: Lowering, steps: Iterable[Step]) -> frozenset[str]:
@@ -115,12 +116,17 @@ def _add(state: Lowering, rank: int, step: Step, steps: Sequence[Step]) -> None:
             lower_reduction(state, rank, step)
 
 
-def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Sequence[int]]) -> None:
+def _connect(
+    state: Lowering,
+    rank: int,
+    announced: Mapping[tuple[int, str], Sequence[int]],
+    signals_of: Mapping[int, Mapping[str, list[tuple[int, str]]]],
+) -> None:
     """Turn the plan's waits, the order of streams and of engine lanes into dependencies.
 
-    Sums of a switch also wait for what is ``announced`` to them.
+    Sums of a switch also wait for what is ``announced`` to them. Signals are those of each rank.
     """
-    signals = signals_at(state, rank)
+    signals = signals_of[rank]
     steps = {step.name: step for step in state.schedule.steps_of(rank)}
     # A persistent kernel has every SM until it ends: other kernels come after all its groups.
     persistent = [state.step_ops[rank, name].done for name in steps if not state.waiters[rank, name].queued]
@@ -162,11 +168,21 @@ def _connect(state: Lowering, rank: int, announced: Mapping[tuple[int, str], Seq
         state.builder.after(waiters.on_kernels, before)
         if (rank, step.name) in announced:
             arrived = [*arrived, look(state, rank, step.name, announced[rank, step.name])]
+        if isinstance(step, Transfer) and step.peer_after:
+            arrived = [*arrived, _told(state, rank, step, signals_of[(rank + step.peer) % state.period])]
         state.builder.after(waiters.on_transfers, arrived)
         state.builder.flags(waiters.polling, arrived)
         if isinstance(step, Transfer):
             wait_for_peers(state, rank, step)
     end_kernel(state, rank, (state.step_ops[sender] for senders in signals.values() for sender in senders))
+
+
+def _told(state: Lowering, rank: int, step: Transfer, signals: Mapping[str, list[tuple[int, str]]]) -> int:
+    """The look at the flag by which the peer of a get says that it has what this reads; ``signals`` are the peer's."""
+    peer = (rank + step.peer) % state.period
+    senders = [sender for name in step.peer_after for sender in signals.get(name, ((peer, name),))]
+    there = awaited(state, peer, step, [state.step_ops[sender] for sender in senders])
+    return look(state, rank, step.name, (tell(state, peer, -step.peer, step.name, step.signal, there),))
 
 
 def _queued(

@@ -1,8 +1,8 @@
 """Effects of the operations of an execution plan of MSCCL++ on buffers.
 
 Each piece of a buffer has a symbolic value. A transfer or a sum becomes an ``Event``, numbered in the order of the run,
-so that a set of events is an integer with a bit for each. In MSCCL++ a get may read data that a signal announced; in a
-plan it reads only what the peer has from the start, because no step of one rank waits for a step of another.
+so that a set of events is an integer with a bit for each. A get of what its peer has received or summed waits for that
+at the peer; a switch sums only what all ranks have from the start.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...codes import Code
-from ...ir import Direction
+from ...ir import Direction, Pattern
 from .document import (
     Action,
     BlockOp,
@@ -37,6 +37,7 @@ class BufferState:
     ``seen[rank]`` are the bits of events that begin or end at a rank. ``named`` counts the events of each operation:
     the second one of operation 4 of threadblock 0 is the step ``t0_4_1``. ``sums_sent`` are the bits of the transfers
     that read a sum of a piece at a rank: a plan has one place for it, so that they come before the next sum there.
+    ``fetched`` are by rank the bits of what made at peers what gets read there.
     """
 
     space: BufferSpace
@@ -45,6 +46,7 @@ class BufferState:
     held: dict[Slot, SymbolicValue] = field(default_factory=dict)
     named: Counter[tuple[int, int, int]] = field(default_factory=Counter)
     sums_sent: Counter[tuple[int, int]] = field(default_factory=Counter)
+    fetched: Counter[int] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.seen = [0] * self.space.num_ranks
@@ -115,6 +117,10 @@ class BufferState:
     def _read(self, at: RunningOp, chunk: Chunk) -> list[SymbolicValue]:
         if chunk.rank != at.rank or chunk.everywhere:
             raise at.op.beyond("it reads what a peer holds")
+        return self._there(at, chunk)
+
+    def _there(self, at: RunningOp, chunk: Chunk) -> list[SymbolicValue]:
+        """Return the values of a chunk, which must be there by what the threadblock knows."""
         values = []
         for slot in self.space.slots(at.op, chunk):
             value = self.held.get(slot)
@@ -125,10 +131,14 @@ class BufferState:
         return values
 
     def _fetched(self, at: RunningOp, chunk: Chunk) -> list[SymbolicValue]:
-        """Return the values that a peer has from the start."""
+        """Return the values that a peer has: from the start or, of the block of no other, since that told of it."""
         if chunk.rank == at.rank:
             raise at.op.beyond("it reads what this GPU holds")
-        return self._raw(at, chunk, chunk.rank)
+        if self.space.pattern is Pattern.ALL_TO_ALL:
+            return self._raw(at, chunk, chunk.rank)
+        values = self._there(at, chunk)
+        self.fetched[at.rank] |= all_made(values)
+        return values
 
     def _everywhere(self, at: RunningOp, chunk: Chunk) -> list[SymbolicValue]:
         """Return the sum of what all GPUs have from the start."""
@@ -136,9 +146,10 @@ class BufferState:
         return self._added(at, [self._raw(at, Chunk(q, chunk.buffer, chunk.index, chunk.size), q) for q in ranks])
 
     def _raw(self, at: RunningOp, chunk: Chunk, rank: int) -> list[SymbolicValue]:
+        who = "a switch" if self.space.pattern is not Pattern.ALL_TO_ALL else "a get in an all_to_all"
         values = [self.held.get(slot) for slot in self.space.slots(at.op, chunk)]
         if any(value is None or value.made or value.parts != {rank} for value in values):
-            raise at.op.beyond(f"{where(chunk)} is not there from the start, and a get cannot know when it is")
+            raise at.op.beyond(f"{where(chunk)} is not there from the start, and {who} cannot know when it is")
         return [value for value in values if value is not None]
 
     def _added(self, at: RunningOp, parts: Sequence[Sequence[SymbolicValue]]) -> list[SymbolicValue]:
@@ -184,13 +195,14 @@ class BufferState:
         """Record an event for each run of ``values``; return the values as the events leave them, and their bits."""
         made, bits = list[SymbolicValue](), 0
         for first, count in runs(values, self.space.per_block):
-            bit = self._event(at, values[first], count, action)
+            bit = self._event(at, values[first : first + count], action)
             made += made_by(values[first : first + count], bit)
             bits |= bit
         return made, bits
 
-    def _event(self, at: RunningOp, first: SymbolicValue, count: int, action: Action) -> int:
-        """Record one event, and return its bit."""
+    def _event(self, at: RunningOp, values: Sequence[SymbolicValue], action: Action) -> int:
+        """Record one event on values of one run, and return its bit."""
+        first, count = values[0], len(values)
         if len(self.events) == MAX_EVENTS:
             raise at.op.beyond(f"it is more than {MAX_EVENTS} steps")
         place = at.rank, at.block, at.number
@@ -202,7 +214,8 @@ class BufferState:
             known |= self.sums_sent.pop((at.rank, piece), 0)
         for piece in pieces if action.direction is Direction.PUT and len(first.parts) > 1 else ():
             self.sums_sent[at.rank, piece] |= bit
-        self.events.append(Event(at.rank, at.block, at.number, at.op, name, first.piece, count, known, action))
+        read = all_made(values) if action.direction is Direction.GET and action.peer is not None else 0
+        self.events.append(Event(at.rank, at.block, at.number, at.op, name, first.piece, count, known, action, read))
         self.seen[at.rank] |= bit
         if action.direction is Direction.PUT:
             for rank in range(self.space.num_ranks) if action.peer is None else (action.peer,):

@@ -293,7 +293,7 @@ class Action:
 class Event:
     """One step of a plan, on ``count`` pieces from ``piece`` on; ``known`` are the bits of all events before it.
 
-    It is of operation ``number`` of threadblock ``block``.
+    It is of operation ``number`` of threadblock ``block``. ``read`` are the bits of those that made what a get reads.
     """
 
     rank: int
@@ -305,6 +305,7 @@ class Event:
     count: int
     known: int
     action: Action
+    read: int = 0
 
 
 @dataclass(frozen=True, slots=True)

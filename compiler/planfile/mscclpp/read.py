@@ -48,8 +48,10 @@ def joined(events: Sequence[Event], seen: Sequence[int], space: BufferSpace) -> 
         for number in group:
             first[number] = group[0]
     known: dict[int, set[int]] = defaultdict(set)
+    read: dict[int, set[int]] = defaultdict(set)
     for number, event in enumerate(events):
         known[first[number]] |= {first[other] for other in _numbers(event.known)}
+        read[first[number]] |= {first[other] for other in _numbers(event.read)}
     try:
         order = list(TopologicalSorter({number: sorted(before) for number, before in known.items()}).static_order())
     except CycleError:
@@ -62,7 +64,8 @@ def joined(events: Sequence[Event], seen: Sequence[int], space: BufferSpace) -> 
         for other in known[number]:
             bits |= 1 << places[other] | closed[places[other]]
         closed.append(bits)
-        made.append(replace(events[number], known=bits, count=counts.get(number, events[number].count)))
+        there = sum(1 << places[other] for other in read[number])
+        made.append(replace(events[number], known=bits, count=counts.get(number, events[number].count), read=there))
     shown = [sum({1 << places[first[number]] for number in _numbers(each)}) for each in seen]
     return made, shown
 
@@ -173,25 +176,33 @@ def _steps(state: BufferState, signal: Callable[[Event], str], *, by_groups: boo
     steps_by_rank: list[list[tuple[tuple[int, int, int], Step]]] = [[] for _ in state.seen]
     before, depths = list[int](), list[int]()
     for event in state.events:
-        numbers, covered = _waits(state, event, before)
-        waits = [state.events[number] for number in numbers]
-        arrives = (each.rank != event.rank or _by_signal(event, each) for each in waits)
-        after = sorted(signal(each) if arrived else each.name for each, arrived in zip(waits, arrives, strict=True))
-        before.append(covered)
-        depths.append(1 + max((depths[number] for number in numbers), default=0))
+        numbers, covered = _waits(event.known & state.seen[event.rank], before)
+        peer = event.rank if event.action.peer is None else event.action.peer
+        # What this rank has seen itself it waits for itself.
+        there, told = _waits(event.read & state.seen[peer] & ~covered, before)
+        after, peer_after = (
+            sorted(_awaited(event, state.events[number], rank, signal) for number in found)
+            for rank, found in ((event.rank, numbers), (peer, there))
+        )
+        before.append(covered | told)
+        depths.append(1 + max((depths[number] for number in (*numbers, *there)), default=0))
         step = _step(state.space, event, tuple(after), signal(event), event.block if by_groups else None)
+        if isinstance(step, Transfer):
+            step = replace(step, peer_after=tuple(peer_after))
         steps_by_rank[event.rank].append(((depths[-1], event.number, event.block), step))
     return tuple(tuple(step for _, step in sorted(steps, key=itemgetter(0))) for steps in steps_by_rank)
 
 
-def _by_signal(event: Event, before: Event) -> bool:
-    """Whether ``before`` is a get that a step knows by its signal; a sum takes signals for those of its parts."""
-    return before.action.direction is Direction.GET and not (event.action.direction is None and before.action.reduce)
+def _awaited(event: Event, before: Event, rank: int, signal: Callable[[Event], str]) -> str:
+    """What a step waits for at ``rank``: a sum takes signals for those of its parts, and gets that add by name."""
+    adds = event.action.direction is None and before.action.reduce
+    by_signal = before.rank != rank or (before.action.direction is Direction.GET and not adds)
+    return signal(before) if by_signal else before.name
 
 
-def _waits(state: BufferState, event: Event, before: list[int]) -> tuple[list[int], int]:
-    """Return the numbers of the events that a step waits for at its rank, without implied ones, and the bits of all."""
-    left, covered, waits = event.known & state.seen[event.rank], 0, list[int]()
+def _waits(left: int, before: list[int]) -> tuple[list[int], int]:
+    """Return the numbers of those of the events of the bits ``left`` that no other implies, and the bits of all."""
+    covered, waits = 0, list[int]()
     while left:
         number = left.bit_length() - 1
         waits.append(number)

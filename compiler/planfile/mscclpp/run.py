@@ -53,6 +53,7 @@ class MscclppRun:
     _semaphores: dict[tuple[int, int], deque[int]] = field(default_factory=dict)
     _barriers: dict[tuple[int, int], list[_Block]] = field(default_factory=dict)
     _changed: set[int] = field(default_factory=set)
+    _unheard: list[tuple[str, int, int]] = field(default_factory=list)
 
     def run(self) -> None:
         """Run all threadblocks, and check what the output buffers hold at the end."""
@@ -65,6 +66,7 @@ class MscclppRun:
         if stuck:
             raise self._deadlock(stuck)
         self._check_end(self.state.space)
+        self.idle.update(what for what, rank, news in self._unheard if not news & self.state.fetched[rank])
 
     def _deadlock(self, stuck: Sequence[_Block]) -> Stopped:
         """Report why a run stands still: a wait for what nobody does any more, else a circle of waits."""
@@ -199,7 +201,7 @@ class MscclppRun:
         for box in ready:
             block.known |= box.popleft()
         if heard and not block.known & ~before & self.state.seen[block.rank]:
-            self.idle[heard] += 1
+            self._unheard.append((heard, block.rank, block.known & ~before))
         return True
 
     def _barrier(self, block: _Block, op: BlockOp) -> bool:

@@ -177,8 +177,9 @@ class _Reader:
             region = self._transfer_region(key, op)
             if op.kind is not CommKind.LOCAL_COPY:
                 brought[self._lands(key)].append(key)
-                step = self._transfer(key, region, engine, tuple(sorted(self._waits(key, op, signal))))
-                found[key[0]].append(((self.slots[key], 1, key[1]), replace(step, signal=signal(key))))
+                here, there = self._waits(key, op, signal)
+                step = replace(self._transfer(key, region, engine, here), signal=signal(key), peer_after=there)
+                found[key[0]].append(((self.slots[key], 1, key[1]), step))
         pattern = self.scenario.shape.pattern
         for rank, keys in enumerate(brought):
             if pattern.consumes:
@@ -255,15 +256,17 @@ class _Reader:
             after = (f"g{self.slots[key]}", *after)
         return Transfer(_name(key), direction, region, (op.peer - key[0]) % self.n, "", after, lane, op.adds)
 
-    def _waits(self, key: Key, op: CommOp, signal: Callable[[Key], str]) -> Iterator[str]:
+    def _waits(self, key: Key, op: CommOp, signal: Callable[[Key], str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The signals that an operation waits for at its rank and, where it pulls, at its peer."""
+        here, there = list[str](), list[str]()
         for other in op.after:
             if self.comm.ops[other].kind is CommKind.LOCAL_COPY and other[0] == key[0]:
                 continue
-            if self._lands(other) != key[0]:
-                raise op.beyond(
-                    f"it waits for what arrives at rank {self._lands(other)}, and rank {key[0]} hears nothing"
-                )
-            yield signal(other)
+            at = self._lands(other)
+            if at != key[0] and (op.kind is not CommKind.PULL or at != op.peer):
+                raise op.beyond(f"it waits for what arrives at rank {at}, and rank {key[0]} hears nothing")
+            (here if at == key[0] else there).append(signal(other))
+        return tuple(sorted(here)), tuple(sorted(there))
 
     def _transfer_region(self, key: Key, op: CommOp) -> Region:
         """The rows that an operation moves, which must go where the collective wants them."""

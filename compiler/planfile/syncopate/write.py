@@ -221,11 +221,12 @@ class _Writer:
     def _waits(self, rank: int, step: Transfer) -> Iterator[Key]:
         """The operations that a transfer waits for, without those before it in its stream."""
         key = self.keys[rank, step.name]
-        for name in step.after:
-            if name in self.kernels[rank]:
+        peer = (rank + step.peer) % self.scenario.num_ranks
+        for at, name in (*((rank, name) for name in step.after), *((peer, name) for name in step.peer_after)):
+            if name in self.kernels[at]:
                 continue
-            arrival = self.arrived.get((rank, name))
-            before = self.keys[rank, name] if arrival is None else self.keys[arrival.issuer, arrival.transfer.name]
+            arrival = self.arrived.get((at, name))
+            before = self.keys[at, name] if arrival is None else self.keys[arrival.issuer, arrival.transfer.name]
             if before[:2] == key[:2] and before[2] < key[2]:
                 continue
             if arrival is None:

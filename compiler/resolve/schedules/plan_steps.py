@@ -122,6 +122,7 @@ class Clauses:
     stream: int = 0
     k: tuple[IndexRange, ...] = ()
     parts: int | None = None
+    peer_after: tuple[str, ...] = ()
     flags: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
 
@@ -169,6 +170,8 @@ class ClauseReader:
                 said.signal = signal.text
             case "after":
                 said.after = tuple([self._wait(each) for each in words.take_list("a step or a signal")])
+            case "peer_after":
+                said.peer_after = tuple([self._waited(each).text for each in words.take_list("a step or a signal")])
             case "lane":
                 said.lane = self._lane(words.take("a number"))
             case "stream":
@@ -194,11 +197,15 @@ class ClauseReader:
             raise self._report.fail(Code.MGS206, f"'{name}' is defined twice", span, hint)
         self._names[name] = span
 
-    def _wait(self, expression: ast.Expression) -> str:
+    def _waited(self, expression: ast.Expression) -> ast.Name:
         if not isinstance(expression, ast.Name):
             raise self._report.fail(Code.MGS116, "a step or a signal is expected here", expression.span)
-        self._waits.append((expression.text, expression.span, self._names))
-        return expression.text
+        return expression
+
+    def _wait(self, expression: ast.Expression) -> str:
+        name = self._waited(expression)
+        self._waits.append((name.text, name.span, self._names))
+        return name.text
 
     def check_waits(self) -> None:
         """Report waits for what the plan does not do."""
@@ -269,6 +276,7 @@ class StepReader:
             reduce,
             said.reach,
             said.origin,
+            said.peer_after,
         )
 
     def _check_switched(self, statement: ast.Define, direction: Direction, said: Clauses, reduce: bool) -> None:

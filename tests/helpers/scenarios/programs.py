@@ -15,6 +15,10 @@ BODIES: Mapping[str, tuple[str, str]] = {
     ),
     "all_gather by gets": ("for p in 1..ranks - 1 { copy output.shard(p)[c] from p }", ""),
     "all_gather in a ring": ("for s in 0..ranks - 2 { copy output.shard(-s)[c] to 1; signal 1; wait -1 }", ""),
+    "all_gather in a ring of gets": (
+        "copy output.shard(1)[c] from 1; for s in 2..ranks - 1 { signal -1; wait 1; copy output.shard(s)[c] from 1 }",
+        "",
+    ),
     "reduce_scatter": (
         "for p in 1..ranks - 1 { load input.shard(p)[c]; store scratch.shard(0)[c] to p; signal p }",
         "load input.shard(0)[c]; for p in 1..ranks - 1 { wait p; load scratch.shard(p)[c] }; reduce; "
@@ -30,6 +34,12 @@ BODIES: Mapping[str, tuple[str, str]] = {
         "store output.shard(0)[c]; for p in 1..ranks - 1 { store output.shard(0)[c] to p }; "
         "for p in 1..ranks - 1 { signal p }",
         "for p in 1..ranks - 1 { wait p }",
+    ),
+    "all_reduce by gets": (
+        "load input.shard(0)[c]; for p in 1..ranks - 1 { load input.shard(0)[c] from p }; reduce; "
+        "store output.shard(0)[c]; for p in 1..ranks - 1 { signal p }; "
+        "for p in 1..ranks - 1 { wait p; copy output.shard(p)[c] from p }",
+        "",
     ),
     "all_to_all": (
         "load input.shard(0)[c]; store output.shard(0)[c]; "

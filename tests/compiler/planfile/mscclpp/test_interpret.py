@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.codes import Code
+from magus.compiler.ir import Transfer
 from magus.compiler.planning.build import ScheduleError, build_op_plan
 from magus.compiler.text.diagnostics import CompileError
 from magus.compiler.verify.check import check_plan
@@ -53,19 +54,42 @@ def test_what_is_beyond_plans_is_reported_with_its_place(op: Json, message: str)
     assert found.startswith("m.json: gpus[0].threadblocks[0].ops[0]: ") and message in found
 
 
-def test_a_get_of_what_a_peer_has_summed_is_beyond_plans() -> None:
+def reads_sums(*, told: bool = True, over_all: bool = False) -> Program:
+    """An all_reduce of two GPUs by gets: of the part of the peer, and then of its sum."""
     program = Program("allreduce", 2, (2, 2, 0))
     for gpu in program.gpus:
         (peer,) = gpu.others
         block = Block(gpu)
         parts = [here("i", gpu.rank), block.remote(peer, "i", gpu.rank)]
         block.do("rre", parts, [here("i", gpu.rank)], channel_type="memory")
-        block.handshake(peer)
-        block.do("get", [block.remote(peer, "i", peer)], [here("i", peer)], channel_type="memory")
+        if told:
+            block.handshake(peer)
+        if over_all:
+            block.do("glre", [block.switch("i", peer)], [here("i", peer)], channel_type="switch")
+        else:
+            block.do("get", [block.remote(peer, "i", peer)], [here("i", peer)], channel_type="memory")
+    return program
 
-    code, message = refused(program)
 
-    assert code is Code.MGS526 and message.endswith("is not there from the start, and a get cannot know when it is")
+def test_a_get_of_what_a_peer_has_summed_waits_for_the_peer() -> None:
+    plan, report = read(scenario_of("allreduce", 2), reads_sums().document())
+
+    added, got = plan.steps
+    assert isinstance(added, Transfer) and isinstance(got, Transfer)
+    assert (added.peer_after, got.after, got.peer_after) == ((), (added.signal,), (added.signal,))
+    assert not report.diagnostics, "the wait brings something"
+
+
+def test_a_get_that_nothing_told_of_what_it_reads_is_refused() -> None:
+    code, message = refused(reads_sums(told=False))
+
+    assert code is Code.MGS508 and "rre reads chunk 1 of buffer i of GPU 0, which may not be there yet" in message
+
+
+def test_a_switch_sums_only_what_is_there_from_the_start() -> None:
+    code, message = refused(reads_sums(over_all=True))
+
+    assert code is Code.MGS526 and message.endswith("is not there from the start, and a switch cannot know when it is")
 
 
 def test_a_signal_that_is_missing_is_reported() -> None:
