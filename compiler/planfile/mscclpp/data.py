@@ -37,7 +37,7 @@ class BufferState:
     ``seen[rank]`` are the bits of events that begin or end at a rank. ``named`` counts the events of each operation:
     the second one of operation 4 of threadblock 0 is the step ``t0_4_1``. ``sums_sent`` are the bits of the transfers
     that read a sum of a piece at a rank: a plan has one place for it, so that they come before the next sum there.
-    ``fetched`` are by rank the bits of what made at peers what gets read there.
+    ``fetched`` has for each rank the bits of the events that made what its gets read at peers.
     """
 
     space: BufferSpace
@@ -131,7 +131,7 @@ class BufferState:
         return values
 
     def _fetched(self, at: RunningOp, chunk: Chunk) -> list[SymbolicValue]:
-        """Return the values that a peer has: from the start or, of the block of no other, since that told of it."""
+        """Return the values that a peer has; of those not there from the start this threadblock must have heard."""
         if chunk.rank == at.rank:
             raise at.op.beyond("it reads what this GPU holds")
         if self.space.pattern is Pattern.ALL_TO_ALL:

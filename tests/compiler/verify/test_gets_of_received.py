@@ -1,5 +1,7 @@
 """Gets of what the peer has received or summed: written, checked, told, carried out and simulated."""
 
+from dataclasses import replace
+
 import pytest
 
 from magus.advisor.how.code import code_lines
@@ -7,14 +9,15 @@ from magus.advisor.how.how import how_of
 from magus.advisor.how.words import reported_steps
 from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import OpCase, OpPlan, Transfer
+from magus.compiler.ir import OpCase, OpPlan, Replay, Transfer
 from magus.compiler.planfile.file import plan_in_text
 from magus.compiler.planfile.syncopate.write import syncopate_text
 from magus.compiler.planfile.write import document_text, op_plan_document, plan_text
-from magus.compiler.planning.build import declared
+from magus.compiler.planning.build import ScheduleError, declared
 from magus.compiler.targets.triton import reject_triton
 from magus.runtime import carry_out
 from magus.runtime.run import job_of_op
+from magus.simcore import record_writes, simulate_op
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.lower.machine import distance_ticks
 from tests.helpers.oracle.agreement import differences
@@ -150,6 +153,18 @@ def test_a_sum_that_is_not_waited_for_is_told() -> None:
         summed(SUMMED.replace("signal d2 peer_after r", "signal d2"))
 
     assert {each.code for each in caught.value.diagnostics} == {Code.MGS508}
+
+
+def test_no_profile_of_writes_says_when_a_peer_has_what_is_read() -> None:
+    case, plan = compiled()
+    replayed = replace(case, system=replace(case.system, replay=Replay("profile.csv", ())))
+
+    for refused in (
+        lambda: record_writes(case, plan, unit_bytes=LINE),
+        lambda: simulate_op(replayed, plan, unit_bytes=LINE),
+    ):
+        with pytest.raises(ScheduleError, match="b waits for what its peer has, of which a profile of writes says"):
+            refused()
 
 
 def test_the_wait_is_told_in_words_and_has_no_kernel_in_triton() -> None:
