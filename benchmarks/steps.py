@@ -42,28 +42,26 @@ SEARCHES = {"steps/llama3_70b_128": 60, "steps/deepseek_v3_1024": 120}
 
 BESIDE = tuple(Overlapped)
 DUAL = StepSchedule("dual", Pipeline(PipelineKind.DUAL))
+ZERO_BUBBLE = Pipeline(PipelineKind.ZERO_BUBBLE)
+INTERLEAVED = Pipeline(PipelineKind.INTERLEAVED, 2)
 JOINT = (
-    ((2, 2, 2), StepSchedule("1F1B, ZeRO 1, behind", zero=1)),
-    ((2, 2, 2), StepSchedule("1F1B, ZeRO 0, beside", zero=0, overlapped=BESIDE)),
-    ((2, 2, 2), StepSchedule("1F1B, ZeRO 1, beside", zero=1, overlapped=BESIDE)),
-    (
-        (2, 2, 2),
-        StepSchedule(
-            "interleaved(2), ZeRO 1, beside", Pipeline(PipelineKind.INTERLEAVED, 2), zero=1, overlapped=BESIDE
-        ),
-    ),
-    (
-        (2, 2, 2),
-        StepSchedule("zero_bubble, ZeRO 1, beside", Pipeline(PipelineKind.ZERO_BUBBLE), zero=1, overlapped=BESIDE),
-    ),
-    ((4, 2, 1), StepSchedule("ZeRO 1, beside", zero=1, overlapped=BESIDE)),
-    ((4, 2, 1), StepSchedule("ZeRO 3, beside", zero=3, overlapped=BESIDE)),
-    ((2, 1, 4), StepSchedule("1F1B")),
-    ((2, 1, 4), StepSchedule("interleaved(2)", Pipeline(PipelineKind.INTERLEAVED, 2))),
-    ((4, 1, 2), DUAL),
-    ((2, 1, 4), DUAL),
+    ((2, 2, 2), 4, StepSchedule("1F1B, ZeRO 1, behind", zero=1)),
+    ((2, 2, 2), 4, StepSchedule("1F1B, ZeRO 0, beside", zero=0, overlapped=BESIDE)),
+    ((2, 2, 2), 4, StepSchedule("1F1B, ZeRO 1, beside", zero=1, overlapped=BESIDE)),
+    ((2, 2, 2), 4, StepSchedule("interleaved(2), ZeRO 1, beside", INTERLEAVED, zero=1, overlapped=BESIDE)),
+    ((2, 2, 2), 4, StepSchedule("zero_bubble, ZeRO 1, beside", ZERO_BUBBLE, zero=1, overlapped=BESIDE)),
+    ((4, 2, 1), 4, StepSchedule("ZeRO 1, beside", zero=1, overlapped=BESIDE)),
+    ((4, 2, 1), 4, StepSchedule("ZeRO 3, beside", zero=3, overlapped=BESIDE)),
+    ((2, 1, 4), 4, StepSchedule("1F1B")),
+    ((2, 1, 4), 4, StepSchedule("interleaved(2)", INTERLEAVED)),
+    ((4, 1, 2), 4, DUAL),
+    ((2, 1, 4), 8, DUAL),
+    ((2, 2, 2), 4, DUAL),
+    ((2, 1, 4), 8, StepSchedule("zero_bubble", ZERO_BUBBLE)),
+    ((4, 1, 2), 6, StepSchedule("interleaved(4)", Pipeline(PipelineKind.INTERLEAVED, 4))),
+    ((1, 1, 8), 8, StepSchedule("1F1B")),
 )
-"""Sizes of tp, dp and pp, and schedules, of steps that are simulated as one program of all ranks too."""
+"""Sizes of tp, dp and pp, microbatches and schedules of steps that are simulated as one program of all ranks too."""
 
 PEAK_MEMORY_MIB = 2048
 
@@ -151,8 +149,8 @@ def _experts() -> Iterator[Figure]:
 def _jointly() -> Iterator[Figure]:
     """How far times composed of layers, traffic and an order are from those of one program of all ranks."""
     times = LayerTimes()
-    for (tp, dp, pp), schedule in JOINT:
-        step = step_of(tp, dp, pp, microbatches=max(4, 2 * pp) if schedule is DUAL else 4)
+    for (tp, dp, pp), microbatches, schedule in JOINT:
+        step = step_of(tp, dp, pp, microbatches=microbatches)
         composed, joint = joint_ticks(step, schedule, times, unit_bytes=1 << 17)
         name = f"tp{tp} dp{dp} pp{pp}, {schedule.name}: error of the composed time"
         yield Figure(name, 100 * abs(composed / joint - 1), "%", "lower", 1)

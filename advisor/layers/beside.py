@@ -59,11 +59,15 @@ SEND_SMS = 2
 
 @dataclass(frozen=True, slots=True)
 class GroupLayer:
-    """One layer of a workload on its group of ranks; the ``schedule`` has no name, for it decides no time."""
+    """One layer of a workload on its group of ranks; the ``schedule`` has no name, for it decides no time.
+
+    ``kept`` are the ops that are computed, empty for all.
+    """
 
     system: System
     workload: Workload
     schedule: Schedule
+    kept: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, scenario: Scenario, schedule: Schedule) -> "GroupLayer":
@@ -80,16 +84,34 @@ class GroupLayer:
             If the schedule cannot run so.
         """
         one = replace(self.workload, repeat=None)
-        return build_plan(self.system, one, replace(self.schedule, prefetch=0, deferred=()))
+        plan = build_plan(self.system, one, replace(self.schedule, prefetch=0, deferred=()))
+        return some_parts(plan, self.kept, of=True) if self.kept else plan
 
     def placed(self) -> OnGroup:
         """Return its plan where it runs. Raises as ``plan``."""
         return OnGroup(self.system, self.plan)
 
 
+def some_parts(plan: Plan, apart: frozenset[str], *, of: bool) -> Plan:
+    """Return the parts of a backward pass that make gradients of weights, the ops ``apart``, or the others."""
+    kept = [part for part in plan.parts if (part.op in apart) is of]
+    names = {part.name for part in kept}
+    parts = tuple(
+        replace(
+            part,
+            waits=tuple(wait for wait in part.waits if wait.on in names),
+            step_waits=tuple(wait for wait in part.step_waits if wait.on in names),
+        )
+        for part in kept
+    )
+    return replace(plan, parts=parts)
+
+
 @dataclass(frozen=True, slots=True)
 class SharedTraffic:
     """A collective among ``ranks`` that hold the same weights: ``elements`` of the whole tensor, as each rank has them.
+
+    Of two ranks it may be what one sends to the other, between nodes with SMs of its own too.
 
     Where it ``sends`` to a neighbour it is issued before the kernels beside it, and has its SMs when they begin.
     """
@@ -222,6 +244,9 @@ def traffic_plan(traffic: SharedTraffic) -> tuple[OpCase, OpPlan]:
         If no algorithm does it.
     """
     case = traffic.case
+    if traffic.pattern is Pattern.SEND_RECV:
+        own = (EngineMode.OWN, SEND_SMS) if 0 < case.system.fabric.node_size < case.num_ranks else ()
+        return case, build_op_plan(case, _by_rings(case, "", *own))
     if library_rejection(case) is None:
         return case, build_op_plan(case, library_serial(case))
     if traffic.sends:

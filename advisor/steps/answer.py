@@ -1,12 +1,12 @@
 """The answer about a training step: which layout and which schedule to use, of those that its file explores."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...compiler import compile_text
 from ...compiler.codes import Code
 from ...compiler.ir import JsonObject, Progress, Settings, ShouldStop
-from ...compiler.ir.step import StepScenario, StepSchedule
+from ...compiler.ir.step import Step, StepScenario, StepSchedule
 from ...compiler.planning.build import ScheduleError
 from ...compiler.request.request import RequestError
 from ...compiler.text.diagnostics import CompileError, Diagnostic, Source, Span, did_you_mean, listing
@@ -17,7 +17,7 @@ from .outcome import StepOutcome, chunks_of
 from .plans import FRAMEWORKS, flags_of
 from .search import SHOWN, recommended, search
 from .space import Searched
-from .times import marks_of
+from .times import head_shape
 
 
 @dataclass(frozen=True)
@@ -173,3 +173,23 @@ def advise_step(
         *arguments, as_written=written, shown=shown, submit=submit, answered=so_far, framework=framework, every=every
     )
     return StepAdvice(scenario, searched)
+
+
+def marks_of(scenario: StepScenario, schedule: StepSchedule) -> tuple[str, ...]:
+    """What to know before trusting the figures of a step: how far steps with its stack are from measured ones."""
+    gpu, stack = scenario.system.gpu.name, schedule.costs
+    if stack is None or schedule.stack is None:
+        said = "no stack is said: what a framework adds to the kernels of a layer is not counted"
+    elif stack.error is None:
+        said = f"steps with {schedule.stack.name} on {gpu} were not compared with measured ones"
+    else:
+        said = f"steps with {schedule.stack.name} are {float(stack.error):.1%} off on average: {stack.compared}"
+    return said, *_padded(scenario.step)
+
+
+def _padded(step: Step) -> Iterator[str]:
+    """That columns of the last product do not divide; frameworks pad them, or have one rank have fewer."""
+    shape, ranks = head_shape(step), step.blocks[-1].parts[-1].forward.num_ranks
+    if shape is not None and shape.n < step.vocabulary != shape.n * ranks:
+        each = f"{shape.n} on each of {ranks} ranks; Megatron-LM pads to a multiple of 128 there"
+        yield f"the {step.vocabulary} columns of head are computed as {shape.n * ranks}, {each}"

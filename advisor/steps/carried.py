@@ -39,10 +39,10 @@ from ...compiler.planning.build import ScheduleError
 from ...runtime.report import MAX_STEPS
 from ...runtime.steps.work import GroupWork, LayerWork, StepWork, WeightSet, declared
 from ...simcore.steps.orders import Slot, orders_of, rejected
-from ..layers.beside import GroupLayer, SharedTraffic
+from ..layers.beside import GroupLayer, SharedTraffic, some_parts
 from .layer_times import of_weights, schedule_of
 from .outcome import chunks_of
-from .plans import in_parts, refused, send_plan, shared_work, some_ops, some_parts
+from .plans import in_parts, refused, send_plan, shared_work, some_ops
 from .ranks import StageRanks, check_handed_on, ranks_of_stage
 from .times import handed_on, weights_of
 

@@ -110,6 +110,9 @@ def _attention_ticks(gpu: Gpu, stack: Stack, shape: AttentionShape) -> int:
 TRAFFIC_PACKET = 1 << 17
 """Bytes of a packet of traffic beside a layer, which is some hundred megabytes."""
 
+SEND_PACKET = 1 << 14
+"""Bytes of a packet of what a stage sends, which is some megabytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -176,11 +179,15 @@ LayerAnswer = PassTicks | tuple[int, int] | int | None
 
 @dataclass(frozen=True, slots=True)
 class PassOf:
-    """A pass of a layer, by the ``schedule`` of that name or the library, with kernels at the rates of a ``stack``."""
+    """A pass of a layer, by the ``schedule`` of that name or the library, with kernels at the rates of a ``stack``.
+
+    ``weights`` is whether what makes gradients of weights is computed, or all but that; None: the whole pass.
+    """
 
     scenario: Scenario
     schedule: str | None = None
     stack: Stack | None = None
+    weights: bool | None = None
 
     def for_seconds(self) -> Scenario:
         """Return the layer with kernels at the rates that its system has for seconds."""
@@ -189,7 +196,12 @@ class PassOf:
     def question(self) -> LayerPass:
         """Return the question how long it takes."""
         scenario = self.for_seconds()
-        return LayerPass.of(scenario, schedule_of(scenario, self.schedule))
+        whole = LayerPass.of(scenario, schedule_of(scenario, self.schedule))
+        if self.weights is None:
+            return whole
+        apart = of_weights(scenario.workload)
+        kept = frozenset(op.name for op in scenario.workload.ops if (op.name in apart) is self.weights)
+        return replace(whole, layer=replace(whole.layer, kept=kept))
 
 
 @dataclass(slots=True)
@@ -252,15 +264,15 @@ class LayerTimes:
             return None
         return self._answer(question, None)
 
-    def traffic(self, traffic: SharedTraffic) -> int:
-        """Return the ticks of traffic with the machine to itself.
+    def traffic(self, traffic: SharedTraffic, packet: int = TRAFFIC_PACKET) -> int:
+        """Return the ticks of traffic with the machine to itself, in packets of so many bytes.
 
         Raises
         ------
         ScheduleError
             If no algorithm does it.
         """
-        return 0 if self.least else self._alone(Alone(traffic, TRAFFIC_PACKET, alike=True))
+        return 0 if self.least else self._alone(Alone(traffic, packet, alike=True))
 
     def _alone(self, question: Alone) -> int:
         return self._answer(question, 1)  # it takes time, so that what runs beside it is asked too

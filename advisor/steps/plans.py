@@ -32,24 +32,9 @@ from ...compiler.planning.knobs.library import library_engine
 from ...compiler.templates import BASELINE
 from ...runtime.report import RunRefused
 from ...runtime.steps.work import GroupWork, KeyExchange, declared
-from ..layers.beside import SharedTraffic, traffic_plan
+from ..layers.beside import SharedTraffic, some_parts, traffic_plan
 from .outcome import StepOutcome
 from .times import handed_on
-
-
-def some_parts(plan: Plan, apart: frozenset[str], *, of: bool) -> Plan:
-    """Return the parts of a backward pass that make gradients of weights, the ops ``apart``, or the others."""
-    kept = [part for part in plan.parts if (part.op in apart) is of]
-    names = {part.name for part in kept}
-    parts = tuple(
-        replace(
-            part,
-            waits=tuple(wait for wait in part.waits if wait.on in names),
-            step_waits=tuple(wait for wait in part.step_waits if wait.on in names),
-        )
-        for part in kept
-    )
-    return replace(plan, parts=parts)
 
 
 def some_ops(workload: Workload, apart: frozenset[str], *, of: bool) -> Workload:

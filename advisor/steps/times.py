@@ -8,8 +8,6 @@ from ...compiler.ir import (
     DType,
     GemmShape,
     Made,
-    OpCase,
-    OpShape,
     Pattern,
     Scenario,
     Shard,
@@ -22,6 +20,7 @@ from ...compiler.ir.step import (
     ContextKind,
     LayerPart,
     Overlapped,
+    PassKind,
     PipelineKind,
     Step,
     StepScenario,
@@ -30,9 +29,11 @@ from ...compiler.ir.step import (
 from ...compiler.planning.knobs.library import library_rejection
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore.kernels.gemm import gemm_work
-from ...simcore.steps.step import LayerTicks, StepTicks
+from ...simcore.steps.pipeline import SendMet
+from ...simcore.steps.step import LayerTicks, StepTicks, first_met
 from ..layers.beside import LayerBeside, SharedTraffic, crosses_nodes
 from .layer_times import (
+    SEND_PACKET,
     TRAFFIC_PACKET,
     Held,
     LayerPass,
@@ -208,16 +209,25 @@ def send_ticks(scenario: StepScenario, times: LayerTimes, at_once: int = 1) -> i
     """
     if scenario.stages is None or scenario.num_stages == 1:
         return 0
-    forward = scenario.step.blocks[0].parts[0].forward
-    moved = handed_on(forward)
-    num_bytes, gathered = at_once * moved.dtype.bytes_of(elements_of_rank(moved, forward.num_ranks)), 0
+    forward, gathered = scenario.step.blocks[0].parts[0].forward, 0
+    moved, sent = handed_on(forward), sent_on(scenario, at_once)
     if moved.shard is Shard.NONE and forward.num_ranks > 1:
-        gathered = traffic_ticks(times, forward.system, num_bytes, Pattern.ALL_GATHER)
+        whole = at_once * moved.dtype.bytes_of(elements_of_rank(moved, forward.num_ranks))
+        gathered = traffic_ticks(times, forward.system, whole, Pattern.ALL_GATHER)
+    if not times.least:
+        return gathered + times.traffic(sent, SEND_PACKET)
+    return gathered + times.bound(sent.case) + max(link.latency_ticks for link in sent.ranks.fabric.links)
+
+
+def sent_on(scenario: StepScenario, at_once: int = 1) -> SharedTraffic:
+    """What a rank sends of that, to a rank of the next stage."""
+    assert scenario.stages is not None, "there are several stages"
+    forward, pair = scenario.step.blocks[0].parts[0].forward, replace(scenario.stages, num_ranks=2)
+    moved = handed_on(forward)
+    num_bytes = at_once * moved.dtype.bytes_of(elements_of_rank(moved, forward.num_ranks))
+    if moved.shard is Shard.NONE:
         num_bytes = -(-num_bytes // forward.num_ranks)
-    pair = replace(scenario.stages, num_ranks=2) if scenario.num_stages > 2 else scenario.stages
-    tensor = Tensor("x", DType.FP8, 1, num_bytes, Shard.NONE)
-    case = OpCase("x", pair, OpShape("x", "", Pattern.SEND_RECV, (tensor,), tensor, None, "y"))
-    return gathered + times.bound(case) + max(link.latency_ticks for link in pair.fabric.links)
+    return SharedTraffic(pair, Pattern.SEND_RECV, DType.FP8, num_bytes)
 
 
 def handed_on(forward: Scenario) -> Tensor:
@@ -238,26 +248,6 @@ def head_shape(step: Step) -> GemmShape | None:
     return GemmShape(-(-tokens.rows // rows), -(-step.vocabulary // cols), tokens.cols, tokens.dtype)
 
 
-def marks_of(scenario: StepScenario, schedule: StepSchedule) -> tuple[str, ...]:
-    """What to know before trusting the figures of a step: how far steps with its stack are from measured ones."""
-    gpu, stack = scenario.system.gpu.name, schedule.costs
-    if stack is None or schedule.stack is None:
-        said = "no stack is said: what a framework adds to the kernels of a layer is not counted"
-    elif stack.error is None:
-        said = f"steps with {schedule.stack.name} on {gpu} were not compared with measured ones"
-    else:
-        said = f"steps with {schedule.stack.name} are {float(stack.error):.1%} off on average: {stack.compared}"
-    return said, *_padded(scenario.step)
-
-
-def _padded(step: Step) -> Iterator[str]:
-    """That columns of the last product do not divide; frameworks pad them, or have one rank have fewer."""
-    shape, ranks = head_shape(step), step.blocks[-1].parts[-1].forward.num_ranks
-    if shape is not None and shape.n < step.vocabulary != shape.n * ranks:
-        each = f"{shape.n} on each of {ranks} ranks; Megatron-LM pads to a multiple of 128 there"
-        yield f"the {step.vocabulary} columns of head are computed as {shape.n * ranks}, {each}"
-
-
 def ticks_of(scenario: StepScenario, schedule: StepSchedule, times: LayerTimes, updated: Sequence[int]) -> StepTicks:
     """Return the ticks of the parts of a step.
 
@@ -273,7 +263,7 @@ def ticks_of(scenario: StepScenario, schedule: StepSchedule, times: LayerTimes, 
     layers: list[LayerTicks] = []
     named = dict(schedule.parts)
     for block in scenario.step.blocks:
-        each = [_part_ticks(scenario.step, part, schedule, times, named) for part in block.parts]
+        each = [_part_ticks(scenario, part, schedule, times, named) for part in block.parts]
         layers += [_sum(each)] * block.count
     gpu, optimizer = scenario.system.gpu, scenario.step.optimizer
     weight = handed_on(scenario.step.blocks[0].parts[0].forward).dtype
@@ -286,7 +276,7 @@ def ticks_of(scenario: StepScenario, schedule: StepSchedule, times: LayerTimes, 
 
 
 def _part_ticks(
-    step: Step, part: LayerPart, schedule: StepSchedule, times: LayerTimes, named: dict[str, str]
+    scenario: StepScenario, part: LayerPart, schedule: StepSchedule, times: LayerTimes, named: dict[str, str]
 ) -> LayerTicks:
     forward, back = part.forward, part.back(schedule.keep)
     passes = [PassOf(each, named.get(each.name), schedule.costs) for each in (forward, back)]
@@ -302,7 +292,9 @@ def _part_ticks(
     layer = LayerTicks(ahead.ticks, again + behind.ticks - behind.weights, behind.weights)
     if schedule.pipeline.kind is PipelineKind.DUAL:
         layer = replace(layer, gained=times.gained(*passes))
-    weight, gradient = handed_on(forward).dtype, step.optimizer.gradients
+    if scenario.num_stages > 1 and not (schedule.costs is not None and schedule.costs.sends):  # which it waits for
+        layer = replace(layer, meets=tuple(_meets(scenario, schedule, times, passes)))
+    weight, gradient = handed_on(forward).dtype, scenario.step.optimizer.gradients
     scattered = Pattern.ALL_REDUCE if schedule.zero == 0 else Pattern.REDUCE_SCATTER
     # Traffic that comes behind the passes has the machine to itself.
     sums, gathers = (
@@ -314,6 +306,20 @@ def _part_ticks(
         if schedule.zero:
             layer = _with_traffic(layer, passes[0], held, Pattern.ALL_GATHER, weight, gathers, backward=False)
     return layer
+
+
+def _meets(
+    scenario: StepScenario, schedule: StepSchedule, times: LayerTimes, passes: Sequence[PassOf]
+) -> Iterator[SendMet]:
+    """What passes and sends take longer where a layer begins with a send; made again it begins forward."""
+    ahead, behind = passes
+    again, sent = schedule.keep == KEEP_LEAST, sent_on(scenario)
+    begins = {PassKind.FORWARD: ahead, PassKind.BACKWARD: ahead if again else behind}
+    if schedule.pipeline.kind in (PipelineKind.ZERO_BUBBLE, PipelineKind.DUAL):
+        begins |= {PassKind.INPUTS: ahead if again else replace(behind, weights=False)}
+        begins |= {PassKind.WEIGHTS: replace(behind, weights=True)}
+    for work, of in begins.items():
+        yield SendMet(work, *times.longer(of, sent))
 
 
 def _with_traffic(
@@ -351,7 +357,8 @@ def _on_stack(
 
 def _sum(parts: Sequence[LayerTicks]) -> LayerTicks:
     fields = ("forward", "inputs", "weights", "gradients", "gathered", "forward_beside", "backward_beside", "gained")
-    return LayerTicks(*(sum(getattr(part, name) for part in parts) for name in fields))
+    meets = first_met(parts[0].meets, parts[-1].meets)
+    return LayerTicks(*(sum(getattr(part, name) for part in parts) for name in fields), meets=meets)
 
 
 def ends_sharing(step: Step) -> System | None:

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import zip_longest
 
-from magus.advisor.layers.beside import SharedTraffic, traffic_plan
+from magus.advisor.layers.beside import SharedTraffic, some_parts, traffic_plan
 from magus.advisor.layers.joint import COARSE_BYTES
 from magus.advisor.steps.layer_times import LayerTimes, PassOf, for_seconds, of_weights
 from magus.advisor.steps.outcome import chunks_of, outcome_of, updated_of
-from magus.advisor.steps.plans import send_plan, some_parts
+from magus.advisor.steps.plans import send_plan
 from magus.advisor.steps.times import handed_on, held_by, ticks_of
 from magus.compiler import compile_text
 from magus.compiler.ir import (
@@ -27,7 +27,7 @@ from magus.simcore.cores.engine import run
 from magus.simcore.lower.beside import OnGroup, Together, builder_for
 from magus.simcore.program.builder import GroupRanks
 from magus.simcore.program.program import OpKind, OpSpec, Stage
-from magus.simcore.steps.orders import Slot, rank_of
+from magus.simcore.steps.orders import Slot, chunks_at, rank_of
 from magus.simcore.steps.pipeline import SlotInterval
 
 LAYER = """use "nvidia/h100"
@@ -252,7 +252,10 @@ class _JointStep:
                     self._traffic(self._gather, stage, tuple(done))
 
     def _owned(self) -> Iterable[tuple[int, range]]:
-        return ((chunk % self._stages, layers) for chunk, layers in enumerate(self._layers))
+        """The layers of each chunk, for each stage that has it."""
+        for stage in range(self._stages):
+            for chunk in chunks_at(self._schedule.pipeline, stage, self._stages):
+                yield stage, self._layers[chunk]
 
 
 def _pass(scenario: Scenario) -> OnGroup:

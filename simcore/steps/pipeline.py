@@ -1,7 +1,9 @@
 """The time of a pipeline: each rank computes in its order, and begins what it has got. Exact in ticks."""
 
+import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ...compiler.ir.step import ChunkPass, PassKind, Pipeline, PipelineKind
 from .orders import Orders, Slot, orders_of, rank_of
@@ -22,12 +24,20 @@ def _text(slot: Slot) -> str:
     return " beside ".join(f"{each.work.value} of chunk {each.chunk}, microbatch {each.microbatch}" for each in slot)
 
 
+class SendMet(NamedTuple):
+    """By how many ticks a pass is ``longer``, and a send ``later``, where the one begins with the other."""
+
+    work: PassKind
+    longer: int
+    later: int
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkTicks:
     """Ticks of one chunk of layers; ``gained`` is how much sooner its passes end beside each other.
 
     ``first_forward`` and ``last_backward`` are those of the first microbatch forward and of the last one backward,
-    which other traffic runs beside.
+    which other traffic runs beside. ``meets`` says how much longer a pass takes that begins with a send, and the send.
     """
 
     forward: int
@@ -36,6 +46,7 @@ class ChunkTicks:
     gained: int = 0
     first_forward: int | None = None
     last_backward: int | None = None
+    meets: tuple[SendMet, ...] = field(default=(), kw_only=True)
 
     @property
     def backward(self) -> int:
@@ -97,7 +108,7 @@ def run_pipeline(
     chunks
         Of each chunk along a path, [chunks]: as many as stages, or a multiple of that where they are interleaved.
     send_ticks
-        From the end of a chunk until the next one's rank has what it takes.
+        From the end of a chunk until the next one's rank has what it takes, where neither begins a pass meanwhile.
     beside_ticks
         How much longer that is where two passes end at once: what both hand on goes the same way to the same rank.
     most_tasks
@@ -159,7 +170,14 @@ class _Ended:
 
     def is_sent(self, task: ChunkPass) -> bool:
         """Whether another rank goes on with what a pass makes."""
+        if task.work is PassKind.WEIGHTS:
+            return False
         return task.chunk != (self._orders.chunks - 1 if task.work is PassKind.FORWARD else 0)
+
+    def next_rank(self, task: ChunkPass) -> int:
+        """The rank that goes on with what a pass makes."""
+        chunk = task.chunk + (1 if task.work is PassKind.FORWARD else -1)
+        return rank_of(task.path, chunk, self._orders.num_ranks)
 
     def taken(self, task: ChunkPass, send_ticks: int) -> int | None:
         """When a rank has what a task takes: of a neighbouring chunk, or of its own forward pass."""
@@ -188,37 +206,101 @@ class _Ended:
         return periods.pop() if len(periods) == 1 else None
 
 
+@dataclass(slots=True)
+class _Sent:
+    """What a slot hands on to another rank: under way until ``end``, and ``later`` than that by what it meets."""
+
+    tasks: list[ChunkPass]
+    begin: int
+    end: int
+    to: int
+    later: int = 0
+
+
+class _Run:
+    """A pipeline as it runs: slots begin in the order of time, each beside the sends that are under way then.
+
+    What is left of a send shares SMs and ports with a pass that begins on either of its ranks: both take longer, by as
+    much of what a whole send does as is left. A send that begins within a pass is taken to meet none of its copies.
+    """
+
+    def __init__(self, orders: Orders, chunks: Sequence[ChunkTicks], microbatches: int, sends: tuple[int, int]) -> None:
+        self._orders, self._chunks, self._sends = orders, chunks, sends
+        self._per_path = microbatches // orders.paths
+        self.ended = _Ended(orders, self._per_path)
+        self.free, self.busy, self.place = ([0] * orders.num_ranks for _ in range(3))
+        self.intervals: list[SlotInterval] = []
+        self._events = [(0, rank) for rank in range(orders.num_ranks)]
+        self._under_way: list[list[_Sent]] = [[] for _ in range(orders.num_ranks)]
+        self._any_meet = sends[0] > 0 and any(each.meets for each in chunks)
+
+    def work(self) -> None:
+        """Begin each slot when its rank is free and has what it takes."""
+        while self._events:
+            now, rank = heapq.heappop(self._events)
+            slots = self._orders.slots[rank]
+            if self.free[rank] > now or self.place[rank] == len(slots):
+                continue
+            slot = slots[self.place[rank]]
+            for task in slot:
+                taken = self.ended.taken(task, self._sends[0])
+                if taken is None or taken > now:
+                    break
+            else:
+                self._begin(rank, slot, now)
+
+    def _begin(self, rank: int, slot: Slot, now: int) -> None:
+        ticks = _ticks(slot, self._chunks, self._per_path - 1)
+        ticks += self._meet(rank, slot, now) if self._any_meet else 0
+        end = now + ticks
+        self.free[rank] = end
+        self.busy[rank] += ticks
+        self.place[rank] += 1
+        self.intervals.append(SlotInterval(rank, slot, now, end))
+        heapq.heappush(self._events, (end, rank))
+        sent = [task for task in slot if self.ended.is_sent(task)]
+        longer = self._sends[1] if len(sent) > 1 else 0
+        for task in slot:
+            self.ended.add(task, end + longer)
+        if sent:
+            comes, to = end + self._sends[0] + longer, self.ended.next_rank(sent[0])
+            heapq.heappush(self._events, (comes, to))
+            if self._any_meet and to != rank:
+                each = _Sent(sent, end, comes, to)
+                self._under_way[rank].append(each)
+                self._under_way[to].append(each)
+
+    def _meet(self, rank: int, slot: Slot, now: int) -> int:
+        """How much longer a slot takes that begins now; sends that are under way arrive later too."""
+        send, longer = self._sends[0], 0
+        under_way = self._under_way[rank] = [each for each in self._under_way[rank] if each.end > now]
+        met = [each for task in slot for each in self._chunks[task.chunk].meets if each.work is task.work]
+        for each in under_way if met else ():
+            if each.begin <= now:
+                left = each.end - now
+                longer += sum(one.longer for one in met) * left // send
+                later = sum(one.later for one in met) * min(left, send) // send
+                self._delay(each, max(later, each.later))
+        return longer
+
+    def _delay(self, sent: _Sent, later: int) -> None:
+        if later > sent.later:
+            sent.later = later
+            for task in sent.tasks:
+                self.ended.add(task, sent.end + later - self._sends[0])
+            heapq.heappush(self._events, (sent.end + later, sent.to))
+
+
 def _run(
     orders: Orders, chunks: Sequence[ChunkTicks], microbatches: int, sends: tuple[int, int]
 ) -> tuple[PipelineRun, _Ended]:
-    ranks, per_path = orders.num_ranks, microbatches // orders.paths
-    ended = _Ended(orders, per_path)
-    free, busy, place = [0] * ranks, [0] * ranks, [0] * ranks
-    intervals: list[SlotInterval] = []
-    moved = True
-    while moved:
-        moved = False
-        for rank, slots in enumerate(orders.slots):
-            while place[rank] < len(slots):
-                slot = slots[place[rank]]
-                taken = [ended.taken(task, sends[0]) for task in slot]
-                if None in taken:
-                    break
-                begin = max(free[rank], *(each for each in taken if each is not None))
-                ticks = _ticks(slot, chunks, per_path - 1)
-                free[rank] = begin + ticks
-                busy[rank] += ticks
-                longer = sends[1] if len(slot) > 1 and all(map(ended.is_sent, slot)) else 0
-                for task in slot:
-                    ended.add(task, free[rank] + longer)
-                intervals.append(SlotInterval(rank, slot, begin, free[rank]))
-                place[rank] += 1
-                moved = True
-    stands = zip(range(ranks), orders.slots, place, strict=True)
+    run = _Run(orders, chunks, microbatches, sends)
+    run.work()
+    stands = zip(range(orders.num_ranks), orders.slots, run.place, strict=True)
     stuck = [(rank, slots[at]) for rank, slots, at in stands if at < len(slots)]
     if stuck:
         raise PipelineError(stuck)
-    return PipelineRun(tuple(free), tuple(busy), tuple(intervals), microbatches, microbatches), ended
+    return PipelineRun(tuple(run.free), tuple(run.busy), tuple(run.intervals), microbatches, microbatches), run.ended
 
 
 def _ticks(slot: Slot, chunks: Sequence[ChunkTicks], last: int) -> int:

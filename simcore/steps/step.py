@@ -5,7 +5,7 @@ one after the other; the pipeline is run in the order of its schedule. Ranks of 
 between them is lost.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
@@ -13,7 +13,7 @@ from ...compiler.codes import Code
 from ...compiler.ir import Rejection
 from ...compiler.ir.step import Overlapped, PassKind, StepSchedule
 from .orders import chunks_at
-from .pipeline import ChunkTicks, PipelineRun, SlotInterval, run_pipeline
+from .pipeline import ChunkTicks, PipelineRun, SendMet, SlotInterval, run_pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class LayerTicks:
         A pass while the traffic of another layer runs beside it.
     gained
         How much sooner both passes end where they run beside each other.
+    meets
+        How much longer a pass takes where what its stage sends, or gets, is under way as it begins, and that.
     """
 
     forward: int
@@ -40,6 +42,7 @@ class LayerTicks:
     forward_beside: int = 0
     backward_beside: int = 0
     gained: int = 0
+    meets: tuple[SendMet, ...] = field(default=(), kw_only=True)
 
     @property
     def backward(self) -> int:
@@ -144,7 +147,10 @@ def run_step(ticks: StepTicks, schedule: StepSchedule, stages: int, microbatches
     ends = list(accumulate(counts))
     layers = [ticks.layers[end - count : end] for count, end in zip(counts, ends, strict=True)]
     layers[-1] = (*layers[-1], ticks.head)
-    chunks = tuple(_waiting(each, ticks.waited) for each in _chunks(layers, schedule, stages, ticks.send))
+    chunks = tuple(
+        _sending(each, own, ticks.waited)
+        for each, own in zip(_chunks(layers, schedule, stages, ticks.send), layers, strict=True)
+    )
     run = run_pipeline(schedule.pipeline, chunks, microbatches, ticks.send, ticks.send_beside)
     owned = [chunks_at(schedule.pipeline, rank, stages) for rank in range(stages)]
     per_stage = [[layer for chunk in own for layer in layers[chunk]] for own in owned]
@@ -188,11 +194,18 @@ def _chunks(
         arrives = end + send
 
 
-def _waiting(chunk: ChunkTicks, ticks: int) -> ChunkTicks:
-    """A chunk whose passes wait so long each for what they send and take."""
+def _sending(chunk: ChunkTicks, layers: Sequence[LayerTicks], waited: int) -> ChunkTicks:
+    """A chunk whose passes wait so long each for what they send and take, and of which the first layer meets sends."""
     names = ("forward", "inputs", "first_forward", "last_backward")
     known = {name: getattr(chunk, name) for name in names}
-    return replace(chunk, **{name: own + ticks for name, own in known.items() if own is not None})
+    meets = first_met(layers[0].meets, layers[-1].meets)
+    return replace(chunk, meets=meets, **{name: own + waited for name, own in known.items() if own is not None})
+
+
+def first_met(first: Iterable[SendMet], last: Iterable[SendMet]) -> tuple[SendMet, ...]:
+    """What of layers meets a send as a pass begins: the ``first`` one forward, and the ``last`` one backward."""
+    ahead = (each for each in first if each.work is PassKind.FORWARD)
+    return *ahead, *(each for each in last if each.work is not PassKind.FORWARD)
 
 
 def _gathered_each_time(

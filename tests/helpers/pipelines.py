@@ -3,18 +3,22 @@
 import heapq
 from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 
 from hypothesis import strategies as st
 
-from magus.compiler.ir.step import Pipeline, PipelineKind
-from magus.simcore.steps.pipeline import ChunkTicks
+from magus.compiler.ir.step import PassKind, Pipeline, PipelineKind
+from magus.simcore.steps.pipeline import ChunkTicks, SendMet
 
 KINDS = list(PipelineKind)
 
 
 _Task = tuple[str, int, int, int]
 """What is computed, F, B, I or W, of which path, chunk and microbatch."""
+
+_NOTHING: _Task = ("", 0, 0, 0)
 
 
 def by_messages(
@@ -28,30 +32,62 @@ def by_messages(
     ranks, per_path = chunks // pipeline.chunks, microbatches // paths
     turns = [deque(_turns(pipeline, rank, ranks, microbatches)) for rank in range(ranks)]
     inbox = {("F", path, 0, number) for path in range(paths) for number in range(per_path)}
-    free, events = [0] * ranks, [(0, rank, ("", 0, 0, 0)) for rank in range(ranks)]
+    free, events = [0] * ranks, [(0, rank, _NOTHING) for rank in range(ranks)]
     heapq.heapify(events)
+    due, flights = dict[_Task, int](), list[_Flight]()
     while events:
         now, rank, message = heapq.heappop(events)
+        if now < due.get(message, now):
+            continue  # it was put off
         inbox.add(message)
         if now < free[rank] or not turns[rank] or any(_taken(task) not in inbox for task in turns[rank][0]):
             continue
-        slot = turns[rank].popleft()
-        free[rank] = now + _took(slot, ticks, per_path - 1)
-        sent = [each for each in map(partial(_made, chunks), slot) if each is not None]
-        later = free[rank] + (beside if len(sent) == 2 and not any(_turns_back(slot, chunks)) else 0)
-        heapq.heappush(events, (free[rank], rank, ("", 0, 0, 0)))
-        for each in sent:
-            _, path, chunk, _ = each
-            to = chunk % ranks if path == 0 else ranks - 1 - chunk
-            heapq.heappush(events, (later + (send if to != rank else 0), to, each))
+        slot, met = turns[rank].popleft(), 0
+        for flight in (each for each in flights if rank in each.ends and each.leaves <= now < each.comes):
+            share = Fraction(flight.comes - now, send) if send else Fraction(0)
+            longer, later = (sum(at) for at in zip((0, 0), *_meets(slot, ticks), strict=True))
+            met += int(longer * share)
+            for each in flight.messages:
+                due[each] = max(due[each], flight.comes + int(later * min(share, 1)))
+                heapq.heappush(events, (due[each], flight.ends[1], each))
+        free[rank] = now + _took(slot, ticks, per_path - 1) + met
+        heapq.heappush(events, (free[rank], rank, _NOTHING))
+        made = [each for each in map(partial(_made, chunks), slot) if each is not None]
+        away = [each for each in made if _home(each, ranks) != rank]
+        later = free[rank] + (beside if len(made) == 2 and not any(_turns_back(slot, chunks)) else 0)
+        for each in made:
+            due[each] = later + (send if each in away else 0)
+            heapq.heappush(events, (due[each], _home(each, ranks), each))
+        if away:
+            flights.append(_Flight((rank, _home(away[0], ranks)), free[rank], later + send, away))
     assert not any(turns), "all has been computed"
     return tuple(free)
+
+
+@dataclass(frozen=True)
+class _Flight:
+    """Messages on their way between two ranks, from when to when if nothing else is there."""
+
+    ends: tuple[int, int]
+    leaves: int
+    comes: int
+    messages: list[_Task]
+
+
+def _home(message: _Task, ranks: int) -> int:
+    _, path, chunk, _ = message
+    return chunk % ranks if path == 0 else ranks - 1 - chunk % ranks
+
+
+def _meets(slot: tuple[_Task, ...], ticks: Sequence[ChunkTicks]) -> list[tuple[int, int]]:
+    """How much longer each pass of a slot takes beside a message, and that."""
+    return [each[1:] for work, _, chunk, _ in slot for each in ticks[chunk].meets if each.work.value == work]
 
 
 def _taken(task: _Task) -> _Task:
     """What a task waits for; gradients of weights for nothing that comes."""
     work, path, chunk, number = task
-    return ("", 0, 0, 0) if work == "W" else ("F" if work == "F" else "B", path, chunk, number)
+    return _NOTHING if work == "W" else ("F" if work == "F" else "B", path, chunk, number)
 
 
 def _turns_back(slot: tuple[_Task, ...], chunks: int) -> list[bool]:
@@ -170,5 +206,6 @@ def drawn(draw: st.DrawFn) -> tuple[Pipeline, list[ChunkTicks], int, int, int]:
     for _ in range(ranks * chunks):
         forward, inputs = draw(some), draw(some)
         gained = draw(st.integers(0, min(forward, inputs))) if is_dual else 0
-        ticks.append(ChunkTicks(forward, inputs, draw(some), gained, draw(others), draw(others)))
+        meets = tuple(SendMet(work, draw(st.integers(0, 80)), draw(st.integers(0, 80))) for work in PassKind)
+        ticks.append(ChunkTicks(forward, inputs, draw(some), gained, draw(others), draw(others), meets=meets))
     return Pipeline(kind, chunks), ticks, microbatches, draw(st.integers(0, 300)), draw(st.integers(0, 50))

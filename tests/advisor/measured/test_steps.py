@@ -19,9 +19,9 @@ from magus.advisor.measured.tables.steps import (
 from magus.advisor.measured.validate import step_report
 from magus.advisor.measured.validate.report import Validation, validation_document
 from magus.advisor.measured.validate.text import validation_page, validation_text
+from magus.advisor.steps.answer import marks_of
 from magus.advisor.steps.layer_times import LayerTimes
 from magus.advisor.steps.outcome import outcome_of
-from magus.advisor.steps.times import marks_of
 from magus.compiler import CompileError, compile_text
 from magus.compiler.ir import DType, Stack
 

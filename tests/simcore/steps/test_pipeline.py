@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from magus.compiler.ir.step import ChunkPass, PassKind, Pipeline, PipelineKind
 from magus.simcore.steps.orders import Orders, orders_of, rank_of, rejected
-from magus.simcore.steps.pipeline import ChunkTicks, PipelineError, PipelineRun, _run, run_pipeline
+from magus.simcore.steps.pipeline import ChunkTicks, PipelineError, PipelineRun, SendMet, _run, run_pipeline
 from tests.helpers.marks import examples
 from tests.helpers.pipelines import KINDS, by_messages, drawn
 
@@ -30,20 +30,25 @@ def test_a_pipeline_takes_the_ticks_that_messages_take(
     st.lists(st.integers(1, 500), min_size=3, max_size=3),
     st.integers(0, 200),
     st.integers(0, 3),
+    st.booleans(),
 )
 def test_rounds_that_are_not_run_follow_to_the_tick(
-    kind: PipelineKind, ranks: int, chunks: int, ticks: list[int], send: int, slower: int
+    kind: PipelineKind, ranks: int, chunks: int, ticks: list[int], send: int, slower: int, met: bool
 ) -> None:
     """By its period a pipeline ends on every rank when it does by all its microbatches, and computes as long.
 
-    Where each stage is ``slower`` than the one before, it may be long until there is a period.
+    Where each stage is ``slower`` than the one before, or passes meet sends, it may be long until there is a period.
     """
     pipeline = Pipeline(kind, chunks if kind is PipelineKind.INTERLEAVED else 1)
-    stages = [ChunkTicks(ticks[0] + slower * number, *ticks[1:]) for number in range(ranks * pipeline.chunks)]
+    longer = zip(PassKind, (*ticks, ticks[0]) if met else (), strict=met)
+    meets = tuple(SendMet(work, each // 4, each // 3) for work, each in longer)
+    stages = [
+        ChunkTicks(ticks[0] + slower * number, *ticks[1:], meets=meets) for number in range(ranks * pipeline.chunks)
+    ]
     microbatches = 20 * ranks * (pipeline.chunks + 2) + 2 * ranks
     whole = run_pipeline(pipeline, stages, microbatches, send, most_tasks=10**9)
     some = run_pipeline(pipeline, stages, microbatches, send, most_tasks=0)
-    assert whole.simulated == microbatches and (slower or some.simulated < microbatches)
+    assert whole.simulated == microbatches and (slower or met or some.simulated < microbatches)
     assert (some.ends, some.busy, some.microbatches) == (whole.ends, whole.busy, microbatches)
 
 
@@ -72,6 +77,22 @@ def test_two_sends_that_leave_at_once_take_longer() -> None:
     assert run.makespan_ticks > middle.makespan_ticks
     alone = [run_pipeline(Pipeline(), [ChunkTicks(100, 100, 100)] * ranks, 16, send, each).ends for each in (0, beside)]
     assert alone[0] == alone[1]
+
+
+def test_a_pass_that_begins_with_a_send_takes_longer_and_so_does_that() -> None:
+    """Of two stages: the first begins its second pass as it sends, and the other its first one as that has come."""
+    met = (SendMet(PassKind.FORWARD, 6, 4), SendMet(PassKind.BACKWARD, 10, 20))
+    chunks = [ChunkTicks(100, 100, 100, meets=met)] * 2
+    run = run_pipeline(Pipeline(), chunks, 2, 8)
+    slots = {(each.rank, *each.slot[0]): (each.begin_ticks, each.end_ticks) for each in run.intervals}
+    forward, backward = PassKind.FORWARD, PassKind.BACKWARD
+    assert slots[0, forward, 0, 0, 0] == (0, 100)
+    assert slots[0, forward, 0, 0, 1] == (100, 106 + 100), "its own send is under way"
+    assert slots[1, forward, 0, 1, 0] == (100 + 8 + 4, 212), "what it takes has come later"
+    # That of the second pass is under way from 206 to 214, and the backward pass begins with what is left of it.
+    assert slots[1, backward, 0, 1, 0] == (212, 412 + 10 * 2 // 8)
+    assert slots[1, forward, 0, 1, 1] == (414, 514 + 6)
+    assert slots[0, backward, 0, 0, 0] == (414 + 8 + 4, 626)
 
 
 def _uniform(kind: PipelineKind, ranks: int, microbatches: int, chunks: int = 1, each: int = 100) -> PipelineRun:

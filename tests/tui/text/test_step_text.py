@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from magus.advisor.steps.answer import StepAdvice, advise_step
+from magus.advisor.steps.answer import StepAdvice, advise_step, marks_of
 from magus.advisor.steps.layer_times import LayerTimes
 from magus.advisor.steps.outcome import outcome_of
 from magus.advisor.steps.plans import flags_of
 from magus.advisor.steps.space import Searched
-from magus.advisor.steps.times import marks_of
 from magus.compiler import compile_text
 from magus.compiler.ir.step import Pipeline, PipelineKind, StepSchedule
 from magus.compiler.request.request import RequestError

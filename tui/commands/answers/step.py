@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....advisor.answer.stages import either, lateness
-from ....advisor.steps.answer import StepAdvice, check_schedules
+from ....advisor.steps.answer import StepAdvice, check_schedules, marks_of
 from ....advisor.steps.answer import advise_step as answer_of
 from ....advisor.steps.layer_times import LayerTimes
 from ....advisor.steps.outcome import StepOutcome, outcome_of
 from ....advisor.steps.search import SHOWN
 from ....advisor.steps.space import nearest_fitting
-from ....advisor.steps.times import marks_of
 from ....advisor.work.on_dask import on_cluster
 from ....advisor.work.pools import Submit, open_processes
 from ....compiler import compile_text
