@@ -95,8 +95,10 @@ class _Small:
         check_handed_on(self.ranks, [part.forward for part in self._parts.values()])
         passes = [each for part in self._parts.values() for each in (part.forward, part.back(schedule.keep))]
         scheduled = [(each, schedule_of(each, named.get(each.name))) for each in passes]
-        if any(each.cut != UNCUT for _, each in scheduled):
-            raise refused("a layer in batches or groups is not carried out in a step", "of its layers it is")
+        cut = [f"{each.name} by {how.name or 'the library'}" for each, how in scheduled if how.cut != UNCUT]
+        if cut:
+            message = f"{cut[0]} is in batches or groups, and numbers of such layers are not joined in a step"
+            raise refused(message, "magus run --workload carries out the layer by itself")
         self.divisor, works = _divided(scheduled)
         self._works = dict(zip(self._parts, zip(works[::2], works[1::2], strict=True), strict=True))
         for part in self._parts.values():

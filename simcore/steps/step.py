@@ -195,10 +195,13 @@ def _chunks(
 
 
 def _sending(chunk: ChunkTicks, layers: Sequence[LayerTicks], waited: int) -> ChunkTicks:
-    """A chunk whose passes wait so long each for what they send and take, and of which the first layer meets sends."""
+    """A chunk whose passes wait so long each for what they send and take, and of which the first layer meets sends.
+
+    Products of the head meet them as those of the layer before it.
+    """
     names = ("forward", "inputs", "first_forward", "last_backward")
     known = {name: getattr(chunk, name) for name in names}
-    meets = first_met(layers[0].meets, layers[-1].meets)
+    meets = first_met(layers[0].meets, next((each.meets for each in reversed(layers) if each.meets), ()))
     return replace(chunk, meets=meets, **{name: own + waited for name, own in known.items() if own is not None})
 
 

@@ -38,6 +38,17 @@ def test_a_dual_pipeline_takes_as_long_as_one_program_of_all_ranks() -> None:
 
 
 @pytest.mark.slow
+def test_sends_that_wait_behind_kernels_are_in_the_time_of_a_step() -> None:
+    """Of four stages each goes on with gradients of weights as it sends: a send gets SMs behind a product."""
+    step, times = step_of(2, 1, 4, layers=4, microbatches=4), LayerTimes()
+    schedule = StepSchedule("s", Pipeline(PipelineKind.ZERO_BUBBLE))
+    composed, joint = joint_ticks(step, schedule, times, UNIT)
+    assert composed == pytest.approx(joint, rel=0.01)
+    apart = outcome_of(step, schedule, LayerTimes(contended=False)).run.makespan_ticks
+    assert apart < 0.98 * joint, "as long as if sends met nothing"
+
+
+@pytest.mark.slow
 def test_one_rank_of_each_stage_stands_for_all() -> None:
     """All eight ranks take as long as the one of each stage that is written for those that are alike."""
     step, times = step_of(2, 2, 2, layers=2, microbatches=2), LayerTimes()
