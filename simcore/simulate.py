@@ -1,6 +1,6 @@
 """System + Plan -> Result: lower, run, and explain where the time went; a plan of one op has one part."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -17,8 +17,10 @@ from ..compiler.ir import (
     Plan,
     Rejection,
     ShouldStop,
+    Step,
     StepsDone,
     System,
+    TileGroup,
     Transfer,
     Write,
     heeding,
@@ -62,13 +64,18 @@ class Case:
     @property
     def only_copies(self) -> bool:
         """Whether copy engines do all that is done: no kernel and no other program meets them."""
-        schedules = [part.schedule for part in self.plan.parts]
-        return self.system.traffic is None and all(
-            one.engine.kind is EngineKind.DMA and isinstance(step, Transfer)
-            for one in schedules
-            for rank in range(one.period(self.system.num_ranks))
-            for step in one.steps_of(rank)
-        )
+        by_engines = all(part.schedule.engine.kind is EngineKind.DMA for part in self.plan.parts)
+        return self.system.traffic is None and by_engines and all(isinstance(one, Transfer) for one in self._steps())
+
+    @property
+    def has_tiles(self) -> bool:
+        """Whether there are kernels whose parts may take longer than the whole."""
+        return any(isinstance(step, TileGroup) for step in self._steps())
+
+    def _steps(self) -> Iterator[Step]:
+        for one in (part.schedule for part in self.plan.parts):
+            for rank in range(one.period(self.system.num_ranks)):
+                yield from one.steps_of(rank)
 
     def lowered(
         self,
@@ -173,11 +180,13 @@ def _shifts(ranks: int) -> str:
 class WhatIf:
     """The what-if runs behind the loss waterfall and ``cil``.
 
-    They are made in units of ``unit_bytes``; the waterfall ends at ``bound_ticks``, a lower bound on any schedule.
+    They are made in units of ``unit_bytes``; the waterfall ends at ``bound_ticks``, a lower bound on any schedule. The
+    plan itself takes ``makespan_ticks`` in these units, and is simulated where that is None.
     """
 
     unit_bytes: int
     bound_ticks: int = 0
+    makespan_ticks: int | None = None
 
 
 def simulate(
@@ -297,19 +306,21 @@ def _explain(
         return lowered, finished.run
 
     free, private = Idealization.FREE_LAUNCH, Idealization.PRIVATE_SERVERS
-    as_is = known or run(Idealization.NONE)[1]
+    makespan_ticks = what_if.makespan_ticks
+    if makespan_ticks is None:
+        known = known or run(Idealization.NONE)[1]
+        makespan_ticks = known.makespan_ticks
     no_launch_lowered, no_launch = run(free)
-    if case.only_copies:  # no kernel has a server of its own, or is whole
-        alone_lowered, alone, whole = no_launch_lowered, no_launch, no_launch
-    else:
-        alone_lowered, alone = run(free | private)
-        whole = run(free | private | Idealization.WHOLE_KERNEL)[1]
-    if not all(one.outcome is RunOutcome.DONE for one in (as_is, no_launch, alone, whole)):
+    # Without kernels none has servers of its own; of sums alone none is whole.
+    alone_lowered, alone = (no_launch_lowered, no_launch) if case.only_copies else run(free | private)
+    whole = run(free | private | Idealization.WHOLE_KERNEL)[1] if case.has_tiles else alone
+    runs = (no_launch, alone, whole, *([] if known is None else [known]))
+    if not all(one.outcome is RunOutcome.DONE for one in runs):
         return None, None
     waterfall = Waterfall(
         unit_bytes=what_if.unit_bytes,
-        makespan_ticks=as_is.makespan_ticks,
-        launch_sync_ticks=as_is.makespan_ticks - no_launch.makespan_ticks,
+        makespan_ticks=makespan_ticks,
+        launch_sync_ticks=makespan_ticks - no_launch.makespan_ticks,
         contention_ticks=no_launch.makespan_ticks - alone.makespan_ticks,
         decomposition_ticks=alone.makespan_ticks - whole.makespan_ticks,
         exposed_ticks=whole.makespan_ticks - what_if.bound_ticks,

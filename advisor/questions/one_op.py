@@ -32,6 +32,7 @@ from ..candidates.candidate import Candidate, baseline_of
 from ..candidates.predicted import predicted_candidates, unpredicted_candidates, usual_serials
 from ..candidates.sensitivity import Sensitivity
 from ..candidates.shortlist import (
+    COLLECTIVE_DIVISOR,
     first_to_simulate,
     job_in_packets,
     merged,
@@ -57,8 +58,9 @@ from ..work.workers import Begun, Failure, SimulationJob, Workers, failure_sente
 
 # Line-hops of a confirming run: some seconds to a minute on one core.
 CONFIRM_LINE_HOPS = 1_000_000_000
-# Divides CONFIRM_LINE_HOPS where every rank is simulated: each of them is laid out and followed by itself.
-EACH_RANK_COST = 4
+# Divides CONFIRM_LINE_HOPS where every rank is simulated: each of them is laid out and followed by itself. Of lone
+# collectives by the second, as their shortlist: there packets of 8 KiB and lines differ by 0.02 % at most.
+EACH_RANK_COST, ALONE_COST = 4, 4 * COLLECTIVE_DIVISOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,10 @@ class Confirming:
     bound_ticks: int | None
     begun: dict[str, tuple[Begun, ...]] = field(default_factory=dict)
 
-    def begin(self, schedule: OpPlan) -> None:
-        """Begin to simulate ``schedule``, unless that is begun."""
-        if schedule.expression not in self.begun:
-            self.begun[schedule.expression] = self.pool.begin(self._jobs(schedule))
+    def begin(self, candidate: Candidate) -> None:
+        """Begin to simulate the schedule of ``candidate``, unless that is begun."""
+        if candidate.expression not in self.begun:
+            self.begun[candidate.expression] = self.pool.begin(self._jobs(candidate))
 
     def finish(self, schedule: OpPlan) -> Result | None:
         """Return the result, None without one; it has no waterfall if the what-if runs have no result."""
@@ -86,18 +88,23 @@ class Confirming:
                 in_lines = replace(in_lines, waterfall=result.waterfall, cil=result.cil)
         return in_lines
 
-    def _jobs(self, schedule: OpPlan) -> tuple[SimulationJob, ...]:
+    def _jobs(self, candidate: Candidate) -> tuple[SimulationJob, ...]:
         """Return a job in lines; in coarser units for problems so large that lines would take minutes.
 
-        What-if runs in other units are a second job: they take about half as long as the run in lines, beside it.
+        What-if runs in other units are a second job: they take about half as long as the run in lines, beside it. But
+        to lay out each rank by itself takes longer than a run: then what ranked the schedule is not simulated again.
         """
+        schedule = candidate.schedule
         ranks = simulated_ranks(self.scenario, schedule)
-        max_line_hops = CONFIRM_LINE_HOPS // (EACH_RANK_COST * ranks if ranks > 1 else 1)
+        cost = ALONE_COST if self.scenario.is_algorithm_choice else EACH_RANK_COST
+        max_line_hops = CONFIRM_LINE_HOPS // (cost * ranks if ranks > 1 else 1)
         unit = affordable_unit(self.scenario, schedule, self.scenario.gpu.line_bytes, max_line_hops)
         explained = shortlist_unit(self.scenario, schedule)
         in_lines = SimulationJob(self.scenario, schedule, unit, loads=True)
-        if unit == explained:
-            return (replace(in_lines, bound_ticks=self.bound_ticks, explain_bytes=explained),)
+        known = candidate.simulated_ticks if candidate.unit_bytes == explained and ranks > 1 else None
+        if unit == explained or known is not None:
+            bound = self.bound_ticks
+            return (replace(in_lines, bound_ticks=bound, explain_bytes=explained, makespan_ticks=known),)
         return in_lines, SimulationJob(self.scenario, schedule, explained, self.bound_ticks, explained)
 
 
@@ -226,7 +233,7 @@ class AdviceRun:
         candidates = self._simulated(pool, candidates)
         confirming = Confirming(self.scenario, pool, None if bound is None else bound.ticks)
         if self.options.bespoke > 0 and is_searched(self.scenario):
-            self.stages.run(CONFIRM, lambda: confirming.begin(baseline_of(candidates).schedule), None)
+            self.stages.run(CONFIRM, lambda: confirming.begin(baseline_of(candidates)), None)
             candidates = without_beaten(self._with_bespoke(pool, candidates, bound))
         candidates = without_endless(candidates, pool.failures)
         self.answers.ranked(candidates)
@@ -293,22 +300,22 @@ class AdviceRun:
     def _confirmed(self, confirming: Confirming, finals: Finalists) -> Confirmed:
         """Simulate both finalists at line granularity, with their loss waterfalls."""
         best, serial = finals
-        schedules = [candidate.schedule for candidate in ([best] if best is serial else [best, serial])]
-        self.report("confirm", 0, len(schedules))
+        chosen = [best] if best is serial else [best, serial]
+        self.report("confirm", 0, len(chosen))
 
         results: list[Result | None] = []
 
         def confirm() -> None:
-            for schedule in schedules:
-                confirming.begin(schedule)
-            for schedule in schedules:
-                results.append(confirming.finish(schedule))
-                self.report("confirm", len(results), len(schedules))
+            for candidate in chosen:
+                confirming.begin(candidate)
+            for candidate in chosen:
+                results.append(confirming.finish(candidate.schedule))
+                self.report("confirm", len(results), len(chosen))
 
         self.stages.run(CONFIRM, confirm, None)
-        if len(results) < len(schedules):  # stopped, or failed
-            results.extend([None] * len(schedules))
-        return Confirmed(results[0], results[len(schedules) - 1])
+        if len(results) < len(chosen):  # stopped, or failed
+            results.extend([None] * len(chosen))
+        return Confirmed(results[0], results[len(chosen) - 1])
 
 
 def _lower_bound(scenario: OpCase, should_stop: ShouldStop) -> Bound:

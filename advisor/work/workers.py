@@ -99,7 +99,7 @@ Argument = TypeVar("Argument")
 
 @dataclass(frozen=True, slots=True)
 class SimulationJob:
-    """One simulation; the fields are arguments of ``simulate``."""
+    """One simulation; the fields are arguments of ``simulate``, the last that of ``WhatIf``."""
 
     scenario: OpCase
     schedule: OpPlan
@@ -107,6 +107,7 @@ class SimulationJob:
     bound_ticks: int | None = None
     explain_bytes: int | None = None
     loads: bool = False
+    makespan_ticks: int | None = None
 
 
 def run_job(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result:
@@ -122,7 +123,9 @@ def run_job(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result
         job.scenario,
         job.schedule,
         unit_bytes=job.unit_bytes,
-        what_if=None if job.explain_bytes is None else WhatIf(job.explain_bytes, job.bound_ticks or 0),
+        what_if=None
+        if job.explain_bytes is None
+        else WhatIf(job.explain_bytes, job.bound_ticks or 0, job.makespan_ticks),
         options=RunOptions(should_stop=should_stop, loads=job.loads),
     )
 

@@ -85,7 +85,8 @@ class Hits:
         if self.scenario.shape.pattern in _GATHERS:
             own = (step.region.owner - source) % self.scenario.num_ranks == 0
             return NONE if own else self.share(rank + source)
-        return self._forwarded(rank, step) * self.share(rank) if puts and step.after else NONE
+        forwarded = self._forwarded(rank, step) if puts and step.after else NONE
+        return self.share(rank) if forwarded == 1 else forwarded * self.share(rank)
 
     def at_target(self, rank: int, step: Transfer) -> Share:
         """The share of what a copy that adds reads at its destination, and that hits there."""
@@ -116,7 +117,8 @@ class Hits:
         """The share of the region of a put that came with what it waits for."""
         arrived = self._arrived_at(rank)
         awaited = [region for name in step.after for region in arrived.get(name, ())]
-        return min(Fraction(1), Fraction(_common(step.region, awaited), max(1, _size(step.region))))
+        common, size = _common(step.region, awaited) if awaited else 0, _size(step.region)
+        return 1 if common >= size > 0 else Fraction(common, max(1, size)) if common else NONE
 
     def _arrived_at(self, rank: int) -> dict[str, list[Region]]:
         """The regions that have arrived when a signal is set."""

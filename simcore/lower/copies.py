@@ -82,8 +82,10 @@ def _prepared(state: Lowering, rank: int, step: Transfer, work: range, issue: Se
     """The op that waits where a channel prepares a copy, which holds no engine: its setup, behind what issues it."""
     setup = state.builder.op(rank, OpSpec(OpKind.LAUNCH, step.name, setup_ticks=copy_setup(state, rank, step)))
     source, target = (node % state.scenario.num_ranks for node in ends_of(rank, step))
-    rate = min(state.scenario.gpu.dma.bytes_per_s, state.machine.network.slowest_bytes_per_s(source, target))
-    sending = ticks_for(moved_bytes(state.scenario, step.region), rate)
+    if (source, target) not in state.rates:
+        slowest = state.machine.network.slowest_bytes_per_s(source, target)
+        state.rates[source, target] = min(state.scenario.gpu.dma.bytes_per_s, slowest)
+    sending = ticks_for(moved_bytes(state.scenario, step.region), state.rates[source, target])
     sent = state.builder.op(rank, OpSpec(OpKind.LAUNCH, step.name, setup_ticks=sending))
     state.builder.after((*sent, *work), setup)
     state.sent[rank, step.name] = sent.start

@@ -158,6 +158,7 @@ class Lowering:
     alike: dict[tuple[object, ...], tuple[Stage, ...]] = field(default_factory=dict)  # stages by what decides them
     units_alike: dict[tuple[object, ...], Runs] = field(default_factory=dict)  # work units, of all parts of a plan
     sent: dict[tuple[int, str], int] = field(default_factory=dict)  # ends when the bytes of a channel's copy have left
+    rates: dict[tuple[int, int], int] = field(default_factory=dict)  # bytes per s of a channel's copy, by its ends
 
     @property
     def alone(self) -> bool:

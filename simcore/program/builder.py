@@ -126,13 +126,15 @@ class ProgramBuilder:
 
     def op(self, rank: int, op: OpSpec, *, count: int = 1) -> range:
         """Define ``count`` ops like ``op`` with consecutive local ids; returns their global ids."""
-        return self.runs(rank, op, ((count, tuple(op.stages)),))
+        return self._called(rank, op, [count], [tuple(op.stages)])
 
     def runs(self, rank: int, op: OpSpec, runs: Iterable[tuple[int, tuple[Stage, ...]]]) -> range:
         """Define ops like ``op`` in runs of (number of ops, the stages of each); returns their global ids."""
+        return self._called(rank, op, *([list(column) for column in zip(*runs, strict=True)] or ([], [])))
+
+    def _called(self, rank: int, op: OpSpec, counts: list[int], stages: list[tuple[Stage, ...]]) -> range:
         described, name, times = self._described, f"op {op.label!r}", (op.setup_ticks, op.release_ticks)
         written = described.ranks_simulated
-        counts, stages = [list(column) for column in zip(*runs, strict=True)] or ([], [])
         if self._group is not None:
             placed = {id(each): self._group.placed(each, rank, written) for each in stages}
             stages, rank = [placed[id(each)] for each in stages], self._group.of(rank) % written
@@ -140,7 +142,7 @@ class ProgramBuilder:
             raise ValueError(f"{name} is on rank {rank}; ranks 0 to {written - 1} are described here")
         if op.pool is not None and not 0 <= op.pool < len(described.pools):
             raise ValueError(f"{name} queues for pool {op.pool}, which is not declared")
-        check_range(name, *times, *set(counts))
+        check_range(name, *times, *counts)
         first, total = described.num_ops, sum(counts)
         if first + total > MAX_OPS:
             raise ValueError(f"{name} makes {first + total} ops, at most {MAX_OPS} are possible")

@@ -85,8 +85,7 @@ class Stage(NamedTuple):
     polls: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OpSpec:
+class OpSpec(NamedTuple):
     """Waits for a slot of ``pool`` (declared number, None without one), is set up, and runs ``stages`` in order.
 
     ``priority`` is one of ``PRIORITIES``; whoever queues for a slot with a lower number is served before.

@@ -68,20 +68,33 @@ def test_the_waterfall_adds_up_and_serial_has_no_decomposition_loss(name: str) -
     assert cut.waterfall is not None and cut.waterfall.decomposition_ticks > 0
 
 
-@pytest.mark.parametrize("template", ["serial", "hierarchical", "ring"])
-def test_copies_alone_lose_nothing_to_kernels(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What-if runs without kernels' losses are left out where there are none: they are the same to the tick."""
-    text = """use "nvidia/h100"
-link nic { bandwidth 50 GB/s; achieved 45 GB/s; latency 1.5 us }
-system s { gpus 8 x H100; fabric rails(nvswitch, link=nvlink, node=4, nic=nic) }
-workload one on s { x = tensor bf16[512, 1024] shard rows; y = all_gather(x) }
+@pytest.mark.parametrize(
+    ("template", "work"),
+    [
+        ("serial", "all_gather(x)"),
+        ("hierarchical", "all_gather(x)"),
+        ("ring", "all_gather(x)"),
+        ("forest", "all_reduce(x)"),
+    ],
+)
+def test_what_if_runs_that_change_nothing_are_left_out(
+    template: str, work: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without kernels none meets copies, of sums none is whole, and what is known is not simulated again."""
+    text = f"""use "nvidia/h100"
+link nic {{ bandwidth 50 GB/s; achieved 45 GB/s; latency 1.5 us }}
+system s {{ gpus 8 x H100; fabric rails(nvswitch, link=nvlink, node=4, nic=nic) }}
+workload one on s {{ x = tensor bf16[512, 1024] {"shard rows" if "gather" in work else ""}; y = {work} }}
 """
     case = compile_text(text).scenario().case
     plan = build_op_plan(case, OpChoice(template, 8, EngineChoice(EngineKind.DMA, 4)))
     left_out = simulate_op(case, plan, unit_bytes=4096, what_if=WhatIf(4096, BOUND))
+    known = simulate_op(case, plan, unit_bytes=1024, what_if=WhatIf(4096, BOUND, left_out.makespan_ticks))
     monkeypatch.setattr(Case, "only_copies", False)
+    monkeypatch.setattr(Case, "has_tiles", True)
     whole = simulate_op(case, plan, unit_bytes=4096, what_if=WhatIf(4096, BOUND))
 
     fall = whole.waterfall
-    assert left_out == whole and fall is not None
-    assert fall.contention_ticks == fall.decomposition_ticks == 0 < fall.launch_sync_ticks
+    assert left_out == whole and fall is not None and known.waterfall == fall
+    assert fall.decomposition_ticks == 0 < fall.launch_sync_ticks
+    assert template == "forest" or fall.contention_ticks == 0

@@ -21,12 +21,14 @@ from magus.advisor.candidates.forests import (
     trees_of,
     try_forests,
 )
+from magus.advisor.work import workers
+from magus.advisor.work.workers import SimulationJob, run_job
 from magus.compiler import compile_text
-from magus.compiler.ir import CopyProtocol, EngineChoice, EngineKind, Kernels, OpChoice, Scenario, Transfer
+from magus.compiler.ir import CopyProtocol, EngineChoice, EngineKind, Kernels, OpChoice, Scenario, ShouldStop, Transfer
 from magus.compiler.planning.build import build_op_plan
 from magus.runtime import carry_out
 from magus.runtime.run import job_of_op
-from magus.simcore import simulate_op
+from magus.simcore import Result, simulate_op
 from tests.helpers.some import some
 
 CLIQUES = "[[0, 2], [0, 4], [2, 4], [1, 3], [1, 5], [3, 5], [0, 1]]"
@@ -90,6 +92,24 @@ def test_an_answer_tells_algorithms_that_the_busiest_link_rules_out() -> None:
     assert any(one.expression.startswith("ring(") for one in ruled_out)
     assert all(one.simulated_ticks is None and (one.least_ticks or 0) >= advice.recommended.ticks for one in ruled_out)
     assert any(reason.endswith("us on its busiest link.") for reason in advice.reasons)
+
+
+def test_what_ranked_a_schedule_is_not_simulated_again_to_explain_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = list[SimulationJob]()
+
+    def run(job: SimulationJob, should_stop: ShouldStop | None = None) -> Result:
+        jobs.append(job)
+        return run_job(job, should_stop)
+
+    monkeypatch.setattr(workers, "run_job", run)
+    options = AdviceOptions(bespoke=0, workers=1, threshold=False, sensitivity=False)
+    advice = Advisor().recommend(scenario_of("all_gather", 768), options)
+    best, ranked = advice.recommended.schedule, [job for job in jobs if job.explain_bytes is None]
+
+    assert [job.unit_bytes for job in ranked if job.schedule == best] == [jobs[-2].explain_bytes]
+    assert jobs[-2].schedule == best
+    assert all(job.makespan_ticks is not None for job in jobs[-2:])
+    assert advice.result is not None and advice.result.waterfall is not None
 
 
 BROKEN = "edges(xgmi=[[0, 2], [0, 3], [1, 2], [1, 3], [2, 3]])"
