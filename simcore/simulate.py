@@ -137,14 +137,20 @@ class Case:
         return self.finished(replace(whole, not_alike=_shifts(whole.ranks_simulated)) if shifts else whole)
 
     def simulated(
-        self, unit_bytes: int, options: RunOptions = DEFAULT_OPTIONS, ideal: Idealization = Idealization.NONE
+        self,
+        unit_bytes: int,
+        options: RunOptions = DEFAULT_OPTIONS,
+        ideal: Idealization = Idealization.NONE,
+        *,
+        in_periods: bool = False,
     ) -> tuple[Lowered, Finished]:
         """Lower the case and run it, with the system's traffic beside it from the begin to the end of the plan.
 
+        The ranks of one period stand for all where options say to fold, or ``in_periods``; no others do in the latter.
         The end is not known before: there are writes for a quarter longer than the last run took, until the plan ends
         before them. What has private servers meets no traffic.
         """
-        lowered = self.lowered(unit_bytes, fold=options.fold, ideal=ideal)
+        lowered = self.lowered(unit_bytes, fold=options.fold or in_periods, ideal=ideal)
         finished, traffic = self.run(lowered, options), self.system.traffic
         if traffic is None or Idealization.PRIVATE_SERVERS in ideal:
             return lowered, finished
@@ -271,7 +277,8 @@ def _simulate(case: Case, name: str, unit_bytes: int, what_if: WhatIf | None, op
             with suppress(Cancelled):  # the run itself is known
                 # What ranks do is the same in all of these runs: where they were not alike, nobody looks again.
                 fold = finished.ranks_simulated < lowered.program.ranks_simulated
-                losses = _explain(case, what_if, known, RunOptions(fold=fold, should_stop=options.should_stop))
+                again = RunOptions(fold=fold, should_stop=options.should_stop)
+                losses = _explain(case, what_if, known, again, in_periods=options.fold)
         period = period_ticks(lowered, finished.run) if several else None
         return result_of(name, lowered, finished, losses=losses, period=period, loads=options.loads, path=options.path)
 
@@ -297,12 +304,12 @@ def record_writes(
 
 
 def _explain(
-    case: Case, what_if: WhatIf, known: Run | None, options: RunOptions
+    case: Case, what_if: WhatIf, known: Run | None, options: RunOptions, *, in_periods: bool
 ) -> tuple[Waterfall | None, float | None]:
     """Differences of runs of the same plan, each with one more loss idealised away; None if one is stopped."""
 
     def run(ideal: Idealization) -> tuple[Lowered, Run]:
-        lowered, finished = case.simulated(what_if.unit_bytes, options, ideal)
+        lowered, finished = case.simulated(what_if.unit_bytes, options, ideal, in_periods=in_periods)
         return lowered, finished.run
 
     free, private = Idealization.FREE_LAUNCH, Idealization.PRIVATE_SERVERS

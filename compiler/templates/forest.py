@@ -24,11 +24,11 @@ from dataclasses import replace
 
 from ..codes import Code
 from ..collectives import signal_of
-from ..ir import IndexRange, Pattern, Reduction, Region, Rejection, Step, TileGroup
+from ..ir import IndexRange, Pattern, PeerOrder, Reduction, Region, Rejection, Step, TileGroup
 from .base import Cut, Template, TemplateInput, dealt, put, reject_lists
 from .bespoke import TILE
 from .collective import collective_in
-from .tree_copies import ONE_POOL, Tree, TreeChunk, TreeCopy, ordered_copies
+from .tree_copies import ONE_POOL, Tree, TreeChunk, TreeCopy, ordered_copies, repeats_after
 
 ALONE = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE, Pattern.BROADCAST, Pattern.ALL_TO_ALL)
 PATTERNS = (*ALONE, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
@@ -103,6 +103,15 @@ def _direct(num_ranks: int, kind: Pattern) -> tuple[Tree, ...]:
     return tuple((root, 1, *(root,) * num_ranks) for root in roots)
 
 
+def _period(problem: TemplateInput) -> int:
+    """Ranks after which the plan of a collective alone repeats."""
+    kind, n = collective_in(problem.pattern), problem.num_ranks
+    assert kind is not None, "the patterns of this template move something"
+    if problem.pattern.overlaps or problem.loads or not problem.trees or problem.order is PeerOrder.ABSOLUTE:
+        return n
+    return repeats_after(problem.trees, n, kind, problem.network)
+
+
 def build(problem: TemplateInput) -> Iterator[Step]:
     """The steps of one rank."""
     n, rank, kind = problem.num_ranks, problem.rank, collective_in(problem.pattern)
@@ -111,7 +120,7 @@ def build(problem: TemplateInput) -> Iterator[Step]:
     shards = tuple(problem.loads[each][each] if problem.loads else problem.shard_rows for each in range(n))
     step = _step(shards, problem.pieces) if problem.pattern.overlaps else 1
     trees = problem.trees or _direct(n, kind)
-    timed = ordered_copies(trees, shards, problem.pieces, step, kind, problem.network)
+    timed = ordered_copies(trees, shards, problem.pieces, step, kind, problem.network, _period(problem))
     copies, made = [copy for copy, _ in timed], dict[TreeChunk, str]()
     if problem.pattern.overlaps:
         mine = {copy.chunk: at for copy, at in timed if (copy.rank, copy.up) == (rank, produces)}
@@ -267,7 +276,7 @@ TEMPLATE = Template(
     min_pieces=1,
     patterns=PATTERNS,
     build=build,
-    period=lambda problem: problem.num_ranks,
+    period=_period,
     explored=False,
     knobs=("waves", "sums", "lanes", "trees"),
     words=("shares of the rows along trees of links",) * 2,

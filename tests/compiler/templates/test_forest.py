@@ -25,6 +25,7 @@ from magus.compiler.planning.build import build_op_plan, reject_choice
 from magus.compiler.templates.tree_copies import ordered_copies
 from magus.runtime import carry_out
 from magus.runtime.run import job_of_op
+from magus.simcore import RunOptions, simulate_op
 from magus.simcore.cores.engine import Core, run
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.lowering import lower_op
@@ -263,4 +264,36 @@ workload one on boxes {{ x = tensor bf16[64, 64] shard rows; y = all_gather(x) }
         far = {lane for peer, lane in lanes} - set(near)
         assert len(lanes) == 4 and len(far) == 1 and len(set(near)) == 2 and near[0] == near[2]
         assert next(step.peer for step in steps if isinstance(step, Transfer)) == (1 if rank % 4 < 3 else 4)
+    assert carry_out(*job_of_op(case, plan), range(2)).exact
+
+
+CHAINS = tuple((root, 1, *((root + max(0, (rank - root) % 4 - 1)) % 4 for rank in range(4))) for root in range(4))
+PAIRS = ((0, 1, 0, 0, 0, 2), (2, 1, 2, 0, 2, 2))  # of two roots, each above the other
+
+
+@pytest.mark.parametrize(
+    ("collective", "trees", "period"),
+    [
+        ("all_gather", CHAINS, 1),
+        ("reduce_scatter", CHAINS, 1),
+        ("all_reduce", CHAINS, 1),
+        ("all_reduce", PAIRS, 2),
+        ("all_reduce", CHAINS[:2], 4),
+        ("parts of unequal size", CHAINS, 1),
+        ("AG+GEMM", CHAINS, 4),
+    ],
+)
+def test_a_plan_repeats_after_the_ranks_by_which_trees_can_be_shifted(
+    collective: str, trees: tuple[tuple[int, ...], ...], period: int
+) -> None:
+    """What a rank sums in one kernel waits for no sum of another that waits for it."""
+    text = f"{BOX}\nsystem four {{ gpus 4 x MI300X; fabric ring(xgmi) }}"
+    case = compile_text(f"{text}\nworkload one on four {{ {(COLLECTIVES | BESIDE)[collective]} }}\n").scenario().case
+    one_kernel = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
+    sums = case.shape.is_collective and case.shape.pattern.sums
+    choice = replace(choice_of(*trees, lanes=3), tactics=one_kernel if sums else ExecutionOptions())
+    plan = build_op_plan(case, choice)
+    times = {simulate_op(case, plan, unit_bytes=128, options=RunOptions(fold)).makespan_ticks for fold in (True, False)}
+
+    assert plan.period(4) == period and len(times) == 1
     assert carry_out(*job_of_op(case, plan), range(2)).exact
