@@ -23,8 +23,8 @@ from magus.compiler.ir import Cancelled
 from magus.compiler.resolve.expect.expectation import Verdict
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.tui.commands.answers import step
-from magus.tui.exit_codes import Exit
 from magus.tui.text.ask import ask_text
+from magus.tui.text.door import Exit
 from magus.tui.text.render import implementation_lines
 from tests.helpers.commands import document, magus
 
