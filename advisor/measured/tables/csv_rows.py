@@ -249,6 +249,8 @@ def reported(path: Path, table: Rows, found: Iterable[Row | str | None]) -> Iter
 
 
 FIT, HELD_OUT = "fit", "held out"
+EVERY = "all"
+"""The group of all rows of an operation."""
 
 
 def in_odd_half(name: str) -> bool:

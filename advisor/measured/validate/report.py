@@ -15,7 +15,7 @@ from ..tables import attention, collectives, custom_all_reduce, exchanges, exper
 from ..tables import fused as fused_rows
 from ..tables.attention import attention_comparisons
 from ..tables.collectives import collective_comparisons, copy_comparisons, shipped_copies, shipped_points
-from ..tables.csv_rows import MAX_RATIO, MeasuredError, MissingTable, TableComparison, tables_of
+from ..tables.csv_rows import EVERY, MAX_RATIO, MeasuredError, MissingTable, TableComparison, tables_of
 from ..tables.custom_all_reduce import custom_comparisons
 from ..tables.exchanges import exchange_comparisons
 from ..tables.experts import expert_comparisons, fused_layer_comparisons
@@ -38,7 +38,7 @@ from ..tables.samples import (
 )
 from ..tables.steps import StepComparison, step_comparisons, step_rows
 from . import implementation_report, promise_report, step_report
-from .targets import BASELINES, EVERY, FLOORS, NOTES, TARGETS, Reference, early_switches, median_target
+from .targets import BASELINES, FLOORS, NOTES, TARGETS, Reference, early_switches, median_target
 
 SCHEMA = "magus-validate/1"
 NUM_WORST = 3

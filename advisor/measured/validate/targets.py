@@ -12,17 +12,13 @@ from importlib.resources import files
 from ....compiler.ir import Gpu
 from ....compiler.text.units import bytes_text
 from ....simcore.kernels.nccl import NEVER_BYTES, NcclCollective, early_switch
-from ..tables.csv_rows import FIT, HELD_OUT
-from ..tables.gemm import ALL, LARGE, LONG, LOOPED, profile_of
-
-EVERY = "all"
-"""The group of all rows of an operation."""
+from ..tables.csv_rows import EVERY, FIT, HELD_OUT
+from ..tables.gemm import ALL, LARGE, LONG, profile_of
 
 TARGETS: Mapping[tuple[str, str], float] = {
     (ALL, EVERY): 9.0,
     (LARGE, "m >= 512"): 6.0,
     (LONG, HELD_OUT): 7.0,
-    (LOOPED, HELD_OUT): 7.0,
     ("ratio M/8", EVERY): 10.0,
     ("ratio K/8", EVERY): 10.0,
     ("all_gather", EVERY): 5.5,

@@ -4,13 +4,13 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from ..tables.csv_rows import TableComparison
+from ..tables.csv_rows import EVERY, TableComparison
 from ..tables.implementations import ImplementationComparison
 from ..tables.promises import PromiseComparison
 from ..tables.steps import StepComparison
 from . import implementation_report, promise_report, step_report
 from .report import ErrorStats, Validation, references_of, weak_spots
-from .targets import BASELINES, EVERY, NOTES, early_switches
+from .targets import BASELINES, NOTES, early_switches
 
 COLUMNS = 80
 MAX_LEFT_OUT_LINES = 32

@@ -12,8 +12,8 @@ from magus.advisor.measured.tables.csv_rows import FIT, HELD_OUT, MeasuredError,
 from magus.advisor.measured.tables.gemm import (
     ALL,
     LARGE,
+    LAYERED,
     LONG,
-    LOOPED,
     GemmTable,
     gemm_comparisons,
     gemm_tables,
@@ -304,12 +304,13 @@ def test_a_loop_finds_its_operands_in_the_l2_where_all_fit(shape: tuple[int, int
     assert memory_in_loop(gpu, np.array([shape]), DType.BF16) == pytest.approx([expected])
 
 
-def test_gemms_of_many_rows_are_compared_alone_and_in_a_loop() -> None:
-    """In a loop none is longer, and those that do not fit the L2 take as long."""
+def test_gemms_of_many_rows_are_compared_in_their_loop_and_as_by_a_layer() -> None:
+    """In a loop none is longer, and those that do not fit the L2 take as long: a layer is off by no more of them."""
     shapes = [(2048, 128, 2048), (8192, 128, 2048), (8192, 8192, 8192)]
     table = GemmTable("B200", dict.fromkeys(shapes, 100.0))
-    found = [row for row in gemm_comparisons(table) if row.operation in (LONG, LOOPED)]
-    alone, looped = ([row.predicted_us for row in found if row.operation == name] for name in (LONG, LOOPED))
+    found = [row for row in gemm_comparisons(table) if row.operation in (LONG, LAYERED)]
+    looped, alone = ([row.predicted_us for row in found if row.operation == name] for name in (LONG, LAYERED))
 
     assert [row.label for row in found] == [label_of(shape) for shape in shapes[1:]] * 2
+    assert [row.group for row in found[2:]] == ["all", "all"] and {row.group for row in found[:2]} <= {FIT, HELD_OUT}
     assert looped[0] < alone[0] and looped[1] == alone[1]
