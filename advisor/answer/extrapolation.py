@@ -37,7 +37,7 @@ from ...compiler.ir.operations.base import Routing
 from ...compiler.ir.operations.routing_laws import EVEN_LAWS, UNIFORM, placed
 from ...compiler.planning.knobs.library import library_rejection, library_scaling
 from ...compiler.text.units import exact_bytes_text, ticks_text
-from ...simcore.kernels.attention import attention_model
+from ...simcore.kernels.attention import MAX_HEAD_DIM, attention_model
 from ...simcore.kernels.dispatch import work_of
 from ...simcore.kernels.gemm import group_shape
 from ...simcore.lower.collective import counts_ticks
@@ -79,6 +79,13 @@ def _has_constants(gpu: Gpu, shape: KernelShape) -> bool:
     return attention_model(gpu, shape) is not None
 
 
+def _wide_heads(gpu: Gpu, shape: KernelShape) -> int:
+    """Columns of heads that are wider than any that the constants of ``gpu`` were fitted to, else 0."""
+    if not isinstance(shape, AttentionShape) or not _has_constants(gpu, shape) or shape.values is not None:
+        return 0
+    return shape.head_dim if shape.head_dim > MAX_HEAD_DIM else 0
+
+
 def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[str]:
     """Yield warnings about kernels: GEMMs of other sizes or types than fitted; other, persistent, parallel kernels."""
     groups = [step for step in steps if isinstance(step, TileGroup)]
@@ -90,6 +97,9 @@ def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Itera
     others = [stage.kernel for stage in stages if stage.kernel is not None]
     if region is not None and not all(_has_constants(gpu, kernel) for kernel in others):
         yield f"the constants of {_named(gpu, 'gemm')} were fitted to GEMMs, not to other kernels"
+    for columns in dict.fromkeys(filter(None, (_wide_heads(gpu, kernel) for kernel in others))):
+        fitted = f"the constants of {gpu.name} were fitted to heads of up to {MAX_HEAD_DIM}"
+        yield f"attention of heads of {columns} columns: {fitted}, and wider ones have kernels of their own"
     for kernel in (stage.gemm or stage.kernel for stage in stages):
         if isinstance(kernel, GemmShape | GroupedGemmShape) and not gpu.peak(kernel.right):
             widened = f"to {kernel.dtype.value} on the way, whose time is not counted"

@@ -285,8 +285,9 @@ class GroupedModel(TypedModel):
     """Constants of the fitted form of grouped GEMMs, see ``simcore/kernels/grouped_gemm.py`` for the formula.
 
     Types that have none, but for the two of 16 bits, have those of plain GEMMs. ``choice_ticks`` is what it takes to
-    look at one choice of a token, where each rank looks at those of all, ``epilogue_ticks`` to write a tile of 32,768
-    elements from one SM, beside the steps of its next tile.
+    look at one choice of a token, where each rank looks at those of all, ``sort_ticks`` what it takes longer to sort
+    many tokens than few, ``epilogue_ticks`` to write a tile of 32,768 elements from one SM, beside the steps of its
+    next tile.
     """
 
     start_ticks: int
@@ -296,6 +297,7 @@ class GroupedModel(TypedModel):
     exponent: Fraction = field(hash=False)
     rows_fraction: Fraction = field(hash=False)
     choice_ticks: int = 0
+    sort_ticks: int = 0
     epilogue_ticks: int = 0
     fp8: "GroupedModel | None" = field(default=None, hash=False)
     fp8_block: "GroupedModel | None" = field(default=None, hash=False)

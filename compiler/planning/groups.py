@@ -248,8 +248,8 @@ class _Groups:
         assert isinstance(kernel, ElementwiseShape), "refused at first"
         (made, of_made), (taken, of_taken) = (self._share(name, number, made=made) for made in (True, False))
         if isinstance(kernel, RowWiseShape):
-            choices = kernel.choices * made // of_made
-            kernel = replace(kernel, read_bytes=kernel.read_bytes * taken // of_taken, choices=choices)
+            chosen = kernel.chosen[0] * made // of_made, kernel.chosen[1]
+            kernel = replace(kernel, read_bytes=kernel.read_bytes * taken // of_taken, chosen=chosen)
         return replace(shape, kernel=replace(kernel, num_elements=kernel.num_elements * made // of_made))
 
     def _routing(self, op: str, number: int) -> Routing:

@@ -82,6 +82,7 @@ from .working_set import hit_share
 Q_ROWS = 128
 SMALL_Q_ROWS = 64
 KV_ROWS = 128
+MAX_HEAD_DIM = 256  # no constants of a profile were fitted to wider heads: they have kernels of their own
 MAX_DECODE_QUERIES = 8
 # Results of exp2 per clock and SM: NVIDIA CUDA Programming Guide, throughput of arithmetic instructions, compute
 # capability 8.0 to 10.0; a quarter of the 64 lanes of a compute unit (AMD CDNA 3 ISA, transcendental instructions).

@@ -99,6 +99,9 @@ ATTENTION_BACK = WorkModel(AttentionBackShape, attention_back_work, min_sm_ticks
 # 2048 resident threads (NVIDIA CUDA Programming Guide, compute capability 8.0 to 10.0; as many on a compute unit of
 # CDNA 3, 32 waves of 64), each with one load of 16 bytes, the widest.
 BYTES_IN_FLIGHT_PER_SM = 2048 * 16
+# NVIDIA/TensorRT-LLM, moe_kernels.cu: one block of threads sorts up to so many tokens, of one of these numbers of
+# experts for each; three kernels sort others.
+SORTED_AT_ONCE, SORTED_TOPS = 256, (1, 2, 4, 6, 8)
 
 
 def elementwise_work(gpu: Gpu, shape: ElementwiseShape, sms: int) -> KernelWork:
@@ -135,14 +138,21 @@ def streaming_ticks(gpu: Gpu, num_bytes: int, num_units: int) -> int:
 def row_wise_work(gpu: Gpu, shape: RowWiseShape, sms: int) -> KernelWork:
     """A kernel over ``shape``, which first looks at choices of experts by the constants of their GEMMs, if it does.
 
+    Up to ``SORTED_AT_ONCE`` tokens with one of ``SORTED_TOPS`` are sorted as they are looked at, others by two kernels
+    besides.
+
     Raises
     ------
     ValueError
         As ``elementwise_work`` does.
     """
     work, model = elementwise_work(gpu, shape, sms), gpu.grouped_of(shape.dtype)
-    looking = 0 if model is None else shape.choices * model.choice_ticks
-    return replace(work, start_ticks=work.start_ticks + looking)
+    if model is None:
+        return work
+    tokens, top = shape.chosen
+    sorted_at_once = tokens <= SORTED_AT_ONCE and top in SORTED_TOPS
+    sorting = model.sort_ticks if tokens and not sorted_at_once else 0
+    return replace(work, start_ticks=work.start_ticks + tokens * top * model.choice_ticks + sorting)
 
 
 ROW_WISE_MODEL = WorkModel(RowWiseShape, row_wise_work)

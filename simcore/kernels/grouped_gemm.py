@@ -20,6 +20,8 @@ for but in the first tile:
 
     W t_tile = W (max(t_step, t_write) + tile) + min(t_step, t_write)
 
+The time in which rows are written is then in t_write, and those beside the products are the rows that are read.
+
 A group of tiles before or after a collective has rows of the moved tensor, by position in the blocks of ranks r, r + 1
 and so on. Every block holds rows of all experts, evenly mixed. They are dealt to the rows one by one by the divisor
 method of Webster (Sainte-Lague): any run of rows has its share of each expert, to a few rows, and all rows together
@@ -85,7 +87,7 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: b
     epilogue_us = 0.0 if model is None else model.epilogue_ticks / TICKS_PER_US
     best = _fastest(fitted, replace(shape, rows=rows), sms, read + written, epilogue_us)
     if model is not None:
-        moved = shape.dtype.bytes_of(sum(rows) * shape.k) + shape.output_bytes
+        moved = shape.dtype.bytes_of(sum(rows) * shape.k) + (0 if model.epilogue_ticks else shape.output_bytes)
         rows_us = moved / (float(model.rows_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
         best = replace(best, body_us=best.body_us + rows_us / longer)  # at the rate of memory, whatever the clock
     work = tiled_work(fitted, fitted.gemm.of(shape.dtype), best, sms, read, written, longer)

@@ -10,7 +10,8 @@ import numpy as np
 
 from ....compiler.ir import AttentionModel, DType, Gpu
 from ....compiler.ir.operations.attention import TRTLLM
-from ..tables.attention import FITTED, FITTED_MLA, MAX_HEAD_DIM, AttentionRow, attention_rows, attention_us
+from ....simcore.kernels.attention import MAX_HEAD_DIM
+from ..tables.attention import FITTED, FITTED_MLA, AttentionRow, attention_rows, attention_us
 from ..tables.csv_rows import left_out_lines, tables_of
 from ..tables.experts import DTYPES, EVEN, PATTERNS, ExpertRow, expert_rows
 from ..validate.report import kept_rows
@@ -40,6 +41,7 @@ GROUPED: tuple[_Number, ...] = (
     ("exponent", "exponent", ConstantUnit.NUMBER, 1.1, 12),
     ("rows", "rows_fraction", ConstantUnit.SHARE, 0.02, 1),
 )
+SORT: _Number = ("sort", "sort_ticks", ConstantUnit.TIME, 0.01, 100)
 CHOICE: _Number = ("choice", "choice_ticks", ConstantUnit.TIME, 1e-6, 0.1)
 EPILOGUE: _Number = ("epilogue", "epilogue_ticks", ConstantUnit.TIME, 0.005, 100)
 GROUPED_PARTS = {dtype: "grouped" if dtype is DType.BF16 else f"grouped {dtype.value}" for dtype in DTYPES.values()}
@@ -86,7 +88,7 @@ def _of_one_kernel(rows: Sequence[AttentionRow], fitted: str) -> Iterator[Attent
         if row.kernel not in chosen:
             wanted = f"constants are those of {fitted}" if own else "keep the rows of one kernel"
             left_out[row.file, f"of the kernel {row.kernel}; {wanted}"] += 1
-        elif row.shape.window is not None or (row.shape.head_dim > MAX_HEAD_DIM and row.shape.values is None):
+        elif row.shape.window is not None or row.is_wide:
             left_out[row.file, f"windows, or heads of more than {MAX_HEAD_DIM}: they have kernels of their own"] += 1
         else:
             yield row
@@ -140,7 +142,7 @@ def _grouped(dtype: DType, gpu: Gpu, found: Sequence[tuple[str, ExpertRow]]) -> 
     achieved = gpu.hbm.achieved_bytes_per_s / gpu.hbm.peak_bytes_per_s
     numbers = [(*each[:4], achieved) if each[0] == "hbm" else each for each in GROUPED]  # memory serves at that rate
     model = gpu.grouped_of(dtype)
-    stated = [each for each in (CHOICE, EPILOGUE) if model is not None and getattr(model, each[1])]
+    stated = [each for each in (CHOICE, SORT, EPILOGUE) if model is not None and getattr(model, each[1])]
     return _part(name, tuple(name.split()), (*numbers, *stated), rows, times)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ....compiler.ir import TICKS_PER_US, AttentionShape, DType, Gpu
 from ....compiler.ir.operations.attention import TRTLLM
-from ....simcore.kernels.attention import attention_work
+from ....simcore.kernels.attention import MAX_HEAD_DIM, attention_work
 from .csv_rows import FIT, HELD_OUT, TableComparison, in_odd_half, is_positive, rows_in, tables_of, whole_number
 from .gemm import MAX_DIMENSION, gpu_name, gpu_named
 
@@ -28,8 +28,6 @@ FITTED_MLA, MLA_HEADS = TRTLLM, (1, 4, 16, 64)
 """The same of MLA on both, and the heads of the rows that its constants were fitted to."""
 MLA_COLS: Mapping[str, tuple[int, int]] = {"context": (192, 128), "generation": (576, 512)}
 """Columns of a key and of a value by phase."""
-MAX_HEAD_DIM = 256
-"""Nothing is fitted to larger heads: they have kernels of their own."""
 MOST_SHARING = 32
 """Heads that share keys and are packed in generation; with more TensorRT-LLM reads their keys again for each."""
 LONG_US = 100
@@ -53,6 +51,11 @@ class AttentionRow:
         return sharing and self.phase == PHASES[1] and self.kernel == TRTLLM and self.shape.values is None
 
     @property
+    def is_wide(self) -> bool:
+        """Whether heads are wider than any that constants were fitted to."""
+        return self.shape.values is None and self.shape.head_dim > MAX_HEAD_DIM
+
+    @property
     def half(self) -> str:
         """Whether it may be fitted to: half of the configurations of heads are held out, large heads and windows."""
         shape = self.shape
@@ -62,7 +65,7 @@ class AttentionRow:
         if shape.values is not None:
             return FIT if shape.heads in MLA_HEADS else HELD_OUT
         heads = f"{shape.heads}/{shape.kv_heads}/{shape.head_dim}"
-        others = shape.head_dim > MAX_HEAD_DIM or shape.window is not None
+        others = self.is_wide or shape.window is not None
         return HELD_OUT if others or in_odd_half(heads) else FIT
 
 
@@ -96,7 +99,8 @@ def attention_comparisons(folder: Path) -> Iterator[TableComparison | str]:
             length = f"{'below' if row.time_us < LONG_US else 'from'} {LONG_US} us"
             window = "window" if row.shape.window is not None else ""
             sharing = f"over {MOST_SHARING} heads a key" if row.by_head else ""
-            group = ", ".join(each for each in (row.half, sharing, window, length) if each)
+            wide = f"heads over {MAX_HEAD_DIM}" if row.is_wide else ""
+            group = ", ".join(each for each in (row.half, wide, sharing, window, length) if each)
             name = "attention" if row.shape.values is None else "mla"
             operation, predicted_us = f"{name} {row.phase}, {row.kernel}", attention_us(gpu, row.shape)
             yield TableComparison(row.gpu, operation, group, row.shape.text, row.time_us, predicted_us)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from math import hypot, log, prod, sqrt
+from math import hypot, log, sqrt
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -258,7 +258,7 @@ def expert_kernels(
     """
     (hidden, inter), dealt, tokens = widths, sum(rows), chosen[0]
     return (
-        RowWiseShape(dealt * hidden, 1, dtype, tokens * hidden * 2, prod(chosen)),
+        RowWiseShape(dealt * hidden, 1, dtype, tokens * hidden * 2, chosen),
         GroupedGemmShape(rows, inter * gated, hidden, dtype),
         RowWiseShape(dealt * inter, gated, dtype, dealt * inter * gated * 2),
         GroupedGemmShape(rows, hidden, inter, dtype),

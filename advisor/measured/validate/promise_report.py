@@ -65,6 +65,8 @@ def summary_lines(rows: Sequence[PromiseComparison]) -> Iterator[str]:
         for source, group in by_thread(rows).items()
     )
     yield f"promised over the best by thread, medians: {', '.join(medians)}"
+    beyond = [row for row in rows if row.interval is not None and not row.is_covered]
+    yield f"not in their interval: {len(beyond)} of them, {sum(row.row.speedup < 1 for row in beyond)} of which lose"
 
 
 def weak_spots(rows: Sequence[PromiseComparison]) -> Iterator[str]:

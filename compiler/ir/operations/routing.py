@@ -190,7 +190,7 @@ def _pick(call: OperationCall) -> CallResult:
     own = evenly(dealt, experts // groups)
     read = min(tensor.rows, dealt, ceil(tensor.rows * ranks_reached(groups, experts, top) / groups))
     read_bytes = tensor.dtype.bytes_of(read * tensor.cols)
-    shape = RowWiseShape(dealt * tensor.cols, 1, tensor.dtype, read_bytes, tensor.rows * top)
+    shape = RowWiseShape(dealt * tensor.cols, 1, tensor.dtype, read_bytes, (tensor.rows, top))
     routing = Routing(tensor.rows, experts, top, 0, own, ranks, 0, tensor.rows)
     layout = Shard.NONE if groups == 1 else Shard.ROWS
     result = replace(tensor, name=call.result, rows=dealt)

@@ -75,13 +75,14 @@ ADD = KernelOperation(name="add", example="add(x, y)", infer=_add, num_tensors=(
 class RowWiseShape(ElementwiseShape):
     """A kernel that reads ``read_bytes`` and writes ``num_elements``, row by row.
 
-    Where it finds the rows of some experts it looks at ``choices``, those of all tokens.
+    Where it finds the rows of some experts it looks at the choices of all tokens: ``chosen`` are these tokens, and how
+    many experts each of them goes to.
     """
 
     operation: ClassVar[str] = "row_wise"
 
     read_bytes: int = 0
-    choices: int = 0
+    chosen: tuple[int, int] = (0, 0)
 
     @property
     def operand_bytes(self) -> int:

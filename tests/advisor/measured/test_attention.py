@@ -31,9 +31,12 @@ def read(folder: Path, *rows: str) -> tuple[list[TableComparison], list[str]]:
         ("H100-SXM,gqa,generation,trtllm,4,1,1024,48,1,128,0,200", f"{FIT}, over 32 heads a key, from 100 us"),
         ("H100-SXM,gqa,generation,vllm_flash_attn_fa3,4,1,1024,48,1,128,0,20.5", f"{FIT}, below 100 us"),
         ("H100-SXM,gqa,context,trtllm,4,64,64,48,1,128,0,20.5", f"{FIT}, below 100 us"),
-        ("H100-SXM,gqa,context,vllm_flash_attn_fa4,4,64,64,8,1,512,0,20.5", "below 100 us"),
+        ("H100-SXM,gqa,context,vllm_flash_attn_fa4,4,64,64,8,1,512,0,20.5", "heads over 256, below 100 us"),
         ("B200-SXM,gqa,context,vllm_flashinfer_trtllmprefill,4,64,64,16,8,128,0,20.5", f"{FIT}, below 100 us"),
-        ("B200-SXM,gqa,context,vllm_flashinfer_trtllmprefill,4,64,64,16,8,512,0,20.5", f"{HELD_OUT}, below 100 us"),
+        (
+            "B200-SXM,gqa,context,vllm_flashinfer_trtllmprefill,4,64,64,16,8,512,0,20.5",
+            f"{HELD_OUT}, heads over 256, below 100 us",
+        ),
     ],
 )
 def test_half_and_length_are_the_group_of_a_row(tmp_path: Path, row: str, group: str) -> None:

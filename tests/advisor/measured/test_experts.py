@@ -43,7 +43,7 @@ def test_a_row_is_two_products_and_three_row_wise_kernels(tmp_path: Path) -> Non
     (only,), texts = read(tmp_path, "H100-SXM,fp8,cutlass,4096,2048,8,256,2,8,balanced,100,99.5")
     rows = (4,) * 4 + (3,) * 28  # 100 rows of 32 experts
     kernels = (
-        RowWiseShape(100 * 4096, 1, DType.FP8, 100 * 4096 * 2, 100 * 8),
+        RowWiseShape(100 * 4096, 1, DType.FP8, 100 * 4096 * 2, (100, 8)),
         GroupedGemmShape(rows, 2048, 4096, DType.FP8),
         RowWiseShape(100 * 1024, 2, DType.FP8, 100 * 2048 * 2),
         GroupedGemmShape(rows, 4096, 1024, DType.FP8),

@@ -106,12 +106,30 @@ def test_fp8_has_constants_of_its_own_and_writes_16_bits() -> None:
 
 def test_a_rank_that_looks_for_its_rows_looks_at_the_choices_of_all_tokens() -> None:
     looks = replace(FITTED, grouped=replace(MODEL, choice_ticks=ticks(0.001)))
-    shape = RowWiseShape(1024 * 512, 1, DT, 1 << 20, 4096 * 8)
+    shape = RowWiseShape(1024 * 512, 1, DT, 1 << 20, (4096, 8))
     few, many = (work_of(gpu, shape, 132).alone_ticks for gpu in (FITTED, looks))
 
     assert many == few + 4096 * 8 * ticks(0.001)
-    assert work_of(looks, replace(shape, choices=0), 132) == work_of(FITTED, shape, 132)
+    assert work_of(looks, replace(shape, chosen=(0, 0)), 132) == work_of(FITTED, shape, 132)
     assert work_of(looks, replace(shape, dtype=DType.FP8), 132) == work_of(FITTED, replace(shape, dtype=DType.FP8), 132)
+
+
+@pytest.mark.parametrize(("chosen", "sorts"), [((256, 8), 0), ((257, 8), 1), ((256, 10), 1), ((1, 22), 1), ((0, 0), 0)])
+def test_many_tokens_and_an_uncommon_top_take_longer_to_sort(chosen: tuple[int, int], sorts: int) -> None:
+    sorting = replace(FITTED, grouped=replace(MODEL, sort_ticks=ticks(4)))
+    shape = RowWiseShape(1024 * 512, 1, DT, 1 << 20, chosen)
+
+    assert work_of(sorting, shape, 132).alone_ticks - work_of(FITTED, shape, 132).alone_ticks == sorts * ticks(4)
+
+
+def test_rows_are_written_beside_the_products_unless_tiles_are_written_beside_steps() -> None:
+    gpu = replace(FITTED, gemm=replace(FITTED.gemm, tiles=((128, 128),)))
+    shape = GroupedGemmShape((128, 128), 4096, 1024, DT)
+    both = grouped_gemm_work(gpu, shape, 132)
+    read = grouped_gemm_work(replace(gpu, grouped=replace(MODEL, epilogue_ticks=1)), shape, 132)
+
+    written_us = shape.output_bytes / (3.35e6 / 4)
+    assert both.body_ticks - read.body_ticks == pytest.approx(ticks(written_us), abs=2 * ROUNDING_TICKS)
 
 
 def test_a_tile_is_written_beside_the_steps_of_the_next_one() -> None:

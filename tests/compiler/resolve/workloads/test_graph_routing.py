@@ -291,7 +291,7 @@ def test_rows_that_all_ranks_hold_are_picked_and_given() -> None:
     pick, product, give = (found.op(name).shape.kernel for name in ("t", "y_grouped_gemm", "y_give"))
 
     assert [op.shape.pattern for op in found.ops if op.shape.moved is not None] == [Pattern.ALL_REDUCE]
-    assert pick == RowWiseShape(512 * 1024, 1, DType.BF16, 441 * 1024 * 2, choices=1024 * 4)
+    assert pick == RowWiseShape(512 * 1024, 1, DType.BF16, 441 * 1024 * 2, chosen=(1024, 4))
     assert product == GroupedGemmShape((128,) * 4, 512, 1024, DType.BF16)
     assert give == RowWiseShape(1024 * 1024, 1, DType.BF16, 512 * 1024 * 2)
 

@@ -1,0 +1,201 @@
+"""Numbers in the notes of ``magus validate`` are those of the tables, of the profiles and of its own figures."""
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from statistics import mean, median
+
+import numpy as np
+import pytest
+
+from magus.advisor.measured.calibrate.parts import gemm_parts, parted
+from magus.advisor.measured.tables.attention import FITTED, AttentionRow, attention_rows
+from magus.advisor.measured.tables.csv_rows import TableComparison, in_odd_half, tables_of
+from magus.advisor.measured.tables.experts import (
+    EVEN,
+    FUSED_LAWS,
+    PATTERNS,
+    UNGATED,
+    ExpertRow,
+    expert_rows,
+    fused_layer_comparisons,
+)
+from magus.advisor.measured.tables.gemm import LONG_ROWS, GemmTable, gemm_tables, profile_of
+from magus.advisor.measured.tables.gemm_times import memory_in_loop
+from magus.advisor.measured.validate.targets import notes_of
+from magus.compiler.ir import TICKS_PER_US, DType, Gpu
+from magus.compiler.ir.operations.attention import TRTLLM
+from tests.helpers.paths import ROOT
+
+DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
+SEED, SAMPLE = 0, 3000
+ON_TABLES = pytest.mark.skipif(not DATA, reason="needs the measured tables")
+
+
+def said(part: str, pattern: str) -> list[float]:
+    """The numbers that ``pattern`` finds in the one note of a part that has it."""
+    (found,) = filter(None, (re.search(pattern, note) for note in notes_of(part)))
+    return [float(each) for each in found.groups()]
+
+
+def gpu_of(name: str) -> Gpu:
+    gpu = profile_of(name)
+    assert gpu is not None
+    return gpu
+
+
+@cache
+def gemms() -> tuple[GemmTable, ...]:
+    return tuple(table for table in gemm_tables(Path(DATA)) if isinstance(table, GemmTable))
+
+
+def held_out(name: str, dtype: DType, *, large: bool) -> list[float]:
+    """Errors in percent of the fifth of the GEMMs that a fit holds out, of those that are large or the others."""
+    gpu = gpu_of(name)
+    (part,) = (
+        each for each in gemm_parts(gpu, [t for t in gemms() if t.gpu == name and t.dtype is dtype]) if each.rows
+    )
+    rows = [row for row in parted(part.rows, SAMPLE, SEED)[1] if row.first is large]
+    found = part.predict(gpu, rows)
+    return [100 * abs(us / row.measured - 1) for us, row in zip(found, rows, strict=True)]
+
+
+@pytest.mark.slow
+@ON_TABLES
+def test_gemms_held_out_of_the_fit_are_as_far_off_as_is_said() -> None:
+    pattern = r"have ([\d.]+)% \(A100\), ([\d.]+)% \(H100\) and ([\d.]+)% \(B200\), with the clock"
+    errors = [mean(held_out(name, DType.BF16, large=True)) for name in ("A100", "H100", "B200")]
+
+    assert [round(each, 1) for each in errors] == said("errors", pattern)
+
+
+@pytest.mark.slow
+@ON_TABLES
+def test_gemms_of_fp8_held_out_of_the_fit_are_as_far_off_as_is_said() -> None:
+    large = r"n, k >= 512 have ([\d.]+)% \(H100\) and ([\d.]+)% \(B200\), where"
+    small = r"Smaller ones have ([\d.]+)% and ([\d.]+)%"
+    for pattern, is_large in ((large, True), (small, False)):
+        errors = [mean(held_out(name, DType.FP8, large=is_large)) for name in ("H100", "B200")]
+        assert [round(each, 1) for each in errors] == said("errors", pattern)
+
+
+@pytest.mark.slow
+@ON_TABLES
+def test_the_l2_holds_the_operands_of_as_many_gemms_as_is_said() -> None:
+    def share(name: str) -> float:
+        shapes = {
+            shape for table in gemms() if table.gpu == name and table.dtype is DType.BF16 for shape in table.times_us
+        }
+        rows = [s for s in shapes if s[0] >= LONG_ROWS and not in_odd_half(f"{s[1]}/{s[2]}")]
+        return 100 * float(np.mean(memory_in_loop(gpu_of(name), np.array(rows), DType.BF16) < 1))
+
+    both, gb300, b200 = said(
+        "errors", r"(\d+)% of those that were fitted to on A100 and H100, (\d+)% on GB300 and (\d+)%"
+    )
+    assert [round(share(name)) for name in ("A100", "H100", "GB300", "B200")] == [both, both, gb300, b200]
+
+
+@pytest.mark.slow
+@ON_TABLES
+def test_trtllm_takes_as_much_longer_than_the_fitted_kernel_as_is_said() -> None:
+    times: dict[tuple[object, ...], dict[bool, float]] = defaultdict(dict)
+    for row in attention_rows(Path(DATA)):
+        if isinstance(row, AttentionRow) and row.shape.values is None:
+            own = row.kernel == TRTLLM
+            if own or row.kernel.startswith(FITTED[row.gpu]):
+                s = row.shape
+                heads = s.batch, s.heads, s.kv_heads, s.q_len, s.kv_len, s.head_dim, s.window
+                times[row.gpu, row.phase, *heads][own] = row.time_us
+
+    def ratio(gpu: str, phase: str) -> float:
+        alike = [each for key, each in times.items() if key[:2] == (gpu, phase) and len(each) == 2]
+        return round(median(each[True] / each[False] for each in alike), 2)
+
+    pattern = (
+        r"takes ([\d.]+) \(H100\) and ([\d.]+) \(B200\) times as long as that kernel for contexts, and ([\d.]+) and "
+        r"([\d.]+) times in generation"
+    )
+    assert said("errors", pattern) == [ratio(gpu, phase) for phase in ("context", "generation") for gpu in FITTED]
+
+
+@cache
+def experts() -> tuple[ExpertRow, ...]:
+    found = (row for path in tables_of(Path(DATA), PATTERNS) for row in expert_rows(path))
+    return tuple(row for row in found if isinstance(row, ExpertRow) and row.law == EVEN)
+
+
+@pytest.mark.slow
+@ON_TABLES
+def test_layouts_of_nvfp4_take_as_much_longer_on_b200_as_is_said() -> None:
+    times: dict[tuple[object, ...], dict[str, float]] = defaultdict(dict)
+    for row in experts():
+        if row.dtype is DType.NVFP4 and row.kernel == "cutlass" and not in_odd_half(row.model):
+            times[row.model, row.widths, row.dealt][row.gpu] = row.time_us
+    layouts: dict[tuple[object, ...], list[float]] = defaultdict(list)
+    for (model, widths, dealt), us in times.items():
+        assert isinstance(dealt, tuple)
+        layouts[model, widths, dealt[3]].append(us["B200"] / us["GB300"])
+    ratios = [median(each) for each in layouts.values()]
+    slow = [each for each in ratios if each > 1.13]
+    found = [len(slow), len(ratios), round(min(slow), 2), round(max(slow), 1)]
+
+    pattern = r"nvfp4 (\d+) of (\d+) layouts of models fitted on B200 take ([\d.]+) to ([\d.]+) times"
+    assert said("errors", pattern) == found
+    others = [each for layout in layouts.values() if median(layout) <= 1.13 for each in layout]
+    assert said("errors", r"the others ([\d.]+) times") == [round(median(others), 2)]
+
+
+def test_a_choice_takes_as_long_as_is_said() -> None:
+    found = [
+        model.choice_ticks / TICKS_PER_US * 1000
+        for name in ("B200", "GB300")
+        for dtype in (DType.BF16, DType.FP8, DType.FP8_BLOCK, DType.NVFP4)
+        if (model := gpu_of(name).grouped_of(dtype)) is not None
+    ]
+
+    assert len(found) == 8
+    assert said("errors", r"takes ([\d.]+) to ([\d.]+) ns each") == [round(end(found), 2) for end in (min, max)]
+
+
+def test_sorting_takes_as_long_as_is_said() -> None:
+    models = (gpu_of(name).grouped_of(dtype) for name in ("B200", "GB300") for dtype in DType)
+    found = [each.sort_ticks / TICKS_PER_US for each in models if each is not None and each.sort_ticks]
+
+    assert said("errors", r"source says: ([\d.]+) to ([\d.]+) us of cutlass") == [
+        round(end(found), 1) for end in (min, max)
+    ]
+
+
+def page_rows() -> Iterator[list[str]]:
+    for line in (ROOT / "docs" / "accuracy.md").read_text().splitlines():
+        if line.startswith("| ") and line.endswith(" |"):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_kernels_without_a_gate_are_as_far_off_as_is_said() -> None:
+    off = [
+        float(row[3]) for row in page_rows() if row[0].startswith("experts") and UNGATED in row[0] and row[1] == "all"
+    ]
+
+    assert len(off) == 8
+    assert said("errors", r"of their own, and are (\d+)% to (\d+)% off") == [round(min(off)), round(max(off))]
+
+
+@pytest.mark.slow
+@ON_TABLES
+def test_as_many_draws_of_one_kernel_lie_outside_as_is_said() -> None:
+    """Sizes that share a draw are counted as one: the median of those with many tokens."""
+    draws: dict[tuple[str, str], list[TableComparison]] = defaultdict(list)
+    for row in fused_layer_comparisons(Path(DATA)):
+        if isinstance(row, TableComparison) and row.group in FUSED_LAWS and row.error is not None:
+            draws[row.group, row.label.rpartition(", ")[2]].append(row)
+    outside = [
+        key
+        for key, rows in draws.items()
+        if mean(abs(r.measured_us / r.predicted_us - 1) > (r.error or 0) for r in rows) > 0.5
+    ]
+
+    assert said("scoreboard", r"most sizes of (\d+) of (\d+) such groups lie outside") == [len(outside), len(draws)]
