@@ -194,7 +194,7 @@ def test_a_run_that_did_not_end_is_not_kept(outcome: RunOutcome, store: Store, m
 
 
 def test_a_run_whose_explanation_was_stopped_is_not_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SIMULATE, "_explain", lambda *_: (None, None))
+    monkeypatch.setattr(SIMULATE, "_explain", lambda *_, **__: (None, None))
     result = simulate_op(SCENARIO, build_op_plan(SCENARIO, CHOICE), unit_bytes=UNIT, what_if=WhatIf(UNIT))
 
     assert result.outcome is RunOutcome.DONE
