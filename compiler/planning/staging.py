@@ -49,11 +49,11 @@ def elements_reused(steps: tuple[Step, ...], num_ranks: int, *, exchanges: bool)
     """Elements of what the gets of a rank bring that need no memory of their own, because a buffer is free by then.
 
     Each get takes a buffer that is surely free and large enough, that of the same peer before others, or else a new
-    one: so no plan can overwrite what is still to be read, whatever it waits for. Of an all_to_all (``exchanges``)
-    kernels know what a get brings from rank r + k as rows of r + k.
+    one: so no plan can overwrite what is still to be read, whatever it waits for. Where peers get what this rank got,
+    no buffer is free. Of an all_to_all (``exchanges``) kernels know what a get brings from rank r + k as rows of r + k.
     """
     gets = [step for step in steps if isinstance(step, Transfer) and step.direction is Direction.GET]
-    if not any(step.after for step in gets):
+    if any(step.peer_after for step in gets) or not any(step.after for step in gets):
         return 0
     try:
         before = before_each(steps)

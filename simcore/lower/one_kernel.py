@@ -367,7 +367,9 @@ def _pieces(scenario: OpCase, steps: Sequence[Step]) -> list[tuple[list[Reductio
 
 def _alike(num_ranks: int, sums: Sequence[Reduction], copies: Sequence[Transfer]) -> bool:
     """Whether every block is summed from all ranks, and its copies can be one with each peer."""
-    plain = all(copy.reach is Reach.PEER and not copy.reduce and copy.lane is None for copy in copies)
+    plain = all(
+        copy.reach is Reach.PEER and not copy.reduce and copy.lane is None and not copy.peer_after for copy in copies
+    )
     peers = Counter(copy.peer for copy in copies)
     return (
         plain

@@ -9,6 +9,7 @@ compares them).
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from ...compiler.ir import (
     Direction,
@@ -75,11 +76,12 @@ def lower_steps(state: Lowering) -> None:
             checkpoint()
             _add(state, rank, step, steps)
     announced = announce(state, ranks)
-    signals = {rank: signals_at(state, rank) for rank in ranks}
+    signals = [signals_at(state, rank) for rank in ranks]
+    told = _tell_getters(state, signals)
     for rank in ranks:
         checkpoint()
         order_units(state, rank)
-        _connect(state, rank, announced, signals)
+        _connect(state, rank, announced, signals[rank], told)
 
 
 def _run_before(state: Lowering, steps: Iterable[Step]) -> frozenset[str]:
@@ -120,13 +122,13 @@ def _connect(
     state: Lowering,
     rank: int,
     announced: Mapping[tuple[int, str], Sequence[int]],
-    signals_of: Mapping[int, Mapping[str, list[tuple[int, str]]]],
+    signals: Mapping[str, list[tuple[int, str]]],
+    told: Mapping[tuple[int, str], int],
 ) -> None:
     """Turn the plan's waits, the order of streams and of engine lanes into dependencies.
 
-    Sums of a switch also wait for what is ``announced`` to them. Signals are those of each rank.
+    Sums of a switch also wait for what is ``announced`` to them, and gets for what they are ``told``.
     """
-    signals = signals_of[rank]
     steps = {step.name: step for step in state.schedule.steps_of(rank)}
     # A persistent kernel has every SM until it ends: other kernels come after all its groups.
     persistent = [state.step_ops[rank, name].done for name in steps if not state.waiters[rank, name].queued]
@@ -168,8 +170,8 @@ def _connect(
         state.builder.after(waiters.on_kernels, before)
         if (rank, step.name) in announced:
             arrived = [*arrived, look(state, rank, step.name, announced[rank, step.name])]
-        if isinstance(step, Transfer) and step.peer_after:
-            arrived = [*arrived, _told(state, rank, step, signals_of[(rank + step.peer) % state.period])]
+        if (rank, step.name) in told:
+            arrived = [*arrived, look(state, rank, step.name, (told[rank, step.name],))]
         state.builder.after(waiters.on_transfers, arrived)
         state.builder.flags(waiters.polling, arrived)
         if isinstance(step, Transfer):
@@ -177,12 +179,25 @@ def _connect(
     end_kernel(state, rank, (state.step_ops[sender] for senders in signals.values() for sender in senders))
 
 
-def _told(state: Lowering, rank: int, step: Transfer, signals: Mapping[str, list[tuple[int, str]]]) -> int:
-    """The look at the flag by which the peer of a get says that it has what this reads; ``signals`` are the peer's."""
-    peer = (rank + step.peer) % state.period
-    senders = [sender for name in step.peer_after for sender in signals.get(name, ((peer, name),))]
-    there = awaited(state, peer, step, [state.step_ops[sender] for sender in senders])
-    return look(state, rank, step.name, (tell(state, peer, -step.peer, step.name, step.signal, there),))
+def _tell_getters(
+    state: Lowering, signals_of: Sequence[Mapping[str, list[tuple[int, str]]]]
+) -> dict[tuple[int, str], int]:
+    """The flags by which peers say that they have what a get reads, by its rank and name.
+
+    A rank tells the others in the order of their distance, as each rank does: so ranks that do the same are alike.
+    """
+    gets = [
+        ((rank + step.peer) % state.period, step.peer, rank, step)
+        for rank in range(state.period)
+        for step in state.schedule.steps_of(rank)
+        if isinstance(step, Transfer) and step.peer_after
+    ]
+    told = dict[tuple[int, str], int]()
+    for peer, offset, rank, step in sorted(gets, key=itemgetter(0, 1)):
+        senders = [sender for name in step.peer_after for sender in signals_of[peer].get(name, ((peer, name),))]
+        there = awaited(state, peer, step, [state.step_ops[sender] for sender in senders])
+        told[rank, step.name] = tell(state, peer, -offset, step.name, step.signal, there)
+    return told
 
 
 def _queued(

@@ -109,6 +109,7 @@ def test_a_buffer_is_reused_only_after_everything_that_reads_it() -> None:
     assert reused(first, reader, passed_on, second) == 0, "and so does what passes it on"
     assert reused(first, reader, passed_on, replace(second, after=("g", "p"))) == 8 * 16
     assert reused(first, second) == 0, "nobody has read it"
+    assert reused(first, reader, replace(second, peer_after=("s_a",))) == 0, "a peer may read it later"
 
 
 def test_a_larger_piece_does_not_fit_where_a_smaller_one_was() -> None:

@@ -1,5 +1,6 @@
 """Gets of what the peer has received or summed: written, checked, told, carried out and simulated."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,9 +18,10 @@ from magus.compiler.planning.build import ScheduleError, declared
 from magus.compiler.targets.triton import reject_triton
 from magus.runtime import carry_out
 from magus.runtime.run import job_of_op
-from magus.simcore import record_writes, simulate_op
+from magus.simcore import RunOptions, record_writes, simulate_op
 from magus.simcore.cores.engine import Core, run
 from magus.simcore.lower.machine import distance_ticks
+from magus.simcore.lower.one_kernel import as_kernels
 from tests.helpers.oracle.agreement import differences
 from tests.helpers.oracle.lowering import lower_op, lowered_run
 from tests.helpers.oracle.oracle import Oracle
@@ -55,6 +57,18 @@ def test_a_ring_of_gets_is_exact_and_every_core_gets_what_the_oracle_gets(engine
         program = lower_op(case, plan, unit_bytes=LINE, fold=fold).program
         oracle = Oracle(program).run()
         assert [differences(program, run(program, core=core), oracle) for core in Core] == [[]] * len(Core)
+
+
+FAN = {"b": "get y.shard(2) from 2 signal sb peer_after sa", "c": "get y.shard(3) from 3 signal sc peer_after sa"}
+"""Gets that wait for one thing at different peers: each rank tells two others of it at once."""
+
+
+@pytest.mark.parametrize("case_and_plan", [lambda: compiled(**FAN), lambda: compiled("sm(4)", **FAN), lambda: summed()])
+def test_one_rank_stands_for_all_that_tell_several_others(case_and_plan: Callable[[], tuple[OpCase, OpPlan]]) -> None:
+    case, plan = case_and_plan()
+    runs = [simulate_op(case, plan, unit_bytes=LINE, options=RunOptions(fold)) for fold in (True, False)]
+
+    assert runs[0].makespan_ticks == runs[1].makespan_ticks
 
 
 def test_a_get_begins_when_the_flag_of_its_peer_has_been_read() -> None:
@@ -153,6 +167,15 @@ def test_a_sum_that_is_not_waited_for_is_told() -> None:
         summed(SUMMED.replace("signal d2 peer_after r", "signal d2"))
 
     assert {each.code for each in caught.value.diagnostics} == {Code.MGS508}
+
+
+def test_gets_of_a_one_shot_sum_that_wait_for_peers_are_no_single_copy() -> None:
+    gets = [f"t{b}{p} = get x.shard({b}) from {p} signal s{b}{p}" for b in range(4) for p in (1, 2, 3)]
+    sums = [f"r{b} = reduce x.shard({b}) parts 4 after s{b}1, s{b}2, s{b}3" for b in range(4)]
+    late = [get + " peer_after s11" * (get[1] == "1" and get[2] != "1") for get in gets]
+    (case, free), (_, waiting) = (summed("; ".join(steps)) for steps in (gets + sums, late + sums))
+
+    assert [len(as_kernels(case, plan).steps) for plan in (free, waiting)] == [4, 16]
 
 
 def test_no_profile_of_writes_says_when_a_peer_has_what_is_read() -> None:
