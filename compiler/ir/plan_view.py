@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from graphlib import TopologicalSorter
 from itertools import pairwise
 from operator import itemgetter
@@ -91,31 +92,39 @@ def _arrival(step: Transfer, issuer: int, rank: int, num_ranks: int) -> Arrival:
     return Arrival(step, issuer, (source - rank) % num_ranks, region)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RankPlan:
-    """The plan of absolute rank ``rank``: ``steps`` by name, and all ``arrivals``."""
+    """The plan of absolute rank ``rank``: ``steps`` by name, all ``arrivals``; ``others`` has plans of other ranks."""
 
     scenario: OpCase
     schedule: OpPlan
     rank: int
     steps: Mapping[str, Step]
     arrivals: tuple[Arrival, ...]
+    others: dict[int, "RankPlan"] = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, scenario: OpCase, schedule: OpPlan, rank: int) -> "RankPlan":
-        """Return the plan of ``rank`` in ``schedule``."""
-        steps = {step.name: step for step in schedule.steps_of(rank)}
-        return cls(scenario.at(rank), schedule, rank, steps, arrivals_at(scenario, schedule, rank))
+    def of(
+        cls, scenario: OpCase, schedule: OpPlan, rank: int, others: dict[int, "RankPlan"] | None = None
+    ) -> "RankPlan":
+        """Return the plan of ``rank`` in ``schedule``, which is made once and kept in ``others``."""
+        known = {} if others is None else others
+        if rank not in known:
+            steps = {step.name: step for step in schedule.steps_of(rank)}
+            known[rank] = cls(scenario.at(rank), schedule, rank, steps, arrivals_at(scenario, schedule, rank), known)
+        return known[rank]
 
     def of_peer(self, step: Transfer) -> "RankPlan":
         """The plan of the rank that a get of this rank reads, or that a put writes to."""
-        return RankPlan.of(self.scenario, self.schedule, (self.rank + step.peer) % self.scenario.num_ranks)
+        peer = (self.rank + step.peer) % self.scenario.num_ranks
+        return RankPlan.of(self.scenario, self.schedule, peer, self.others)
 
-    @property
+    @cached_property
     def signals(self) -> frozenset[str]:
         """All signals that are set at this rank."""
         return frozenset(arrival.transfer.signal for arrival in self.arrivals)
 
+    @cached_property
     def before(self) -> dict[str, frozenset[str]]:
         """Return for each step the steps and signals that always happen at this rank before it."""
         return before_each(self.steps.values(), persistent=self.schedule.tactics.kernel is Kernels.PERSISTENT)

@@ -46,8 +46,9 @@ def check_plan(scenario: OpCase, schedule: OpPlan) -> tuple[PlanFault, ...]:
             schedule, by_rank=schedule.each_rank(scenario.num_ranks) or (schedule.steps,) * scenario.num_ranks
         )
     cycle: tuple[PlanFault, ...] | None = None
+    plans = dict[int, RankPlan]()
     for rank in range(schedule.period(scenario.num_ranks)):
-        plan = RankPlan.of(scenario, schedule, rank)
+        plan = RankPlan.of(scenario, schedule, rank, plans)
         faults = list(shape_faults(plan))
         if not faults:
             faults = [*_store_faults(plan), *_wait_faults(plan)]

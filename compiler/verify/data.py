@@ -56,7 +56,7 @@ def _ends_astray(step: Transfer, num_ranks: int) -> bool:
 
 def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
     """Return faults for bytes that never arrive, arrive twice, or are used before they arrive."""
-    before, pattern = plan.before(), plan.scenario.shape.pattern
+    before, pattern = plan.before, plan.scenario.shape.pattern
     flows = passes_on(plan.scenario, plan.schedule)
     if plan.scenario.shape.moved is not None and not flows:
         yield from _arrival_faults(plan)
@@ -200,7 +200,7 @@ def _source_faults(plan: RankPlan, step: Transfer, before: Mapping[str, frozense
         yield PlanFault(Code.MGS508, step.name, message, "peer_after with the signal that brings it there")
     elif step.peer_after:
         peer = plan.of_peer(step)
-        there = peer.before()
+        there = peer.before
         known = frozenset(step.peer_after).union(*(there.get(name, ()) for name in step.peer_after))
         region = replace(step.region, owner=(step.region.owner - step.peer) % n)
         for fault in _needs(peer, step, (region,), known, None):

@@ -244,6 +244,6 @@ def overlap_faults(scenario: OpCase, schedule: OpPlan) -> Iterator[PlanFault]:
 
 def _not_last(plan: RankPlan) -> list[str]:
     """Return the kernels that do not come after all arrivals at the rank."""
-    before, arrived = plan.before(), plan.signals
+    before, arrived = plan.before, plan.signals
     kernels = (step.name for step in plan.steps.values() if isinstance(step, TileGroup))
     return [kernel for kernel in kernels if not arrived <= before[kernel]]

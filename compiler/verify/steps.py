@@ -158,7 +158,7 @@ _MAX_NAMES = 4
 def bring_hint(plan: RankPlan, step: Step, missing: Rect, source: int, arrivals: Iterable[Arrival]) -> str:
     """Name the signals of ``arrivals`` that bring ``missing`` from the rank ``source`` places further."""
     rects_by_name: dict[str, list[Rect]] = {}
-    own_transfers = {name for name, behind in plan.before().items() if step.name in behind}
+    own_transfers = {name for name, behind in plan.before.items() if step.name in behind}
     for arrival in arrivals:
         part = Rect.of(arrival.region).clip(missing)
         # All ranks have the same plan: a transfer that a rank sends after the step cannot be waited for.
@@ -171,7 +171,7 @@ def bring_hint(plan: RankPlan, step: Step, missing: Rect, source: int, arrivals:
 
 def compute_hint(plan: RankPlan, step: Step, missing: Rect, owner: int, groups: Iterable[TileGroup]) -> str:
     """Name those of ``groups`` that compute ``missing`` of block ``owner``."""
-    n, before = plan.scenario.num_ranks, plan.before()
+    n, before = plan.scenario.num_ranks, plan.before
     rects_by_name: dict[str, list[Rect]] = {}
     for group in groups:
         for region in group.regions:

@@ -10,12 +10,13 @@ from magus.advisor.how.how import how_of
 from magus.advisor.how.words import reported_steps
 from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import OpCase, OpPlan, Replay, Transfer
+from magus.compiler.ir import Arrival, OpCase, OpPlan, Replay, Transfer, arrivals_at, plan_view
 from magus.compiler.planfile.file import plan_in_text
 from magus.compiler.planfile.syncopate.write import syncopate_text
 from magus.compiler.planfile.write import document_text, op_plan_document, plan_text
 from magus.compiler.planning.build import ScheduleError, declared
 from magus.compiler.targets.triton import reject_triton
+from magus.compiler.verify.check import check_plan
 from magus.runtime import carry_out
 from magus.runtime.run import job_of_op
 from magus.simcore import RunOptions, record_writes, simulate_op
@@ -176,6 +177,20 @@ def test_gets_of_a_one_shot_sum_that_wait_for_peers_are_no_single_copy() -> None
     (case, free), (_, waiting) = (summed("; ".join(steps)) for steps in (gets + sums, late + sums))
 
     assert [len(as_kernels(case, plan).steps) for plan in (free, waiting)] == [4, 16]
+
+
+def test_the_plan_of_a_peer_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, plan = compiled()
+    made: list[int] = []
+
+    def counted(scenario: OpCase, schedule: OpPlan, rank: int) -> tuple[Arrival, ...]:
+        made.append(rank)
+        return arrivals_at(scenario, schedule, rank)
+
+    monkeypatch.setattr(plan_view, "arrivals_at", counted)
+
+    assert check_plan(case, replace(plan, by_rank=(plan.steps,) * 4)) == ()
+    assert sorted(made) == [0, 1, 2, 3]
 
 
 def test_no_profile_of_writes_says_when_a_peer_has_what_is_read() -> None:
