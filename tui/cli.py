@@ -191,7 +191,7 @@ MAX_TEXTS = 20_000
 """Methods that are kept; where there are more, all are compiled again, and those of classes that are no more go."""
 
 
-def place() -> Path:
+def classes_file() -> Path:
     """Return the file of the commands."""
     return Path(cache_from_source(__file__)).with_suffix(".classes")
 
@@ -199,7 +199,7 @@ def place() -> Path:
 @contextmanager
 def kept_classes(path: Path) -> Iterator[None]:
     """Take the code of dataclasses that are made in the block from ``path``, and keep there what is new."""
-    known = _read(path)
+    known = _kept(path)
     num_known = len(known)
 
     def run(text: str, module: dict[str, object], names: dict[str, object]) -> None:
@@ -215,32 +215,32 @@ def kept_classes(path: Path) -> Iterator[None]:
     finally:
         del of_module["exec"]
         if len(known) > num_known and not sys.dont_write_bytecode:
-            _write(path, known)
+            _keep(path, known)
 
 
-def _read(path: Path) -> dict[str, CodeType]:
+def _kept(path: Path) -> dict[str, CodeType]:
     """Return what is kept; nothing if it is of another Python, or not as it was written."""
     size = len(MAGIC_NUMBER)
     try:
         kept = path.read_bytes()
         magic, check, data = kept[:size], kept[size : size + 4], kept[size + 4 :]
-        known: dict[str, CodeType] = marshal.loads(data) if (magic, check) == (MAGIC_NUMBER, _check(data)) else {}
+        known: dict[str, CodeType] = marshal.loads(data) if (magic, check) == (MAGIC_NUMBER, _checksum(data)) else {}
     except (OSError, ValueError, EOFError, TypeError):
         return {}
     return known if len(known) <= MAX_TEXTS else {}
 
 
-def _write(path: Path, known: dict[str, CodeType]) -> None:
+def _keep(path: Path, known: dict[str, CodeType]) -> None:
     """Keep ``known``, unless it cannot be written."""
     from ..compiler.text.writing import replace_whole  # which makes no dataclass before its code is looked for
 
     data = marshal.dumps(known)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_whole(path, MAGIC_NUMBER + _check(data) + data)
+        replace_whole(path, MAGIC_NUMBER + _checksum(data) + data)
 
 
-def _check(data: bytes) -> bytes:
+def _checksum(data: bytes) -> bytes:
     return crc32(data).to_bytes(4, "big")
 
 
@@ -281,7 +281,7 @@ def main() -> None:
     gc.set_threshold(300_000)
     pressed = watch_interrupts()
     try:
-        with kept_classes(place()):
+        with kept_classes(classes_file()):
             app()
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
