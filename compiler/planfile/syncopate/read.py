@@ -260,12 +260,11 @@ class _Reader:
         """The signals that an operation waits for at its rank and, where it pulls, at its peer."""
         here, there = list[str](), list[str]()
         for other in op.after:
-            if self.comm.ops[other].kind is CommKind.LOCAL_COPY and other[0] == key[0]:
-                continue
             at = self._lands(other)
             if at != key[0] and (op.kind is not CommKind.PULL or at != op.peer):
                 raise op.beyond(f"it waits for what arrives at rank {at}, and rank {key[0]} hears nothing")
-            (here if at == key[0] else there).append(signal(other))
+            if self.comm.ops[other].kind is not CommKind.LOCAL_COPY:  # what is copied is there from the start
+                (here if at == key[0] else there).append(signal(other))
         return tuple(sorted(here)), tuple(sorted(there))
 
     def _transfer_region(self, key: Key, op: CommOp) -> Region:

@@ -127,6 +127,18 @@ def test_the_plan_is_the_same_from_its_text_its_json_and_as_a_comm_plan() -> Non
     assert [len(waits_there(step)) for step in theirs.steps] == [0, 1, 1]
 
 
+def test_a_pull_may_wait_for_a_copy_inside_its_peer() -> None:
+    case, plan = compiled()
+    text = syncopate_text(case, plan)
+    own = 'op=TransferOp.LOCAL_COPY, src_buf="y", src_region=r0, dst_buf="y", dst_region=r0, chunk_idx=1'
+    waits = "dependency=[XferDependency(depend_rank=1, depend_xfer_stream=3, depend_xfer_idx=0)]"
+    with_copy = text.replace("    ]),\n    2: ", f"        [Transfer({own})],\n    ]),\n    2: ")
+    late = with_copy.replace("chunk_idx=1, peer=1)", f"chunk_idx=1, peer=1, {waits})", 1)
+
+    assert len({text, with_copy, late}) == 3
+    assert plan_in_text(case, late, "plan.py").steps == plan_in_text(case, text, "plan.py").steps
+
+
 def test_in_a_file_a_put_waits_for_no_peer() -> None:
     case, plan = compiled()
     document = op_plan_document(case, plan)
