@@ -131,6 +131,8 @@ def reported(run: ShownRun, rank: int, interval: Interval) -> str:
         parts.append(_work(run.part_of(rank, interval.name).scenario, rank, step))
         if step.after:
             parts.append(f"after {_listed(step.after)}")
+        if isinstance(step, Transfer) and step.peer_after:
+            parts.append(f"after {_listed(step.peer_after)} of its peer")
     parts += _op(run, interval.name)
     return " · ".join(parts)
 

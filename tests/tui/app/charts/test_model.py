@@ -2,8 +2,10 @@
 
 import pytest
 
+from magus.compiler import compile_text
 from magus.compiler.ir import Transfer
-from magus.simcore import run_of
+from magus.compiler.planning.build import declared
+from magus.simcore import run_of, simulate_op
 from magus.simcore.figures.result import IntervalKind
 from magus.tui.app.charts.model import RanksShown, TimelineModel
 from magus.tui.app.charts.rows import bars_text
@@ -140,6 +142,24 @@ def test_a_row_is_reported_with_its_step(fresh: TimelineModel) -> None:
     to_row(fresh, "stream 0")
     assert "kernel " in fresh.story()
     assert "after s_" in fresh.story()
+
+
+def test_a_get_is_reported_with_what_its_peer_waits_for() -> None:
+    text = """use "nvidia/h100"
+system pair { gpus 2 x H100; fabric switch(nvswitch, link=nvlink) }
+workload w on pair { x = tensor bf16[64, 256]; y = all_reduce(x) }
+schedule s for w { plan by sm(4); t = get x.shard(0) from 1 signal st; r = reduce x.shard(0) parts 2 after st
+  g = get x.shard(1) from 1 signal sg peer_after r }"""
+    case = compile_text(text).scenario().case
+    summed = TimelineModel(run_of(case, simulate_op(case, declared(case, case.schedules[0]), unit_bytes=128)))
+    lane, place = next(
+        (row.lane, place) for row in summed.rows for place, interval in enumerate(row.intervals) if interval.name == "g"
+    )
+    to_row(summed, lane)
+    summed.step(-100)
+    summed.step(place)
+
+    assert "after r of its peer" in summed.story()
 
 
 def test_the_same_schedule_again_keeps_what_is_shown(fresh: TimelineModel) -> None:
