@@ -135,6 +135,7 @@ class ClauseReader:
         self._count = regions.reading.count
         self._waits: list[tuple[str, Span, dict[str, Span]]] = []
         self._names: dict[str, Span] = {}
+        self._of_any_rank: dict[str, Span] = {}
         self._signals: dict[str, Span] = {}
         self._by_rank = False
 
@@ -169,9 +170,10 @@ class ClauseReader:
                     self.name(signal.text, signal.span)
                 said.signal = signal.text
             case "after":
-                said.after = tuple([self._wait(each) for each in words.take_list("a step or a signal")])
+                said.after = tuple([self._wait(each, self._names) for each in words.take_list("a step or a signal")])
             case "peer_after":
-                said.peer_after = tuple([self._waited(each).text for each in words.take_list("a step or a signal")])
+                waits = words.take_list("a step or a signal")
+                said.peer_after = tuple([self._wait(each, self._of_any_rank) for each in waits])
             case "lane":
                 said.lane = self._lane(words.take("a number"))
             case "stream":
@@ -195,17 +197,13 @@ class ClauseReader:
         if name in self._names:
             hint = f"the first is on line {self._names[name].location.line}"
             raise self._report.fail(Code.MGS206, f"'{name}' is defined twice", span, hint)
-        self._names[name] = span
+        self._names[name] = self._of_any_rank[name] = span
 
-    def _waited(self, expression: ast.Expression) -> ast.Name:
+    def _wait(self, expression: ast.Expression, names: dict[str, Span]) -> str:
         if not isinstance(expression, ast.Name):
             raise self._report.fail(Code.MGS116, "a step or a signal is expected here", expression.span)
-        return expression
-
-    def _wait(self, expression: ast.Expression) -> str:
-        name = self._waited(expression)
-        self._waits.append((name.text, name.span, self._names))
-        return name.text
+        self._waits.append((expression.text, expression.span, names))
+        return expression.text
 
     def check_waits(self) -> None:
         """Report waits for what the plan does not do."""

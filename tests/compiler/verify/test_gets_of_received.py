@@ -90,7 +90,7 @@ WRONG = [
         Code.MGS508,
         "c uses rows 0:16, columns 0:256 of rank 3's",
     ),
-    ({"c": "get y.shard(3) from 1 signal sc peer_after d"}, Code.MGS502, "c waits for d of its peer, which nothing at"),
+    ({"c": "get y.shard(3) from 1 signal sc peer_after d"}, Code.MGS502, "nobody does 'd'"),
     ({"b": "get y.shard(2) from 1 signal sb peer_after sb"}, Code.MGS503, "these wait for each other: b -> b"),
     ({"b": "get y.shard(2) from 1 signal sb peer_after 3"}, Code.MGS116, "a step or a signal is expected here"),
     ({"a": "put y.shard(0) to 3 signal sa peer_after sb"}, Code.MGS116, "peer_after"),
@@ -104,6 +104,18 @@ def test_what_a_get_reads_must_be_there(steps: dict[str, str], code: Code, messa
 
     found = caught.value.diagnostics
     assert code in [each.code for each in found] and any(message in each.message for each in found), found
+
+
+def test_in_a_file_a_get_waits_for_what_its_peer_does() -> None:
+    case, plan = compiled()
+    document = op_plan_document(case, plan)
+    document["plans"][0]["steps"][2] |= {"peer_after": ["d"]}
+    del document["hash"]
+
+    with pytest.raises(CompileError) as caught:
+        plan_in_text(case, document_text(document), "plan.json")
+
+    assert "c waits for d of its peer, which nothing at rank 1 sets" in str(caught.value)
 
 
 def test_the_hint_names_what_brings_it_to_the_peer() -> None:
