@@ -40,30 +40,35 @@ def advice_text(advice: Advice, top: int, *, how: bool = False, todo: Sequence[N
     return "\n".join([*lines, *(["", "Next:", *next_lines(todo)] if todo else [])])
 
 
-MOST_REASONS, MOST_STEPS = 2, 3
-"""Reasons and next steps of an answer in brief."""
+MOST_STEPS = 3
+"""Next steps of an answer in brief; how a schedule is carried out is an option that it names."""
 
 
 def brief_text(advice: Advice, *, how: bool = False, todo: Sequence[NextStep] = ()) -> str:
-    """Return the answer in brief: verdict, what failed, first reasons, next steps, and what was asked for besides."""
-    lines = list(_verdict_lines(advice))
+    """Return the answer in brief: verdict, what failed, the first reason, next steps, and what was asked for besides.
+
+    The gains side by side are said where something can be switched on: a plan's own is in the verdict.
+    """
+    lines = list(_verdict_lines(advice, levels=bool(advice.offers and advice.offers.offers)))
     marks = [mark for mark in advice.marks if mark in advice.notes]
     others = [mark for mark in advice.marks if mark not in advice.notes]
     for mark in [*marks, *others[:1]]:
         lines += bullet("!", mark)
+    lines += hanging(advice.reasons[0], 2, "Why: ") if advice.reasons else []
     if how:
         lines += ["", *_how_lines(advice)]
     extra = list(_requested_extras(advice))
     lines += ["", *extra] if extra else []
-    lines += ["", "Why:", *(line for reason in advice.reasons[:MOST_REASONS] for line in bullet("-", reason))]
-    lines += ["", "Next:", *next_lines(todo[:MOST_STEPS])]
+    steps = [step for step in todo if step.words[-1] != "--how"]
+    lines += ["", "Next:", *next_lines(steps[:MOST_STEPS])]
     more = f"{len(others) - 1} more mark{'s' if others[2:] else ''}, " if others[1:] else ""
-    lines += bullet("#", f"magus advise --full: {more}schedules, bound, ties, losses, reasons", "#")
+    told = "" if how else "--how: step by step; "
+    lines += bullet("#", f"{told}--full: {more}schedules, bound, losses, reasons", "#")
     return "\n".join(lines)
 
 
-def _verdict_lines(advice: Advice) -> Iterator[str]:
-    """Yield the question, the verdict and how sure it is."""
+def _verdict_lines(advice: Advice, *, levels: bool = True) -> Iterator[str]:
+    """Yield the question, the verdict and how sure it is; with ``levels`` all gains side by side."""
     yield from wrapped(question_line(advice.scenario))
     if advice.scenario.workload.about:
         yield from wrapped(advice.scenario.workload.about)
@@ -72,7 +77,7 @@ def _verdict_lines(advice: Advice) -> Iterator[str]:
     what = advice.what_of(advice.recommended)
     if what:
         yield from wrapped(f"That is: {what}.")
-    if headline_of(advice):
+    if levels and headline_of(advice):
         yield from wrapped(f"Over {advice.baseline_text}: {headline_of(advice)}.")
     yield from wrapped(f"Confidence {advice.confidence.value}: {advice.confidence_reason}.")
 

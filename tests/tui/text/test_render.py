@@ -1,15 +1,19 @@
 """Text for a terminal: nothing is wider than it is, nothing is lost."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from magus.advisor.bounds.lower_bound import Bound
+from magus.advisor.implementations.offers import Offer, Offers
+from magus.advisor.implementations.predict import Promise
 from magus.compiler.ir import TICKS_PER_US, Scenario
 from magus.simcore import Cause, CriticalOp, RunOutcome
 from magus.simcore.program.program import OpKind
 from magus.tui.text.door import columns, table
-from magus.tui.text.render import bound_sentence, legend
+from magus.tui.text.next_steps import NextStep
+from magus.tui.text.render import advice_text, bound_sentence, brief_text, legend
 from magus.tui.text.result import PATH_ENDS, critical_line, critical_lines, result_text
 from tests.helpers.tui import fakes
 
@@ -78,6 +82,21 @@ def test_a_bound_that_is_missing_is_said() -> None:
 
     assert bound_sentence(advice).startswith("Lower bound 80.0 us, bound by links")
     assert bound_sentence(replace(advice, bound=None)) == "There is no lower bound: it was not computed."
+
+
+def test_an_answer_in_brief_has_one_reason_and_no_line_that_says_the_gain_again() -> None:
+    advice = replace(fakes.advice(fakes.two_workloads()[0]), reasons=("It is first.", "It is second."))
+    tell = NextStep("tell it step by step", ("magus", "advise", "a.mgs", "--how"))
+    check = NextStep("check it with real data", ("magus", "run", "a.mgs"))
+
+    brief, full = (text(todo=(check, tell)) for text in (partial(brief_text, advice), partial(advice_text, advice, 3)))
+
+    assert "Why: It is first." in brief and "It is second." not in brief
+    assert "Over serial" not in brief and "  magus run a.mgs" in brief and "a.mgs --how" not in brief
+    assert "--how: step by step; --full: " in brief
+    assert all(words in full for words in ("- It is first.", "- It is second.", "Over serial: ", "a.mgs --how"))
+    offers = Offers("nccl", 9.0, (Offer("flux", 8.0, Promise(1.1, 0.2)),))
+    assert "Over serial: flux" in brief_text(replace(advice, offers=offers))
 
 
 @pytest.mark.parametrize(
