@@ -11,9 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from ... import __version__
+from ...compiler.codes import Code
 from ...compiler.from_model.frameworks import Framework, FrameworkSwitch, version_doubt
 from ...compiler.ir import TICKS_PER_US, Cancelled, ShouldStop
 from ...compiler.ir.stopping import never
+from ...compiler.planning.build import ScheduleError
+from ...compiler.request.request import RequestError
 from ..answer.stages import AdviceOptions
 from ..answer.switches import Switched, Today, best_first, sizes_of, switched, time_today, today_of
 from ..candidates.advice import Advice
@@ -230,7 +233,8 @@ def ask(
     Raises
     ------
     RequestError
-        If the layer does not divide among the GPUs, or the framework cannot share it so, or no layout fits.
+        If the layer does not divide among the GPUs, does not fit into their memory, or the framework cannot share it
+        so, or no layout fits.
     """
     if isinstance(question, LayoutQuestion):
         compared = compare_layouts(question, should_stop or never)
@@ -245,7 +249,12 @@ def _asked(
     """The answer about one way to share a layer."""
     one = question.of_one
     scenarios = [one.scenario(name) for name in one.workloads]
-    advice = tuple(advisor.recommend_many(scenarios, options, threads=len(scenarios), should_stop=should_stop))
+    try:
+        advice = tuple(advisor.recommend_many(scenarios, options, threads=len(scenarios), should_stop=should_stop))
+    except ScheduleError as error:  # of a layer that nobody wrote: what is asked cannot be
+        code, message = error.rejection.code, error.rejection.message.removeprefix(f"workload {scenarios[0].name}: ")
+        hint = "share a layer among more GPUs (tp), or take GPUs with more memory"
+        raise RequestError(code, "model", message, hint if code is Code.MGS402 else error.rejection.hint) from error
     times = [_today(one, each) for each in advice]
     exchanging = any(each.exchange for each in one.switches)
     sent: list[Advice] = []

@@ -12,6 +12,7 @@ from magus.advisor.questions import many
 from magus.advisor.questions.many import ask_many
 from magus.advisor.work.on_dask import BackendError
 from magus.advisor.work.processes import ProcessDied
+from magus.compiler.codes import Code
 from magus.compiler.from_model.frameworks import version_doubt
 from magus.compiler.ir import Cancelled
 from magus.simcore.memo.memo import Store, memoizing
@@ -133,6 +134,14 @@ def test_a_question_that_a_framework_cannot_be_asked_is_refused_alone(monkeypatc
     divided = [model_question("llama-3.1-8b", "h100", "vllm", tp=3, prefill=512)]
     found = ask_many(divided)
     assert list(found.refused) == divided and not found.answers and not found.interrupted
+
+
+def test_a_model_that_does_not_fit_is_refused_alone() -> None:
+    large = model_question("llama-3.1-405b", "h100", "vllm", decode=64)
+    error = ask_many([large]).refused[large]
+    assert (error.code, error.field) == (Code.MGS402, "model")
+    assert error.message == "the tensors of 126 layers take 109.27 GiB of a rank, but H100 has 80 GiB"
+    assert "share a layer among more GPUs (tp)" in error.hint
 
 
 def test_a_stop_before_the_first_answer(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
