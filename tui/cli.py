@@ -33,6 +33,7 @@ import typer
 import typer.core
 
 from .. import __version__
+from ..compiler.text.diagnostics import did_you_mean
 from .text.door import Exit, put, say, turn_off, watch_interrupts
 
 
@@ -116,6 +117,19 @@ class Verbs(typer.core.TyperGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of that name, None if there is none."""
         return built(cmd_name) if cmd_name in VERBS else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that ``args`` name, and the rest; of one that is not there, say which it is like."""
+        named = args[0]
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            meant = "" if named.startswith("-") else did_you_mean(named, VERBS)
+            if not meant:
+                raise
+            raise click.UsageError(f"{error.message.removesuffix('.')}; {meant}", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of ``--help`` from the table: nothing is imported for it."""

@@ -243,7 +243,10 @@ def version_doubt(name: str) -> str:
 
 
 _BRANCH = "main"
-_RELEASE = re.compile(r"v?(\d{1,6}(?:\.\d{1,6}){0,3})(?:[.-]?(?:rc|post|dev|a|b)\d{0,6})?", re.ASCII)
+_RELEASE = re.compile(
+    r"(?:core_)?v?(\d{1,6}(?:\.\d{1,6}){0,3})(?:[.-]?(?:rc|post|dev|a|b)\d{0,6}){0,3}(?:\+[a-z\d.]{1,20})?", re.ASCII
+)
+"""As tags and packages say it: ``core_v0.14.0``, ``0.11.2rc1.dev15+cu129``."""
 
 
 def _order(facts: Framework, version: str) -> int:

@@ -53,6 +53,18 @@ def test_a_mistake_of_usage_is_reported_on_stderr(words: tuple[str, ...]) -> Non
 
 
 @pytest.mark.parametrize(
+    ("words", "reported"),
+    [
+        (("adivse", "a.mgs"), "No such command 'adivse'; did you mean 'advise'?"),
+        (("xyzzy",), "No such command 'xyzzy'."),
+        (("--", "--check"), "No such option '--check'. Did you mean '--help'?"),
+    ],
+)
+def test_a_command_that_is_like_one_is_named(words: tuple[str, ...], reported: str) -> None:
+    assert magus(*words).stderr.splitlines()[-1] == f"Error: {reported}"
+
+
+@pytest.mark.parametrize(
     ("typed", "wanted"), [("magus sched", "schedules"), ("magus simulate --gran", "--granularity")]
 )
 def test_a_shell_can_complete_what_is_typed(typed: str, wanted: str) -> None:
