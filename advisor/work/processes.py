@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
@@ -203,6 +203,8 @@ class _Process:
         here, there = context.Pipe()
         process = context.Process(target=_serve, args=(there, answer_of), daemon=True)
         try:
+            if method == "spawn" and os.name == "posix":
+                resource_tracker.ensure_running()  # as it begins it lets Ctrl-C through again
             with _interrupts_blocked():
                 process.start()
         except OSError as error:

@@ -27,7 +27,7 @@ sys.path.insert(0, {root!r})
 from magus.advisor.work.processes import Processes
 from tests.helpers.answering import answer
 if __name__ == "__main__":
-    print(Processes(1, answer).ask("pid"), flush=True)
+    print(Processes(1, answer).ask(sys.argv[1]), flush=True)
 """
 
 
@@ -213,10 +213,22 @@ def test_close_ends_all_and_a_later_question_begins_them_again(two: Processes[st
 
 @pytest.mark.slow
 def test_nothing_outlives_a_program_that_closes_nothing(tmp_path: Path) -> None:
-    program = tmp_path / "user.py"
-    program.write_text(USER.format(root=str(ROOT)))
-    pid = int(subprocess.run([sys.executable, program], check=True, capture_output=True, timeout=60).stdout)
+    pid = int(asked_once("pid", tmp_path))
     assert ends(lambda: is_running(pid))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals cannot be blocked here")
+def test_the_first_process_of_a_program_begins_with_interrupts_blocked(tmp_path: Path) -> None:
+    assert asked_once("blocked", tmp_path) == "True"
+
+
+def asked_once(question: str, folder: Path) -> str:
+    """What a program prints that asks one question."""
+    program = folder / "user.py"
+    program.write_text(USER.format(root=str(ROOT)))
+    words = [sys.executable, str(program), question]
+    return subprocess.run(words, check=True, capture_output=True, timeout=60, text=True).stdout.strip()
 
 
 def test_who_goes_on_after_a_stop_is_ended(one: Processes[str, object], monkeypatch: pytest.MonkeyPatch) -> None:

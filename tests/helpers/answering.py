@@ -20,6 +20,8 @@ def answer(question: str, caller: Caller) -> object:
     match question:
         case "pid":
             return os.getpid()
+        case "blocked":
+            return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
         case "store":
             return current_store()
         case "tell":
