@@ -305,7 +305,7 @@ def replay(
 
 
 def from_model(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The config.json of a model of transformers.")],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A model that ships, or its config.json.")],
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="A GPU of the library, such as h100.")],
     tp: Annotated[int, Count("--tp", help="GPUs that share each layer.")] = 8,
     framework: Annotated[

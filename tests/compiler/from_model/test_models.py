@@ -188,6 +188,14 @@ def test_a_file_that_does_not_check_is_not_written(tmp_path: Path) -> None:
     assert magus("check", out).exit_code == 0
 
 
+def test_a_model_that_ships_goes_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert "# One layer of llama-3.1-8b: " in magus("from-model", "llama-3.1-8b", "--gpu", "h100").stdout
+    assert "nearest are llama-3.1-8b" in magus("from-model", "lama-3.1-8b", "--gpu", "h100").stderr
+    assert "MGS120 error: cannot read 'lama.json'" in magus("from-model", "lama.json", "--gpu", "h100").stderr
+
+
 def test_heads_that_do_not_divide_say_which_ranks_do() -> None:
     odd = {**KNOWN["Qwen2-57B"]["config"], "num_attention_heads": 28, "head_dim": 128}
     with pytest.raises(RequestError, match="28 do not divide among 8 ranks; take --tp 2, 4, 7, 14, 28"):

@@ -12,6 +12,7 @@ from ....compiler.codes import Code
 from ....compiler.from_model.config import ModelConfig, read_config
 from ....compiler.from_model.frameworks import Parallelism, parallelism_for
 from ....compiler.from_model.layer import layer_text, number_text
+from ....compiler.from_model.request import shipped_model
 from ....compiler.machine.read import MAX_BYTES, machine_text, read_machine, system_name
 from ....compiler.request.request import RequestError
 from ....compiler.text.diagnostics import Report, Source
@@ -155,7 +156,8 @@ def write_layer(config: Path, options: ModelOptions, out: Path | None, *, whole:
 
 @reporting
 def _write(config: Path, text_of: Callable[[ModelConfig], str], what: str, out: Path | None) -> Exit:
-    """Write ``text_of`` the model in ``config``, which is ``what`` of it, to ``out`` or stdout."""
-    model = read_config(config)
+    """Write ``text_of`` a model, which is ``what`` of it, to ``out`` or stdout: of a file, or of one that ships."""
+    is_file = config.suffix == ".json" or config.exists()
+    model = read_config(config) if is_file else shipped_model(str(config))
     about = f"{what} of {model.name}, {number_text(model.parameters)} parameters"
     return deliver(format_text(text_of(model)), out, about)
