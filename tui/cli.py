@@ -31,6 +31,7 @@ from zlib import crc32
 import click
 import typer
 import typer.core
+from typer.utils import get_params_from_function
 
 from .. import __version__
 from ..compiler.text.diagnostics import did_you_mean
@@ -197,8 +198,13 @@ def built(name: str) -> click.Command:
     """Import the module of a command and build it, with its options."""
     module = import_module(f".verbs.{VERBS[name].module}", __package__)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    alone.command(name, cls=OneCommand)(getattr(module, VERBS[name].function or name.replace("-", "_")))
-    return typer.main.get_command(alone)
+    function = getattr(module, VERBS[name].function or name.replace("-", "_"))
+    alone.command(name, cls=OneCommand)(function)
+    command, known = typer.main.get_command(alone), get_params_from_function(function)
+    for each in command.params:
+        if isinstance(each, typer.core.TyperArgument):  # whose help click empties from 8.5 on
+            each.help = known[each.name or ""].default.help
+    return command
 
 
 MAX_TEXTS = 20_000

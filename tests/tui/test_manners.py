@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from typer.core import TyperArgument
 from typer.testing import CliRunner
 
 from magus import __version__
@@ -43,6 +44,15 @@ def test_the_list_of_commands_says_what_the_help_of_each_begins_with(verb: str) 
 
     assert f" {verb} {VERBS[verb].help} " in f"{reported} "
     assert built(verb).get_short_help_str(limit=200) == VERBS[verb].help
+
+
+def test_the_help_says_what_arguments_are() -> None:
+    arguments = {verb: [each for each in built(verb).params if isinstance(each, TyperArgument)] for verb in VERBS}
+    helps = {verb: " ".join(magus(verb, "-h", COLUMNS="120").stdout.split()) for verb in VERBS}
+
+    unsaid = [verb for verb, found in arguments.items() for each in found if f" {each.help} " not in helps[verb] + " "]
+    assert not unsaid and sum(map(len, arguments.values())) >= 15
+    assert " FILE A scenario, FILE.mgs; - reads it from stdin. [required] " in helps["advise"]
 
 
 @pytest.mark.parametrize("words", [(), ("nosuch",), ("advise",), ("advise", "a.mgs", "--nosuch")])
