@@ -1,4 +1,4 @@
-"""Output of commands to stdout and stderr, escaped by ``printable``; what terminals can do; tables; exit codes.
+"""How commands meet the shell: exit codes; output, escaped by ``printable``; what terminals can do; tables; Ctrl-C.
 
 Ctrl-C is a request to stop, so that a command can show what it has found so far.
 """
@@ -18,6 +18,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ...compiler.text.diagnostics import columns_of, printable
+
+if TYPE_CHECKING:
+    from ...compiler.ir import ShouldStop
 
 
 class Exit(IntEnum):
@@ -273,9 +276,6 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
             lines.append(line((mark, name, *numbers)))
     return lines
 
-
-if TYPE_CHECKING:
-    from ...compiler.ir import ShouldStop
 
 PATIENCE_S = 0.8
 """Time after Ctrl-C within which a stage has to ask whether to stop; else it is interrupted."""
