@@ -25,6 +25,7 @@ from ..ir import (
     TileGroup,
     Transfer,
     all_arrivals,
+    arrivals_at,
     before_each,
     moved_rows,
 )
@@ -199,6 +200,28 @@ def gemm_programs(scenario: OpCase, schedule: OpPlan) -> tuple[GemmProgram, ...]
         )
         for rank in ranks
     )
+
+
+def check_expressed(scenario: OpCase, schedule: OpPlan) -> None:
+    """Check, by the first of the ranks that a plan repeats, that ``gemm_programs`` can write it.
+
+    Raises
+    ------
+    NotExpressed
+        As there.
+    """
+    period, n = schedule.period(scenario.num_ranks), scenario.num_ranks
+    views = (
+        rank_views(scenario, schedule)[:period]
+        if period * period > n
+        else [RankView(scenario, schedule, rank, arrivals_at(scenario, schedule, rank)) for rank in range(period)]
+    )
+    for view in views:
+        for step in view.steps.values():
+            if isinstance(step, Transfer):
+                _source_buffer(view, step, view.place(step.region))
+            elif isinstance(step, Reduction):
+                _sum(view, step)
 
 
 def _group(rank: RankView, step: TileGroup) -> Group:

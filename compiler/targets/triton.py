@@ -29,7 +29,7 @@ from ..planfile.write import op_plan_document
 from ..planning.build import ScheduleError
 from ..text.diagnostics import printable
 from ..verify.happens_before import deadlock_faults
-from .gemm_program import GemmProgram, NotExpressed, gemm_programs
+from .gemm_program import GemmProgram, NotExpressed, check_expressed, gemm_programs
 from .kernel_rewrite import RewrittenKernel
 from .tile_tables import check_whole_tiles
 
@@ -171,11 +171,13 @@ and epoch 1.
 
 def unwritable(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
     """Why no file says what the plan does, None if one does."""
-    try:
-        _programs(scenario, schedule)
-    except ScheduleError as error:
-        return error.rejection
-    return None
+    unfit = reject_triton(scenario, schedule)
+    if unfit is None:
+        try:
+            check_expressed(scenario, schedule)
+        except NotExpressed as error:
+            return _rejection(str(error), _ELSE)
+    return unfit
 
 
 def _programs(scenario: OpCase, schedule: OpPlan, kernel: RewrittenKernel | None = None) -> tuple[GemmProgram, ...]:
