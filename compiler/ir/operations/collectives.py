@@ -17,6 +17,7 @@ from .base import (
     Exchange,
     KernelOperation,
     OperationCall,
+    OperationError,
     check_blocks,
     check_rows,
     check_scales,
@@ -24,6 +25,7 @@ from .base import (
     mismatch,
     not_simulated,
     parts_of,
+    reject_share,
 )
 
 
@@ -86,9 +88,16 @@ def _scattered(call: OperationCall) -> CallResult:
     return CallResult(replace(moved, name=call.result), moved=moved)
 
 
+MOST_PLANS = 1000
+"""Ranks with parts of their own in a sum at most: n plans have 2 n (n - 1) steps, 4.5 million of 1,500 ranks."""
+
+
 def _everywhere(call: OperationCall) -> CallResult:
     tensor = _summed(call)
-    parts = parts_of(call, tensor)
+    parts, unfit = parts_of(call, tensor), reject_share(tensor.rows, "rows", call.num_ranks)
+    if parts.loads and unfit is not None and call.num_ranks > MOST_PLANS:
+        message = f"{unfit.message}: each has a plan of its own then, and at most {MOST_PLANS} are made"
+        raise OperationError(replace(unfit, message=message))
     return CallResult(replace(tensor, name=call.result, shard=Shard.NONE), moved=parts.moved, in_parts=parts)
 
 
