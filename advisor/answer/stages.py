@@ -21,7 +21,7 @@ Default = TypeVar("Default")
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 1.0
-"""Seconds beyond the time limit that the least of an answer may take."""
+"""Seconds that the least of an answer may take beyond the time limit, if it begins no earlier."""
 
 
 def lateness(within_s: float | None, more_s: float = 0.0) -> ShouldStop:

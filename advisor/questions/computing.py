@@ -309,7 +309,7 @@ def _findings(run: AdviceRun, proposals: ProposalModel | None, watcher: Watcher)
             candidates = run.simulated_first(pool, candidates)
         num_feasible: int | None = None
         if not at_once:
-            ranked, num_feasible = run.predicted(late, grace_over)
+            ranked, num_feasible = run.predicted(late)
             if first and enumerates_beside:
                 candidates = run.simulated_first(pool, candidates)
             # Proposals that were not simulated would take the place of templates in the shortlist.

@@ -24,7 +24,7 @@ from ..answer.answer import (
     without_endless,
 )
 from ..answer.rule import Finalists, finalists, overlap_pays, recommended_of
-from ..answer.stages import AdviceOptions, Stages, either
+from ..answer.stages import PATIENCE_S, AdviceOptions, Stages, either, lateness
 from ..bespoke.stage import bespoke_candidates, budget_of, is_searched
 from ..bounds.lower_bound import Bound, lower_bound
 from ..candidates.advice import Threshold
@@ -186,11 +186,11 @@ class AdviceRun:
             return simulate()
         return self.stages.run(SHORTLIST, simulate, candidates)
 
-    def predicted(self, time_up: ShouldStop | None, grace_over: ShouldStop | None) -> tuple[list[Candidate], int]:
+    def predicted(self, time_up: ShouldStop | None) -> tuple[list[Candidate], int]:
         """Return the candidates ranked before ``time_up``, best first, and the number of feasible choices.
 
         If the enumeration or the ranking fails, or takes too long, the candidates are the baseline and what the file
-        declares, estimated by one rank once ``grace_over``.
+        declares, estimated by one rank once it is ``time_up`` and ``PATIENCE_S`` have passed.
         """
         self.report("enumerate", 0, 1)
         early = self.should_stop if time_up is None else either(self.should_stop, time_up)
@@ -207,6 +207,8 @@ class AdviceRun:
         space = self.stages.run(ENUMERATE, enumerated, None)
         structures = () if space is None else space.structures
         self.report("rank", 0, len(structures))
+        patient = lateness(PATIENCE_S)
+        grace_over = either(self.should_stop, lambda: early() and patient())
         candidates = self.stages.run(
             RANK, lambda: predicted_candidates(self.scenario, structures, time_up, grace_over), None
         )

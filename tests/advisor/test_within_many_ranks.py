@@ -81,6 +81,16 @@ def test_the_baseline_is_ranked_by_one_rank_if_all_take_too_long() -> None:
     assert "no other schedule was ranked in time" in verdict_sentence(advice)
 
 
+def test_the_baseline_that_had_its_time_takes_none_beyond_the_limit() -> None:
+    few = "\nexplore w { schedules serial; engine dma(8) }"  # so that most of the time is for the baseline
+    scenario = compile_text(_FAT_TREE + SUM + few).scenario()
+    advisor, over = Advisor.load(), [stages.lateness(60.0, more_s) for more_s in (0.0, 0.5)]
+
+    advice = advisor.recommend(scenario, AdviceOptions(within_s=60.0, verify=False))
+
+    assert advice.interrupted and [late() for late in over] == [True, False]
+
+
 def test_so_is_each_op_of_a_layer() -> None:
     (graph,), found = compile_text(_FAT_TREE + SUMS).workloads, []
     advisor = Advisor.load()
