@@ -32,7 +32,7 @@ from .copies import lower_transfer
 from .kernels import lower_by_groups, lower_group, lower_reduction, order_units
 from .machine import Machine
 from .one_kernel import awaited, begin_kernels, end_kernel, look, lower_sum, wait_for_peers
-from .state import Lowering, StepOps, pairs_of
+from .state import Lowering, StepOps, Waiters, pairs_of
 from .waits import announce, lower_pulls, lower_stores, tell, tile_by_tile, wait_for_rows, wait_tile_by_tile
 
 
@@ -137,14 +137,8 @@ def _connect(
         waiters = state.waiters[rank, step.name]
         queue = None if (rank, step.name) in state.writes else _queue_of(state, step)
         kernels = [steps[name] for name in step.after if isinstance(steps.get(name), TileGroup | Reduction)]
-        # The SMs of a persistent kernel go through its groups in order, and need not wait for earlier ones.
-        before = [
-            state.step_ops[rank, other.name].done
-            for other in kernels
-            if waiters.queued or isinstance(other, Reduction) or _queue_of(state, other) != queue
-            if other.name != waiters.stored_by
-        ]
         foreign = [state.foreign[name] for name in step.after if name in state.foreign]
+        before = _after_kernels(state, rank, kernels, waiters, queue)
         before += [op for other in foreign if other.runs_before for op in other.ops[rank]]
         copies = [
             name
@@ -177,6 +171,25 @@ def _connect(
         if isinstance(step, Transfer):
             wait_for_peers(state, rank, step)
     end_kernel(state, rank, (state.step_ops[sender] for senders in signals.values() for sender in senders))
+
+
+def _after_kernels(
+    state: Lowering,
+    rank: int,
+    kernels: Sequence[Step],
+    waiters: Waiters,
+    queue: tuple[str, int] | None,
+) -> list[int]:
+    """The ops that end the ``kernels`` before a step of ``waiters``, which is in ``queue``.
+
+    The SMs of a persistent kernel go through its groups in order, and need not wait for earlier ones.
+    """
+    return [
+        state.step_ops[rank, other.name].done
+        for other in kernels
+        if waiters.queued or isinstance(other, Reduction) or _queue_of(state, other) != queue
+        if other.name != waiters.stored_by
+    ]
 
 
 def _tell_getters(
