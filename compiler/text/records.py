@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from ..ir import JsonObject
 from .diagnostics import printable
 
-MAX_SHOWN = 60
-"""Rows of a table in a notebook at most; frames have all."""
+MAX_SHOWN = 20
+"""Rows of a table in a notebook at most, about a screen; frames have all."""
 
 
 class Tabular:
@@ -62,12 +62,14 @@ class Tabular:
         return f"<{type(self).__name__}: {printable(self.summary)}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the line, and the columns that say something."""
+        """What a notebook shows: the line, and the columns that say something; repeated words are left out."""
         rows = self.rows()
         shown = rows[:MAX_SHOWN]
         names = [name for name in dict.fromkeys(key for row in shown for key in row) if _says(shown, name)]
-        head = "".join(f"<th>{escape(name)}</th>" for name in names)
-        body = "".join(f"<tr>{''.join(f'<td>{_cell(row.get(name))}</td>' for name in names)}</tr>" for row in shown)
+        first = {_words(shown, name): name for name in reversed(names)}
+        names = [name for name in names if not _words(shown, name) or first[_words(shown, name)] == name]
+        head = "".join(f'<th style="text-align: left">{escape(name)}</th>' for name in names)
+        body = "".join(f"<tr>{''.join(_cell(row.get(name)) for name in names)}</tr>" for row in shown)
         more = f"<p>and {len(rows) - MAX_SHOWN:,} more rows</p>" if len(rows) > MAX_SHOWN else ""
         line = f"<p>{escape(printable(self.summary))}</p>"
         return f"{line}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
@@ -87,12 +89,19 @@ def _says(rows: list[JsonObject], name: str) -> bool:
     return any(value is not None for value in values) and not any(isinstance(value, list) for value in values)
 
 
+def _words(rows: list[JsonObject], name: str) -> tuple[str, ...]:
+    """The values of a column of words; of another none."""
+    words = tuple(value for row in rows if isinstance(value := row.get(name), str))
+    return words if len(words) == len(rows) else ()
+
+
 def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, float):
-        return escape(printable(str(value)))
-    return f"{value:.4g}" if abs(value) < 1000 else f"{value:.1f}"
+    """The cell of a value: numbers stand to the right, words to the left."""
+    if isinstance(value, float):
+        return f"<td>{value:.4g}</td>" if abs(value) < 1000 else f"<td>{value:.1f}</td>"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"<td>{value}</td>"
+    return f'<td style="text-align: left">{"" if value is None else escape(printable(str(value)))}</td>'
 
 
 def _module(name: str) -> Any:

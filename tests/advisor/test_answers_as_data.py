@@ -8,6 +8,7 @@ import pytest
 from magus.advisor import Advice, AdviceOptions, Advisor
 from magus.advisor.policy.table import PolicyTable
 from magus.compiler.ir import EngineChoice, EngineKind, Explore, Pattern, Scenario
+from magus.compiler.text.records import MAX_SHOWN
 from tests.helpers.paths import ROOT
 from tests.helpers.scenarios.scenarios import ag_gemm, exploring
 from tests.helpers.scenarios.simulated import runs
@@ -45,7 +46,7 @@ def check_advice(advice: Advice, schedules: list[str]) -> None:
     assert advice.recommended.expression in repr(advice) and len(repr(advice)) < 200
     assert type(advice.baseline) is type(advice.recommended)
     assert schedules == [each.expression for each in advice.candidates]
-    assert advice._repr_html_().count("<tr>") == min(len(advice.candidates), 60) + 1
+    assert advice._repr_html_().count("<tr>") == min(len(advice.candidates), MAX_SHOWN) + 1
     assert json.loads(json.dumps(advice.to_dict()))["verdict"] == advice.verdict.value
 
 
@@ -67,4 +68,4 @@ def test_so_is_a_result_and_its_timeline() -> None:
     assert result.schedule.expression in repr(result)
     assert {row["what"]: row["us"] for row in result.rows()}["makespan"] == result.makespan_us
     assert [row["name"] for row in timeline.rows()] == [each.name for each in timeline.intervals]
-    assert timeline._repr_html_().count("<tr>") == min(len(timeline.intervals), 60) + 1
+    assert timeline._repr_html_().count("<tr>") == min(len(timeline.intervals), MAX_SHOWN) + 1

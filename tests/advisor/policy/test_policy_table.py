@@ -24,6 +24,7 @@ from magus.compiler.planning.build import ScheduleError
 from magus.compiler.request.scenario import scenario_of
 from magus.compiler.resolve.expect.expectation import ON_OVERLAP
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.text.records import MAX_SHOWN
 from magus.examples import path
 from tests.helpers.paths import DOCS
 from tests.helpers.plans.json_schema import is_valid
@@ -88,7 +89,7 @@ def test_it_is_a_line_and_a_table(made: tuple[Request, PolicyTable]) -> None:
     table = made[1]
 
     assert len(repr(table)) < 200 and len(table.rows()) == len(table.rules) > 0
-    assert table._repr_html_().count("<tr>") == min(len(table.rules), 60) + 1
+    assert table._repr_html_().count("<tr>") == min(len(table.rules), MAX_SHOWN) + 1
 
 
 def test_the_verdict_of_a_rule_is_about_its_schedule(made: tuple[Request, PolicyTable]) -> None:

@@ -57,5 +57,14 @@ def test_html_has_no_more_digits_than_times_have(us: float, shown: str, monkeypa
     assert f"<td>{shown}</td>" in Measured(1)._repr_html_()
 
 
+def test_a_column_of_words_that_repeats_another_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"schedule": "ring", "name": "ring", "us": us, "us_again": us} for us in (1.5, 2.5)]
+    monkeypatch.setattr(Measured, "document", lambda self: {"points": rows})
+
+    html = Measured(2)._repr_html_()
+
+    assert html.count("ring") == 2 and html.count("<td>1.5</td>") == 2
+
+
 def test_a_line_is_printable() -> None:
     assert repr(Measured(1)).startswith("<Measured: a & b") and "\x1b" not in repr(Measured(1))
