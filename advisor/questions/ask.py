@@ -251,7 +251,7 @@ def _asked(
     scenarios = [one.scenario(name) for name in one.workloads]
     try:
         advice = tuple(advisor.recommend_many(scenarios, options, threads=len(scenarios), should_stop=should_stop))
-    except ScheduleError as error:  # of a layer that nobody wrote: what is asked cannot be
+    except ScheduleError as error:  # the layer comes from the question, so that is what is refused
         code, message = error.rejection.code, error.rejection.message.removeprefix(f"workload {scenarios[0].name}: ")
         hint = "share a layer among more GPUs (tp), or take GPUs with more memory"
         raise RequestError(code, "model", message, hint if code is Code.MGS402 else error.rejection.hint) from error

@@ -1,8 +1,8 @@
 """Effects of the operations of an execution plan of MSCCL++ on buffers.
 
 Each piece of a buffer has a symbolic value. A transfer or a sum becomes an ``Event``, numbered in the order of the run,
-so that a set of events is an integer with a bit for each. A get of what its peer has received or summed waits for that
-at the peer; a switch sums only what all ranks have from the start.
+so that a set of events is an integer with a bit for each. A get may read what its peer has received or summed: it then
+waits for the peer's event. A switch sums only what all ranks have from the start.
 """
 
 from collections import Counter
