@@ -24,7 +24,7 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import OPTIONS, ScheduleError, build_op_plan, options_of
 from ...compiler.planning.knobs import KNOBS
-from ...compiler.planning.knobs.execution import TILE, USUAL_WAIT
+from ...compiler.planning.knobs.execution import SPLIT_K, TILE, USUAL_WAIT
 from ...compiler.planning.knobs.structure import ALGORITHM, DEPTH, ORDER, TEMPLATE
 from ...compiler.templates import BY_NAME
 from ...compiler.templates.bespoke import MAX_KERNELS, MAX_PARTS
@@ -36,17 +36,21 @@ from .cp_sat import MAX_PIECES
 Value = TypeVar("Value")
 
 
+TOLD = (TILE, SPLIT_K)
+"""What a persistent kernel is told of how it computes tiles."""
+
+
 def is_explored(explore: Explore, choice: OpChoice) -> bool:
     """Whether all knobs of ``choice`` have values that ``explore`` allows.
 
     A knob that its template does not have may have any value, except the order: without that knob it is the usual one.
-    So may the usual algorithm, and the usual tile.
+    So may the usual algorithm, and the usual tile and split.
     """
     template, named = BY_NAME[choice.template], dict(explore.requested)
     for knob in (each for each in KNOBS if each.word in named):
         requested, value = explore.values(knob.word), knob.of(choice)
         lacking = not knob.has(template) and knob is not ORDER
-        free = lacking or knob in (TEMPLATE, DEPTH) or (knob in (ALGORITHM, TILE) and not value)
+        free = lacking or knob in (TEMPLATE, DEPTH) or (knob in (ALGORITHM, *TOLD) and value == knob.usual)
         if requested and not free and value not in requested:
             return False
     return True
@@ -54,7 +58,7 @@ def is_explored(explore: Explore, choice: OpChoice) -> bool:
 
 def usual_options(explore: Explore) -> ExecutionOptions:
     """Return the usual execution options; a knob that ``explore`` names without its usual value has the first named."""
-    requested = {knob: explore.values(word) for word, knob in OPTIONS.items() if knob is not TILE}  # tried at the end
+    requested = {knob: explore.values(word) for word, knob in OPTIONS.items() if knob not in TOLD}  # tried at the end
     return options_of({knob: usual_or_first(values, knob.usual) for knob, values in requested.items() if values})
 
 

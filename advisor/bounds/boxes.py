@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiler.ir import TICKS_PER_US, GemmModel, GemmShape, Gpu
-from ...simcore.kernels.gemm_form import MIN_SPLIT_K, l2_bytes_per_s
+from ...compiler.ir import MIN_SPLIT_K, TICKS_PER_US, GemmModel, GemmShape, Gpu
+from ...simcore.kernels.gemm_form import l2_bytes_per_s
 
 Floats = NDArray[np.float64]
 

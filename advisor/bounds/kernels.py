@@ -2,7 +2,7 @@
 
 Every schedule has one of these classes, and a bound is the smaller one of both. A launched kernel begins after its
 launch, which follows the data it waits for, and may have any rows, columns and slice of the inner dimension. A
-persistent kernel is launched before; its units are tiles of the whole inner dimension.
+persistent kernel is launched before; its units are tiles, each of the whole inner dimension or of an equal part.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiler.ir import (
+    SPLITS,
     TICKS_PER_US,
     DType,
     GemmShape,
@@ -25,13 +26,14 @@ from ...compiler.ir import (
     OpChoice,
     TileGroup,
     checkpoint,
+    split_k,
 )
 from ...compiler.planning.build import build_op_plan
 from ...compiler.planning.knobs.engine import default_engine
 from ...compiler.templates import BASELINE
 from ...simcore.kernels.dispatch import BYTES_IN_FLIGHT_PER_SM, compute_work, gemv_work, least_sm_ticks
 from ...simcore.kernels.gemm import gemm_work
-from ...simcore.kernels.gemm_form import SPLITS, TileForm, library_tiles, split_k
+from ...simcore.kernels.gemm_form import TileForm, library_tiles
 from ...simcore.kernels.work import KernelWork
 from .boxes import Floats, GemmForm, TiledKernels, all_boxes, halves
 
@@ -43,7 +45,7 @@ class KernelLimits:
     ``start`` is the earliest begin of a unit, ``first`` the earliest result, ``after`` the time from an arrival to the
     end of a kernel that needs it, ``launched`` the part of ``after`` before the first unit. ``sum_after`` is the time
     from an arrival to the end of a kernel that sums it, ``sum_launch`` the time from the end of a kernel of the rank to
-    the end of a kernel that sums its results.
+    the end of a kernel that sums its results. Persistent ones compute a tile in one of ``splits`` parts.
     """
 
     scenario: OpCase
@@ -54,6 +56,7 @@ class KernelLimits:
     launched: int = 0
     sum_after: int = 0
     sum_launch: int = 0
+    splits: tuple[int, ...] = SPLITS[:1]
 
     @property
     def persistent(self) -> bool:
@@ -116,10 +119,11 @@ def _of_launched(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimit
 
 def _of_persistent(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimits:
     start = gemm_start_ticks(gpu, gemm.dtype)
-    form, whole_k = TileForm.of(gpu, gemm.dtype), split_k(gemm.k, 1)
-    us = min(form.us(tile, whole_k) for tile in gpu.tiles_of(gemm.dtype))
+    splits = gpu.splits_of(gemm.dtype, gemm.k) if limits.scenario.splits_k else limits.splits
+    form, part = TileForm.of(gpu, gemm.dtype), split_k(gemm.k, splits[-1])
+    us = min(form.us(tile, part) for tile in gpu.tiles_of(gemm.dtype))
     unit = int(us * TICKS_PER_US * (1 - 1e-6))
-    return replace(limits, start=start, first=start + unit, after=unit)
+    return replace(limits, start=start, first=start + unit, after=unit, splits=splits)
 
 
 def gemm_start_ticks(gpu: Gpu, dtype: DType) -> int:
@@ -193,9 +197,9 @@ class Ratios:
 class KernelClass:
     """A class of kernels on ``fewest`` to ``most`` SMs; ``persistent`` kernels are one for each stream.
 
-    A persistent kernel has all columns and the whole inner dimension, and its time is that of a unit. The time of a
-    ``finished`` kernel includes all slices of the inner dimension, one after the other. Where kernels may be
-    ``shared``, others may take what their last wave leaves.
+    A persistent kernel has all columns and the whole inner dimension, in one of ``splits`` parts, and its time is that
+    of a unit. The time of a ``finished`` kernel includes all slices of the inner dimension, one after the other. Where
+    kernels may be ``shared``, others may take what their last wave leaves.
     """
 
     fewest: int
@@ -203,6 +207,7 @@ class KernelClass:
     persistent: bool = False
     finished: bool = False
     shared: bool = False
+    splits: tuple[int, ...] = SPLITS[:1]
 
 
 def least_ratios(gpu: Gpu, shape: GemmShape, kind: KernelClass, rounds: int = MAX_ROUNDS) -> Ratios:
@@ -258,7 +263,7 @@ class _Search:
         self._sizes = shape.m * shape.n * shape.k * np.array(SIZE_SHARES[::-1])
         fixed = kind.persistent
         self._form = GemmForm(gpu, shape, kind.fewest, kind.most, fixed, kind.shared)
-        splits = SPLITS[:1] if fixed or self._form.by_waves else SPLITS
+        splits = kind.splits if fixed else SPLITS[:1] if self._form.by_waves else SPLITS
         tiles = gpu.tiles_of(shape.dtype) if fixed else library_tiles(gpu, shape.dtype)
         kernels = [(*tile, split) for tile in tiles if tile[1] <= kind.most for split in splits]
         self._kernels = TiledKernels.of(self._form, kernels)

@@ -18,8 +18,10 @@ from heapq import heapify, heappop, heappush
 from itertools import product
 
 from ...compiler.ir import (
+    SPLITS,
     ElementwiseShape,
     EngineKind,
+    Explore,
     GroupedGemmShape,
     Made,
     Op,
@@ -202,11 +204,17 @@ SEVERAL = 4
 
 
 def workload_bound(
-    system: System, workload: Workload, should_stop: ShouldStop | None = None, *, quick: bool = False
+    system: System,
+    workload: Workload,
+    should_stop: ShouldStop | None = None,
+    *,
+    quick: bool = False,
+    splits_k: bool = False,
 ) -> Bound:
     """Return the bound for ``workload``, all its layers, in whichever number of batches: the least of all.
 
-    A ``quick`` one of ``SEVERAL`` layers does not look at each op by itself.
+    A ``quick`` one of ``SEVERAL`` layers does not look at each op by itself. With ``splits_k`` persistent kernels may
+    compute tiles in parts along k.
 
     Raises
     ------
@@ -215,13 +223,14 @@ def workload_bound(
     """
     with heeding(should_stop):
         alone = not quick or workload.num_layers < SEVERAL
-        bounds = [_bound(system, in_batches(workload, count), alone=alone) for count in batch_counts(workload)]
+        explore = Explore.of(split_k=SPLITS if splits_k else ())
+        bounds = [_bound(system, in_batches(workload, count), explore, alone=alone) for count in batch_counts(workload)]
     return min(bounds, key=lambda bound: bound.ticks)
 
 
-def _bound(system: System, workload: Workload, *, alone: bool) -> Bound:
-    system = with_fastest_links(system)
-    scenarios = {op.name: OpCase(op.name, system, op.shape) for op in workload.ops if not _is_row_wise(op)}
+def _bound(system: System, workload: Workload, explore: Explore, *, alone: bool) -> Bound:
+    system, ops = with_fastest_links(system), [op for op in workload.ops if not _is_row_wise(op)]
+    scenarios = {op.name: OpCase(op.name, system, op.shape, explore=explore) for op in ops}
     terms = tuple(_terms(system, workload, scenarios, alone=alone))
     largest = max(terms, key=lambda term: term.ticks)
     return Bound(max(1, largest.ticks), largest.name, terms, GRAPH_ASSUMPTIONS)

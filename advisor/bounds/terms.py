@@ -113,7 +113,7 @@ def ratios_of(case: BoundCase, gemm: GemmShape) -> Ratios:
     # A kernel that shares the SMs has the tile for its part of them.
     own = 0 if case.kernels.persistent else case.scenario.gpu.gemm.fewest_sms
     fewest = min(division.fewest, own or division.fewest)
-    kind = KernelClass(fewest, division.most, case.kernels.persistent, finished, own > 0)
+    kind = KernelClass(fewest, division.most, case.kernels.persistent, finished, own > 0, case.kernels.splits)
     return least_ratios(case.scenario.gpu, gemm, kind, case.rounds)
 
 

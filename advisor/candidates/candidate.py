@@ -350,7 +350,7 @@ def launches_of(scenario: OpCase, base: OpChoice) -> Sequence[LaunchMode]:
 
 
 def in_other_tiles(scenario: OpCase, base: OpChoice | None) -> Iterator[OpChoice]:
-    """Yield ``base`` as a persistent kernel with each other tile that it may have.
+    """Yield ``base`` as a persistent kernel with each other tile that it may have, and splits that the file names.
 
     The one that is fastest alone is large: tiles half its size begin sooner and end earlier what others wait for.
     """
@@ -361,7 +361,10 @@ def in_other_tiles(scenario: OpCase, base: OpChoice | None) -> Iterator[OpChoice
     tactics = base.tactics
     if tactics.kernel is not Kernels.PERSISTENT:
         tactics = replace(tactics, kernel=Kernels.PERSISTENT, wait=waits[0])
-    for tile in requested("tile") or dict.fromkeys(block for block, _ in scenario.gpu.tiles_of(gemm.dtype)):
-        form = replace(base, sums=1, tactics=replace(tactics, tile=tile))
+    tiles = requested("tile") or dict.fromkeys(block for block, _ in scenario.gpu.tiles_of(gemm.dtype))
+    told = [replace(tactics, tile=tile) for tile in tiles]
+    splits = [split for split in requested("split_k") if split > 1]
+    told += [replace(each, split_k=split) for each in (tactics, *told) for split in splits]
+    for form in (replace(base, sums=1, tactics=each) for each in told):
         if form != base and not may_deadlock(form) and reject_choice(scenario, form) is None:
             yield form

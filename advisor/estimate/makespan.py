@@ -85,7 +85,7 @@ def _runs(scenario: OpCase, schedules: Iterable[OpPlan], max_steps: int = MAX_ST
 def _plan_of(schedule: OpPlan) -> tuple[object, ...]:
     """Return all that the graph of a schedule depends on beside its engine; persistent kernels are built for SMs."""
     persistent = schedule.tactics.kernel is Kernels.PERSISTENT
-    kernel = (schedule.compute_sms, schedule.tactics.tile) if persistent else ()
+    kernel = (schedule.compute_sms, schedule.tactics.tile, schedule.tactics.split_k) if persistent else ()
     return schedule.steps, schedule.by_rank, schedule.overrides, persistent, kernel
 
 

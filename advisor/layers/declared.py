@@ -193,7 +193,8 @@ def simulated_schedules(
     waiting = [joint_candidate(library.choice, ScheduleOrigin.LIBRARY, library.what)] if library is not None else []
     waiting += [_declared(each) for each in schedules.values()]
     known = {each.expression: each for each in waiting}
-    comparison = _Comparison(scenario, workload_bound(scenario.system, scenario.workload, should_stop), known)
+    bound = workload_bound(scenario.system, scenario.workload, should_stop, splits_k=scenario.splits_k)
+    comparison = _Comparison(scenario, bound, known)
     progress("simulate", 0, len(waiting))
     for done, candidate in enumerate(_simulated(scenario, waiting, workers, should_stop), 1):
         comparison.known[candidate.expression] = candidate

@@ -204,7 +204,8 @@ def _recommended(question: _Question, stop: ShouldStop, report: Progress) -> Adv
     known = [replace(one, origin=origins.get(one.joint, one.origin)) for one in _candidates(scenario, search, serial)]
     begun = perf_counter()
     candidates = finish.candidates([*known, *orders.candidates(known)], question.best_alone)
-    bound = stages.run(BOUND, lambda: workload_bound(scenario.system, scenario.workload, quick=quick), None)
+    of_all = partial(workload_bound, scenario.system, scenario.workload, quick=quick, splits_k=scenario.splits_k)
+    bound = stages.run(BOUND, of_all, None)
     candidates = _with_whole_winner(scenario, finish, candidates)
     offers = stages.run(IMPLEMENTATIONS, lambda: offers_of(scenario, orders.timed(candidates)), None)
     stages.seconds[CONFIRM] = perf_counter() - begun

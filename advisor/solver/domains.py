@@ -25,7 +25,7 @@ from ...compiler.planning import knobs as known
 from ...compiler.planning.knobs import Knob
 from ...compiler.planning.knobs.base import CountValues, TileValues, value_text
 from ...compiler.planning.knobs.engine import ENGINE, copying_sms, default_engine, reject_engine
-from ...compiler.planning.knobs.execution import KERNEL, PER, TILE, TRANSFER, USUAL_WAIT, WAIT
+from ...compiler.planning.knobs.execution import KERNEL, PER, SPLIT_K, TILE, TRANSFER, USUAL_WAIT, WAIT
 from ...compiler.planning.knobs.structure import ALGORITHM, CHUNKS, DEPTH, ORDER, STREAMS, TEMPLATE
 from ...compiler.templates import ALL_TEMPLATES, BASELINE, BY_NAME, Template
 from ...compiler.templates.collective import DEFAULT_ALGORITHM, usual_algorithm
@@ -162,8 +162,8 @@ def domains_of(scenario: OpCase) -> Domains:
     domains = {knob: explore.values(knob.word) or (knob.usual,) for knob in searched()}
     requested = explore.values(TEMPLATE.word) or tuple(template.name for template in _searched(scenario))
     names = tuple(each.name for each in ALL_TEMPLATES if each is BASELINE or each.name in requested)
-    tiles = tuple(sorted(set(explore.values(TILE.word))))
-    if tiles and not explore.values(KERNEL.word):
+    told = {knob: tuple(sorted(set(explore.values(knob.word)))) for knob in (TILE, SPLIT_K)}
+    if any(told.values()) and not explore.values(KERNEL.word):
         domains[KERNEL] = (KERNEL.usual, Kernels.PERSISTENT)
     waits = explore.values(WAIT.word) or tuple(USUAL_WAIT[kernel] for kernel in domains[KERNEL])
     own = {
@@ -174,8 +174,9 @@ def domains_of(scenario: OpCase) -> Domains:
         ALGORITHM: explore.values(ALGORITHM.word),
         WAIT: waits,
         DEPTH: (DEPTH.usual, *sorted(set(explore.values(DEPTH.word)))),
-        TILE: tiles if tiles and domains[KERNEL] == (Kernels.PERSISTENT,) else (TILE.usual, *tiles),
     }
+    always = domains[KERNEL] == (Kernels.PERSISTENT,)
+    own |= {knob: of if of and always else tuple(sorted({knob.usual, *of})) for knob, of in told.items()}
     return {**domains, **own}
 
 

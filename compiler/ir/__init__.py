@@ -19,6 +19,8 @@ from .costs import SumForm as SumForm
 from .costs import SumKernel as SumKernel
 from .costs import Sustained as Sustained
 from .costs import TypedModel as TypedModel
+from .hardware import MIN_SPLIT_K as MIN_SPLIT_K
+from .hardware import SPLITS as SPLITS
 from .hardware import Beside as Beside
 from .hardware import Cache as Cache
 from .hardware import Calibrated as Calibrated
@@ -37,6 +39,7 @@ from .hardware import Saturation as Saturation
 from .hardware import SmCopy as SmCopy
 from .hardware import Switch as Switch
 from .hardware import Sync as Sync
+from .hardware import split_k as split_k
 from .implementation import OF_LAYERS as OF_LAYERS
 from .implementation import OF_STEPS_ALONE as OF_STEPS_ALONE
 from .implementation import OP_METRICS as OP_METRICS

@@ -6,6 +6,7 @@ Times are ticks of 10 fs, sizes are bytes, rates are bytes or operations per sec
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
+from math import ceil
 
 from .costs import AttentionModel, Collectives, GemmModel, GroupedModel, Range, Sustained
 from .options import CopyProtocol
@@ -208,6 +209,16 @@ class LaunchCost:
     host_ticks: int = 0
 
 
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Parts in which kernels compute the inner dimension of a tile, none below ``MIN_SPLIT_K``."""
+MIN_SPLIT_K = 128
+
+
+def split_k(k: int, split: int) -> int:
+    """The inner dimension of a part of ``split``, in whole k steps."""
+    return 64 * ceil(ceil(k / split) / 64)
+
+
 MOST_SIDE_OF_SCALED = 128
 """Rows or columns of a tile whose blocks have scales."""
 
@@ -267,6 +278,13 @@ class Gpu:
         if self.gemm.of(dtype).ragged_ticks is None:
             return tiles
         return [tile for tile in tiles if max(tile[0]) <= MOST_SIDE_OF_SCALED] or tiles
+
+    def splits_of(self, dtype: DType, k: int) -> tuple[int, ...]:
+        """Return in how many parts a kernel of ``dtype`` may compute the inner dimension ``k`` of a tile."""
+        model = self.gemm.of(dtype)
+        if not model.splits_k or model.ragged_ticks is not None:
+            return SPLITS[:1]
+        return tuple(each for each in SPLITS if each == 1 or split_k(k, each) >= MIN_SPLIT_K)
 
     def grouped_of(self, dtype: DType) -> GroupedModel | None:
         """Return the constants of grouped GEMMs of ``dtype``, None if the profile has none."""

@@ -156,6 +156,7 @@ class ExecutionOptions:
     """How a schedule is carried out, beside what it moves and computes; each has a usual value.
 
     ``tile`` has the rows and columns of a tile of a persistent kernel, none where it has the one that is fastest alone.
+    Each of its tiles is computed in ``split_k`` parts of the inner dimension, side by side.
     """
 
     direction: Direction = Direction.PUT
@@ -165,6 +166,7 @@ class ExecutionOptions:
     per: WaitPer = WaitPer.CHUNK
     launch: LaunchMode = LaunchMode.STREAM
     tile: tuple[int, ...] = ()
+    split_k: int = 1
 
 
 USUAL_OPTIONS = ExecutionOptions()

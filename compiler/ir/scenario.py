@@ -166,6 +166,12 @@ class OpCase:
         return self.system.gpu
 
     @property
+    def splits_k(self) -> bool:
+        """Whether a schedule that is asked for computes tiles in parts along k: no other does."""
+        told = any(each.body.tactics.split_k > 1 for each in self.schedules)
+        return told or bool(self.explore.values("split_k"))
+
+    @property
     def gemm_model(self) -> GemmModel:
         """The constants of its GEMM; those of any type if it has none."""
         gemm = self.shape.gemm
@@ -264,6 +270,12 @@ class Scenario:
     def gpu(self) -> Gpu:
         """The GPU, the same on every rank."""
         return self.system.gpu
+
+    @property
+    def splits_k(self) -> bool:
+        """Whether a schedule that is asked for computes tiles in parts along k: no other does."""
+        bodies = (mode.body for schedule in self.schedules for mode in schedule.modes if mode.body is not None)
+        return bool(self.explore.values("split_k")) or any(body.tactics.split_k > 1 for body in bodies)
 
     @property
     def title(self) -> str:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from ..ir import USUAL_OPTIONS, EngineChoice, ExecutionOptions, IndexRange, PeerOrder
 
 # First words of statements, in the order of the canonical text.
-WORDS = ("split", "move", "group", "order", "streams", "sums", "sync", "kernel", "launch", "tile")
+WORDS = ("split", "move", "group", "order", "streams", "sums", "sync", "kernel", "launch", "tile", "split_k")
 # Algorithms in which every rank reaches each peer by itself, so that peers may come in any order.
 ANY_ORDER = ("", "direct", "one_shot")
 MAX_PIECES = 4096

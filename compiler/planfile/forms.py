@@ -11,6 +11,7 @@ from ..codes import Code
 from ..ir import (
     COLLECTIVES_STREAM,
     PLAN_MODES,
+    SPLITS,
     Awaited,
     Direction,
     DType,
@@ -33,7 +34,7 @@ from ..ir import (
 )
 from ..planning.build import OPTIONS, options_from
 from ..planning.knobs import Knob
-from ..planning.knobs.execution import TILE
+from ..planning.knobs.execution import SPLIT_K, TILE
 from ..text.json_forms import (
     FLAG,
     NAME,
@@ -225,6 +226,8 @@ def _step(limits: StepLimits) -> Form[Step]:
 
 def _option(knob: Knob) -> Form[Any]:
     """A value of a knob that says how a plan is carried out."""
+    if knob is SPLIT_K:
+        return whole(1, SPLITS[-1])
     return list_form(whole(1, MAX_EXTENT), 2, 2) if knob is TILE else word({each: each for each in knob.words})
 
 

@@ -46,7 +46,7 @@ from ..ir import (
 from ..planning.build import ScheduleError, compute_sms, non_default_options, values_of
 from ..planning.groups import cut_up
 from ..planning.knobs.base import value_text
-from ..planning.knobs.execution import TILE
+from ..planning.knobs.execution import SPLIT_K, TILE
 from ..planning.plan import layers_of
 
 SCHEMA = "magus-plan/2"
@@ -260,10 +260,11 @@ def _part(part: Part, place: int, holders: tuple[str, ...]) -> JsonObject:
 
 def engine_and_tactics(engine: EngineChoice, tactics: ExecutionOptions) -> JsonObject:
     """Return the engine that copies and the execution options of a plan, under ``engine`` and ``tactics``."""
-    words: JsonObject = {word: value_text(value) for word, value in values_of(tactics).items() if word != TILE.word}
+    told = {TILE.word: list(tactics.tile), SPLIT_K.word: tactics.split_k if tactics.split_k > 1 else 0}
+    words: JsonObject = {word: value_text(value) for word, value in values_of(tactics).items() if word not in told}
     return {
         "engine": {"kind": engine.kind.value, "count": engine.count, "mode": engine.mode.name.lower()},
-        "tactics": words | ({TILE.word: list(tactics.tile)} if tactics.tile else {}),
+        "tactics": words | {word: value for word, value in told.items() if value},
     }
 
 

@@ -113,6 +113,7 @@ def words_of(choice: OpChoice, pattern: Pattern, num_ranks: int) -> str:
     cuts = [_short(knob, "", choice) for knob in (SLICES, COLUMNS) if any(knob.of(choice))]
     kernel, tile = _KERNELS_IN_WORDS[choice.tactics.kernel], choice.tactics.tile
     kernel = (*kernel, "tiles of {} x {}".format(*tile)) if tile else kernel
+    kernel = (*kernel, f"k in {choice.tactics.split_k} parts") if choice.tactics.split_k > 1 else kernel
     return ", ".join([what, f"by {engine_words(choice.engine)}", *kernel, *cuts])
 
 

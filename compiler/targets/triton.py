@@ -65,6 +65,8 @@ def _reject_workload(scenario: OpCase) -> Rejection | None:
 
 
 def _reject_tile(schedule: OpPlan) -> Rejection | None:
+    if schedule.tactics.split_k > 1:
+        return _rejection("the kernel computes a tile in one program, and split_k in several", "leave split_k out")
     odd = [side for side in schedule.tactics.tile if side & (side - 1)]
     return _rejection(f"blocks of Triton are powers of two, and the tile has {odd[0]}", "another tile") if odd else None
 

@@ -287,7 +287,8 @@ def stream_work(scenario: OpCase, schedule: OpPlan, groups: Sequence[TileGroup])
     shape, sms = stream_shape(scenario, groups), schedule.compute_sms
     if shape.n == 1 and not any(group.accumulate for group in groups) and not scenario.shape.by_columns:
         return gemv_work(scenario.gpu, GemvShape(shape.m, shape.k, shape.dtype), sms)
-    return gemm_work(scenario.gpu, shape, sms, static_order=True, tile=schedule.tactics.tile)
+    tactics = schedule.tactics
+    return gemm_work(scenario.gpu, shape, sms, static_order=True, tile=tactics.tile, split=tactics.split_k)
 
 
 def stream_parts(

@@ -18,6 +18,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from ...compiler.ir import (
+    SPLITS,
     TICKS_PER_SECOND,
     TICKS_PER_US,
     Adds,
@@ -29,9 +30,9 @@ from ...compiler.ir import (
     OpCase,
     TileGroup,
     cutting_of,
+    split_k,
 )
 from .gemm_form import (
-    SPLITS,
     BodyForm,
     TileTimes,
     Tiling,
@@ -40,7 +41,6 @@ from .gemm_form import (
     min_sm_ticks,
     operand_bytes,
     slowdown,
-    split_k,
     split_us,
     tile_times,
 )
@@ -62,6 +62,7 @@ def gemm_work(
     static_order: bool = False,
     shared: bool = False,
     tile: tuple[int, ...] = (),
+    split: int = 1,
 ) -> KernelWork:
     """The kernel a library would pick for ``shape`` when ``sms`` SMs are free for it.
 
@@ -73,7 +74,7 @@ def gemm_work(
         Whether the output is read and added to.
     static_order
         Whether SM j runs the tiles j, j + SMs and so on, as in a persistent kernel whose tiles wait for chunks: then
-        nothing balances the last wave, and the inner dimension stays whole.
+        nothing balances the last wave, and the inner dimension of a tile is in ``split`` parts.
     shared
         Whether ``sms`` are its share, beside other kernels that take what its last wave leaves: a unit is then a tile,
         and runs on whatever SM is free.
@@ -94,7 +95,8 @@ def gemm_work(
     quantisation = 1.0 if static_order else 0.0 if shared else float(model.quantisation)
     form = BodyForm.of(gpu, model, read + written, quantisation)
     if model.ragged_ticks is None or static_order:
-        tiles = tile_times(gpu, shape.dtype, shape.k, splits=model.splits_k and not static_order)
+        splits = (split,) if static_order else SPLITS if model.splits_k else SPLITS[:1]
+        tiles = tile_times(gpu, shape.dtype, shape.k, splits)
         tiles = tuple(each for each in tiles if tile in ((), each[0][0]))
         best = _fastest(gpu, shape, sms, tiles, form)
     else:
@@ -130,7 +132,7 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
     best: Tiling | None = None
     best_us = math.inf
     for (block, units), splits in tiles:
-        if units > sms:  # a pair needs two SMs
+        if units > sms or not splits:  # a pair needs two SMs
             continue
         tile_rows, tile_cols = math.ceil(shape.m / block[0]), math.ceil(shape.n / block[1])
         slots, l2_read_bytes = tile_rows * tile_cols * units, -1

@@ -31,7 +31,17 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, DType, GemmModel, GemmShape, Gpu
+from ...compiler.ir import (
+    MIN_SPLIT_K,
+    SPLITS,
+    TICKS_PER_SECOND,
+    TICKS_PER_US,
+    DType,
+    GemmModel,
+    GemmShape,
+    Gpu,
+    split_k,
+)
 
 
 def p_norm(one: float, other: float, power: float) -> float:
@@ -40,8 +50,6 @@ def p_norm(one: float, other: float, power: float) -> float:
     return larger * float((1 + (smaller / larger) ** power) ** (1 / power)) if larger else 0.0
 
 
-SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-MIN_SPLIT_K = 128
 # A kernel that asks L2 for more than this share of its rate waits for the bursts of its own SMs.
 L2_SHARE = 0.85
 
@@ -213,15 +221,10 @@ def block_of_fewest_waves(m: int, n: int, sms: int) -> WaveBlock:
     return WaveBlock(block, along * across, waves, beyond, ragged_waves, uneven, busy)
 
 
-def split_k(k: int, split: int) -> int:
-    """The inner dimension of a part of ``split``, in whole k steps."""
-    return 64 * math.ceil(math.ceil(k / split) / 64)
-
-
 @lru_cache(maxsize=1024)
-def tile_times(gpu: Gpu, dtype: DType, k: int, *, splits: bool) -> TileTimes:
-    """All tiles for the inner dimension ``k``; split 1 alone unless its ``splits`` are wanted too."""
-    parts = [(split, split_k(k, split)) for split in (SPLITS if splits else SPLITS[:1])]
+def tile_times(gpu: Gpu, dtype: DType, k: int, splits: tuple[int, ...] = SPLITS[:1]) -> TileTimes:
+    """All tiles for the inner dimension ``k``, each in those ``splits`` whose parts are not too short."""
+    parts = [(split, split_k(k, split)) for split in splits]
     parts = [(split, k_part) for split, k_part in parts if split == 1 or k_part >= MIN_SPLIT_K]
     form = TileForm.of(gpu, dtype)
     return tuple(

@@ -124,7 +124,7 @@ def _fastest(gpu: Gpu, shape: GroupedGemmShape, sms: int, num_bytes: int, epilog
     """
     model = gpu.gemm.of(shape.dtype)
     form, written = BodyForm.of(gpu, model, num_bytes, float(model.quantisation)), shape.output_bytes
-    tiles, right = tile_times(gpu, shape.dtype, shape.k, splits=False), shape.right.bytes_of(shape.n * shape.k)
+    tiles, right = tile_times(gpu, shape.dtype, shape.k), shape.right.bytes_of(shape.n * shape.k)
     alike = tuple(Counter(shape.rows).items())  # experts with as many rows
     bodies: list[tuple[float, int, int]] = []  # the least body of a tile, its number, its slots
     for number, ((block, units), ((_, tile_us),)) in enumerate(tiles):

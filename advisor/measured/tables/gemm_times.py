@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ....compiler.ir import TICKS_PER_US, DType, GemmModel, Gpu
+from ....compiler.ir import MIN_SPLIT_K, SPLITS, TICKS_PER_US, DType, GemmModel, Gpu
 from ....simcore.kernels.gemm import ROUNDING_TICKS
 from ....simcore.kernels.gemm_form import (
-    MIN_SPLIT_K,
-    SPLITS,
     block_of_fewest_waves,
     l2_bytes_per_s,
     slowdown,

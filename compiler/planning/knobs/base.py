@@ -176,9 +176,11 @@ class Knob:
         return tuple(self.value_of(word) for word in self.words)
 
     def value_of(self, said: Any) -> Any:
-        """The value for a word, or for the sides of a tile."""
+        """The value for a word, or for the sides of a tile, or a count."""
         if isinstance(self.values, TileValues):
             return tuple(said)
+        if isinstance(self.values, CountValues):
+            return said
         assert isinstance(self.values, WordValues | NameValues), f"values of {self.word} are no words"
         return self.values.value_of(said)
 

@@ -2,6 +2,7 @@
 
 from ...codes import Code
 from ...ir import (
+    SPLITS,
     Adds,
     CopyProtocol,
     Direction,
@@ -129,24 +130,51 @@ PER = Knob("per", WordValues(WaitPer), rules=(Rule(("kernel", "per"), _reject_pe
 LAUNCH = Knob("launch", WordValues(LaunchMode))
 
 
-def _reject_tile(request: ScheduleRequest) -> Rejection | None:
-    tile, shape, gpu = request.choice.tactics.tile, request.scenario.shape, request.scenario.gpu
-    if not tile:
-        return None
+def _reject_told(request: ScheduleRequest, word: str) -> Rejection | None:
+    """Why a kernel cannot be told its ``word``; None if it can."""
+    shape = request.scenario.shape
     if request.choice.tactics.kernel is not Kernels.PERSISTENT:
-        message = "only a persistent kernel is told its tile: what is launched is the library's, which picks it"
-        return Rejection(Code.MGS513, message, "say kernel=persistent, or leave tile out")
+        message = f"only a persistent kernel is told its {word}: what is launched is the library's, which picks it"
+        return Rejection(Code.MGS513, message, f"say kernel=persistent, or leave {word} out")
     if shape.gemm is None or shape.gemm.n == 1:
         message = f"{shape.label} has no GEMM with more than one column, and nothing else has tiles"
-        return Rejection(Code.MGS513, message, "leave tile out")
-    known = [value_text(block) for block, _ in gpu.tiles_of(shape.gemm.dtype)]
+        return Rejection(Code.MGS513, message, f"leave {word} out")
+    return None
+
+
+def _reject_tile(request: ScheduleRequest) -> Rejection | None:
+    tile, gemm, gpu = request.choice.tactics.tile, request.scenario.shape.gemm, request.scenario.gpu
+    if not tile:
+        return None
+    rejection = _reject_told(request, "tile")
+    if rejection is not None or gemm is None:
+        return rejection
+    known = [value_text(block) for block, _ in gpu.tiles_of(gemm.dtype)]
     if value_text(tile) in known:
         return None
     message = f"the times of tiles of {tile[0]} x {tile[1]} are not known on {gpu.name}"
     return Rejection(Code.MGS513, message, f"its tiles are {listing(known)}")
 
 
+def _reject_split(request: ScheduleRequest) -> Rejection | None:
+    split, gemm, gpu = request.choice.tactics.split_k, request.scenario.shape.gemm, request.scenario.gpu
+    if split == 1:
+        return None
+    rejection = _reject_told(request, "split_k")
+    if rejection is not None or gemm is None:
+        return rejection
+    known = gpu.splits_of(gemm.dtype, gemm.k)
+    if split in known:
+        return None
+    if known == SPLITS[:1]:
+        message = f"kernels of {gemm.dtype.value} on {gpu.name} do not split an inner dimension of {gemm.k:,}"
+        return Rejection(Code.MGS513, message, "leave split_k out")
+    message = f"{split} parts of an inner dimension of {gemm.k:,} are none that kernels have on {gpu.name}"
+    return Rejection(Code.MGS513, message, f"split_k is {listing(map(str, known))}")
+
+
 TILE = Knob("tile", TileValues(), rules=(Rule(("kernel", "tile"), _reject_tile),))
+SPLIT_K = Knob("split_k", CountValues(SPLITS[-1]), rules=(Rule(("kernel", "split_k"), _reject_split),))
 
 
 # How three templates cut work: parts of ``bespoke``, waves of a kernel of ``pipelined`` or ``forest``, its trees.

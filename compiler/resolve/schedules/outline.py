@@ -25,8 +25,8 @@ from ...outline.outline import (
     Turn,
 )
 from ...planning.build import options_from
-from ...planning.knobs import words_of
-from ...planning.knobs.execution import TILE
+from ...planning.knobs import Knob, words_of
+from ...planning.knobs.execution import SPLIT_K, TILE
 from ...text import syntax as ast
 from ...text.diagnostics import Report, did_you_mean
 from ...text.vocabulary import MAX_EXTENT, MAX_STREAMS
@@ -57,7 +57,8 @@ class OutlineReader:
             "sync": self._read_sync,
             "kernel": lambda words: self._read_word(words, "kernel", words_of(Kernels)),
             "launch": lambda words: self._read_word(words, "launch", words_of(LaunchMode)),
-            "tile": self._read_tile,
+            "tile": lambda words: self._read_value(words, TILE, "the rows and columns of a tile"),
+            "split_k": lambda words: self._read_value(words, SPLIT_K, "a number of parts"),
         }
 
     def read(self, plan: ast.PlanNode) -> Outline:
@@ -192,9 +193,9 @@ class OutlineReader:
             self._choices.word("sync", words.take("event, poll or monitor"), known)
         words.end(() if "per" in self._tactics else ("per",))
 
-    def _read_tile(self, words: Words) -> None:
-        """Read ``[64, 256]``."""
-        self._tactics[TILE.word] = self._choices.value(TILE, words.only("the rows and columns of a tile"))
+    def _read_value(self, words: Words, knob: Knob, what: str) -> None:
+        """Read ``[64, 256]`` of a tile, or a number of parts."""
+        self._tactics[knob.word] = self._choices.value(knob, words.only(what))
 
     def _read_word(self, words: Words, name: str, known: tuple[str, ...]) -> None:
         self._tactics[name] = self._choices.word(name, words.only(" or ".join(known)), known)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from magus.advisor.bounds.boxes import GemmForm, TiledKernels
-from magus.compiler.ir import DType, GemmShape, Gpu
-from magus.simcore.kernels.gemm_form import SPLITS
+from magus.compiler.ir import SPLITS, DType, GemmShape, Gpu
 from tests.helpers.scenarios.scenarios import h100, mi300x
 
 LOW = np.array([[1, 64, 512, 4096, 100], [16, 512, 512, 8192, 3000], [64, 64, 4096, 8192, 700]], float)

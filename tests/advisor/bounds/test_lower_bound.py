@@ -4,24 +4,29 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from magus.advisor.bounds.copy_modes import BoundCase, copy_modes_of, divisions_of, served_ticks
-from magus.advisor.bounds.kernels import kernel_limits
+from magus.advisor.bounds.kernels import KernelClass, kernel_limits, least_ratios
 from magus.advisor.bounds.link_loads import least_traffic
 from magus.advisor.bounds.lower_bound import lower_bound, quick_bound_ticks
 from magus.advisor.bounds.terms import CHEAP, TERMS
 from magus.advisor.solver import enumerate_space
 from magus.compiler.ir import (
+    SPLITS,
     TICKS_PER_US,
     Direction,
+    DType,
     EngineChoice,
     EngineKind,
     Explore,
     Fabric,
+    GemmShape,
     Gpu,
     IndexRange,
     Link,
+    NamedSchedule,
     OpCase,
     OpChoice,
     OpPlan,
@@ -32,12 +37,12 @@ from magus.compiler.ir import (
     Transfer,
     WrittenPlan,
 )
-from magus.compiler.planning.build import build_op_plan, expression_of
+from magus.compiler.planning.build import build_op_plan, expression_of, options_from
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op
 from magus.simcore.cores.engine import run
 from magus.simcore.kernels.dispatch import least_sm_ticks
-from magus.simcore.kernels.gemm import ticks_for
+from magus.simcore.kernels.gemm import gemm_work, ticks_for
 from magus.simcore.lower.collective import with_fastest_links
 from magus.simcore.program.program import RunOutcome
 from tests.helpers.marks import first, thinned
@@ -273,6 +278,30 @@ def test_the_quick_bound_is_the_least_of_all_cases(seed: int) -> None:
     for beside in (least - 1, least, 1.1 * least, 2 * max(bounds)):
         known = quick_bound_ticks(scenario, beside=beside)
         assert known == least if beside < least else least <= known <= beside
+
+
+def test_what_is_split_along_k_is_not_below_the_bound_of_those_that_ask_for_it() -> None:
+    """Without parts the bound is that of whole tiles, which such a kernel may undercut."""
+    case = ag_gemm(512, 5120, 8192, gpu=h100(), fabric=switch(nvlink()))
+    asked, tactics = exploring(case, Explore.of(split_k=(4,))), options_from({"kernel": "persistent", "split_k": 4})
+    choice = OpChoice("serial", 8, EngineChoice(SM, 32), tactics=tactics)
+    ticks = makespan(case, build_op_plan(case, choice), 1024)
+    bound, whole = lower_bound(asked), lower_bound(case)
+
+    assert bound == lower_bound(replace(case, schedules=(NamedSchedule("s", choice),)))
+    assert quick_bound_ticks(asked) <= bound.ticks < whole.ticks < ticks
+
+
+def test_parts_along_k_take_no_less_than_the_least_of_all() -> None:
+    """Nothing of whole tiles of that inner dimension ends within 8 us."""
+    gemm, sms = GemmShape(512, 640, 8192, DType.BF16), h100().sms
+    least = least_ratios(h100(), gemm, KernelClass(sms, sms, persistent=True, splits=SPLITS))
+    whole = least_ratios(h100(), gemm, KernelClass(sms, sms, persistent=True))
+    works = [gemm_work(h100(), gemm, sms, static_order=True, split=split).body_ticks for split in SPLITS]
+
+    assert 0 < least.least * 512 * 640 * 8192 <= sms * min(works) / TICKS_PER_US
+    soon = np.array([8.0])
+    assert np.isfinite(least.within(soon)).all() and np.isinf(whole.within(soon)).all()
 
 
 def test_results_of_persistent_kernels_come_back_once_they_are_summed() -> None:

@@ -225,6 +225,8 @@ def test_other_tiles_are_those_of_the_profile_or_of_the_file() -> None:
     assert list(in_other_tiles(GEMM, persistent)) == forms
     one = exploring(GEMM, Explore.of(tile=((64, 64),)))
     assert [form.tactics.tile for form in in_other_tiles(one, launched)] == [(64, 64)]
+    split = [form.tactics for form in in_other_tiles(exploring(GEMM, Explore.of(split_k=(1, 2))), launched)]
+    assert {each.split_k for each in split} == {1, 2} and {each.tile for each in split if each.split_k == 2} > known
     assert not list(in_other_tiles(exploring(GEMM, Explore.of(kernel=(Kernels.LAUNCHED,))), launched))
     assert not list(in_other_tiles(exploring(GEMM, Explore.of(wait=(Wait.EVENT,))), launched))
 

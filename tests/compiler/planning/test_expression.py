@@ -112,6 +112,8 @@ def test_what_is_usual_is_not_printed() -> None:
     told = options_from({"kernel": "persistent", "tile": [64, 256]})
     assert told == ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, tile=(64, 256))
     assert non_default_options(told) == (("kernel", "persistent"), ("tile", "[64, 256]"))
+    split = options_from({"kernel": "persistent", "split_k": 2})
+    assert split.split_k == 2 and non_default_options(split) == (("kernel", "persistent"), ("split_k", "2"))
     choice = OpChoice("serial", 4, SM, tactics=ExecutionOptions(Direction.GET, CopyProtocol.LL), algorithm="direct")
     assert expression_of(choice) == "serial(engine=sm(16), algorithm=direct, transfer=get, protocol=ll)"
     assert options_from({"kernel": "persistent"}).wait is Wait.POLL
@@ -131,6 +133,9 @@ def test_what_is_usual_is_not_printed() -> None:
         (SM, ExecutionOptions(kernel=Kernels.SHARING), "MGS513"),
         (SM, ExecutionOptions(tile=(128, 128)), "MGS513"),
         (SM, ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, tile=(128, 96)), "MGS513"),
+        (SM, ExecutionOptions(split_k=2), "MGS513"),
+        (SM, ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, split_k=5), "MGS513"),
+        (SM, ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, split_k=32), "MGS513"),
         (SM, ExecutionOptions(kernel=Kernels.SHARING, wait=Wait.POLL), "MGS513"),
     ],
 )

@@ -91,6 +91,7 @@ def _draw_tactics(rng: random.Random, scenario: OpCase) -> ExecutionOptions:
         rng.choice(list(WaitPer)),
         rng.choice(list(LaunchMode)),
         rng.choice(((), rng.choice(tiles))),
+        rng.choice((1, 2)),
     )
 
 

@@ -22,7 +22,7 @@ def _statements(outline: Outline) -> list[str]:
     sync = [tactics["wait"]] if "wait" in tactics else []
     sync += [f"per {tactics['per']}"] if "per" in tactics else []
     lines += [f"sync {' '.join(sync)}"] if sync else []
-    return lines + [f"{word} {tactics[word]}" for word in ("kernel", "launch", "tile") if word in tactics]
+    return lines + [f"{word} {tactics[word]}" for word in ("kernel", "launch", "tile", "split_k") if word in tactics]
 
 
 def _some(word: str, clauses: list[str]) -> list[str]:

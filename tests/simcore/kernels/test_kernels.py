@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magus.compiler.ir import TICKS_PER_US, Cache, DType, GemmShape, Gpu, OpChoice, Sustained, TileGroup
+from magus.compiler.ir import (
+    SPLITS,
+    TICKS_PER_US,
+    Cache,
+    DType,
+    GemmShape,
+    Gpu,
+    OpChoice,
+    Sustained,
+    TileGroup,
+    split_k,
+)
 from magus.compiler.planning.build import build_op_plan
 from magus.compiler.planning.knobs.engine import default_engine
 from magus.simcore.kernels.dispatch import compute_work, least_sm_ticks, reduce_work
@@ -21,7 +32,6 @@ from magus.simcore.kernels.gemm_form import (
     min_sm_ticks,
     operand_bytes,
     slowdown,
-    split_k,
     split_us,
     tile_times,
 )
@@ -69,7 +79,7 @@ def test_a_gemm_takes_what_the_fitted_form_says(gpu, shape: tuple[int, int, int]
 def every_kernel(gpu: Gpu, shape: GemmShape, sms: int) -> Iterator[tuple[float, str]]:
     """Time without start and label of each tile and split, none left out."""
     form = BodyForm.of(gpu, gpu.gemm, sum(hbm_bytes(shape, False)), float(gpu.gemm.quantisation))
-    for (block, units), splits in tile_times(gpu, shape.dtype, shape.k, splits=True):
+    for (block, units), splits in tile_times(gpu, shape.dtype, shape.k, SPLITS):
         rows, cols = math.ceil(shape.m / block[0]), math.ceil(shape.n / block[1])
         sides, output = (2 * shape.m * shape.k, 2 * shape.n * shape.k), 2 * shape.m * shape.n
         l2_bytes = operand_bytes(*sides, rows, cols, gpu.gemm.cluster // units) + output
@@ -340,6 +350,21 @@ def test_a_kernel_that_is_told_its_tile_has_it(gpu: Gpu) -> None:
         assert (work.block_rows, work.block_cols) == tile
     assert min(work.body_ticks for work in works.values()) == fastest.body_ticks
     assert len({work.body_ticks for work in works.values()}) > len(works) // 2
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_few_tiles_in_parts_along_k_take_as_long_as_those_of_a_library(gpu: Gpu) -> None:
+    """40 tiles of 64 x 256 leave SMs without one: as many parts and their sum, as the form has it, take less."""
+    gemm, model = GemmShape(512, 1280, 8192, DType.BF16), replace(gpu.gemm, tiles=((64, 256),), pair_tiles=())
+    one = replace(gpu, gemm=replace(model, quantisation=Fraction(1)))  # its library balances no last wave either
+    works = {split: gemm_work(one, gemm, gpu.sms, static_order=True, split=split) for split in SPLITS}
+
+    best = min(works.values(), key=lambda work: work.body_ticks)
+    assert works[1].num_units == 40 and works[2].num_units == 80 and "split 2" in works[2].label
+    assert best.body_ticks < 0.8 * works[1].body_ticks and works[32].body_ticks > best.body_ticks
+    assert best == gemm_work(one, gemm, gpu.sms)
+    with pytest.raises(ValueError, match="no tile"):
+        gemm_work(one, replace(gemm, k=128), gpu.sms, static_order=True, split=2)
 
 
 def test_one_tile_more_than_a_wave_is_another_wave_in_a_static_order() -> None:

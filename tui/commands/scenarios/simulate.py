@@ -107,7 +107,9 @@ def _ran_alone(scenario: OpCase, options: SimulateOptions) -> _Ran:
     """Simulate a schedule of one op."""
     schedule = resolve_schedule(scenario, options.schedule, show)
     check_memory(scenario, schedule)
-    bound = lower_bound(scenario)
+    split = schedule.tactics.split_k
+    asked = scenario if split == 1 else replace(scenario, explore=scenario.explore.asking("split_k", (split,)))
+    bound = lower_bound(asked)
     result = _simulated(scenario, schedule, options, bound.ticks)
     return _Ran(
         result,
@@ -130,7 +132,7 @@ def _ran(scenario: Scenario, options: SimulateOptions, drawn: Callable[[int], Sc
         raise ScheduleError(Rejection(Code.MGS523, message, "record those of one op: --workload names another"))
     result = _explained(scenario, chosen, _simulated_layers(scenario, chosen, options), options)
     check_workload_memory(scenario, result.schedule.staging_bytes)
-    bound = workload_bound(scenario.system, scenario.workload)
+    bound = workload_bound(scenario.system, scenario.workload, splits_k=plan.splits_k)
     num_layers = min(FEWEST_LAYERS, scenario.num_layers)
     drawn = drawn if scenario.drawn is not None else lambda _: scenario
     part = plan.parts[0]
@@ -172,6 +174,7 @@ def _explained(scenario: Scenario, chosen: Schedule | Plan, result: Result, opti
     unit, line_hops = packet_bytes(scenario.gpu), result.line_hops * plan.num_layers // result.num_simulated
     while line_hops * result.unit_bytes > EXPLAINED_LINE_HOPS * unit:
         unit *= 2
+    bound = workload_bound(system, replace(workload, repeat=repeat), splits_k=plan.splits_k)
     with stoppable() as pressed, progress_line() as progress:
         explained = simulate(
             system,
@@ -179,7 +182,7 @@ def _explained(scenario: Scenario, chosen: Schedule | Plan, result: Result, opti
             name=scenario.name,
             unit_bytes=unit,
             seed=None if options.num_seeds else options.seed,
-            what_if=WhatIf(unit, workload_bound(system, replace(workload, repeat=repeat)).ticks),
+            what_if=WhatIf(unit, bound.ticks),
             options=RunOptions(options.fold, True, pressed, lambda line_hops: progress("explain", line_hops, 0)),
         )
         if pressed():  # the runs that explain it were cut off

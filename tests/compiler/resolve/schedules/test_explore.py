@@ -24,8 +24,8 @@ def explored(block: str) -> Explore:
 def test_every_knob_has_a_word() -> None:
     explore = explored(
         "transfer put, get; protocol simple, ll; kernel launched, persistent; wait event, poll; per tile; "
-        "launch graph; tile [64, 256], [128, 128]; order rotated, large_first; depth 1, 2, 4; streams 1..4 x2; "
-        "algorithm ring, direct; dominance off"
+        "launch graph; tile [64, 256], [128, 128]; split_k 1, 4; order rotated, large_first; depth 1, 2, 4; "
+        "streams 1..4 x2; algorithm ring, direct; dominance off"
     )
 
     assert explore == Explore.of(
@@ -36,6 +36,7 @@ def test_every_knob_has_a_word() -> None:
         per=(WaitPer.TILE,),
         launch=(LaunchMode.GRAPH,),
         tile=((64, 256), (128, 128)),
+        split_k=(1, 4),
         order=(PeerOrder.ROTATED, PeerOrder.LARGE_FIRST),
         depth=(1, 2, 4),
         streams=(1, 2, 4),
@@ -75,6 +76,7 @@ def test_a_block_is_printed_as_it_is_meant() -> None:
         ("tile 64", "MGS116"),
         ("tile [64]", "MGS116"),
         ("tile [64, 0]", "MGS307"),
+        ("split_k 33", "MGS307"),
         ("depth 1.5", "MGS309"),
         ("algorithm rings", "MGS204"),
         ("per chunk tile", "MGS112"),

@@ -101,6 +101,7 @@ def compiled(body: str, rows: str = "1024", settings: tuple[tuple[str, str], ...
             Outline(DMA3, tactics=ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.MONITOR, per=WaitPer.TILE)),
         ),
         ("kernel persistent; tile [64, 256]", Outline(DMA3, tactics=replace(PERSISTENT, tile=(64, 256)))),
+        ("kernel persistent; split_k 4", Outline(DMA3, tactics=replace(PERSISTENT, split_k=4))),
         ("launch graph", Outline(DMA3, tactics=ExecutionOptions(launch=LaunchMode.GRAPH))),
     ],
 )
