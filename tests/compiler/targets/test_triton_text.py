@@ -128,10 +128,11 @@ def test_workloads_that_are_no_gemm_beside_one_collective(body: str) -> None:
             "sm(tiles) stores or pulls from tiles",
         ),
         (Pattern.AG_GEMM, "pipelined(chunks=8, algorithm=nvls, engine=sm(8))", "goes through the switch"),
+        (Pattern.AG_GEMM, "serial(engine=dma(3), kernel=persistent, split_k=2)", "in one program, and split_k in"),
     ],
 )
-def test_copies_that_a_plain_copy_cannot_do(pattern: Pattern, expression: str, message: str) -> None:
-    made = scenario_of(pattern, SYSTEMS[0], 4, 128, 128, 128)
+def test_what_the_file_cannot_do(pattern: Pattern, expression: str, message: str) -> None:
+    made = scenario_of(pattern, SYSTEMS[0], 4, 128, 128, 256)
 
     assert message in refused(made, expression)
 
