@@ -121,6 +121,8 @@ def marks_of(scenario: Scenario, promise: Promise | None = None) -> tuple[str, .
     if promise is not None and promise.slower:
         longer = f"this may take up to {promise.slower:.0%} longer than simulated"
         marks.append(f"GEMMs beside copies on {gpu.name} are not measured: {longer}")
+    if scenario.system.traffic is not None:
+        marks.append("simulated times are beside the traffic of others; estimates and the lower bound are without it")
     marks.extend(_capped(gpu, fabric.links))
     cut = any(case.shape.pattern in OVERLAPPED_PATTERNS for case in scenario.cases)
     if not fabric.direct and cut and not passing_on_pays(scenario.cases[0]):

@@ -23,6 +23,7 @@ from ...compiler.ir import (
 from ...compiler.planning.build import ScheduleError
 from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import RunTooLarge
+from ...simcore.lower.variability import check_compared
 from ...simcore.memo.memo import ADVISOR, Memo, memo_of, memoized
 from ..answer.answer import BESPOKE, IMPLEMENTATIONS, Answered, Findings, advice_of
 from ..answer.explain import COPY_ENGINES_LEFT_OUT
@@ -128,9 +129,7 @@ def recommend_workload(
     """
     options = options or AdviceOptions()
     check_workload_memory(scenario)
-    if scenario.system.replay is not None:
-        message = f"{scenario.system.name} replays a profile, which is one of a single pair"
-        raise ScheduleError(Rejection(Code.MGS523, message))
+    check_compared(scenario.system)
     proposals = proposals if options.verify and options.bespoke > 0 and of_sole is None else None
     question = _Question(scenario, options, of_sole, proposals)
     if answered is not None:

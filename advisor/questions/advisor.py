@@ -8,13 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ...compiler.codes import Code
 from ...compiler.from_model.request import LayerRequest, layer_scenario
-from ...compiler.ir import Cancelled, Counted, Progress, Rejection, Scenario, ShouldStop, never, silent
-from ...compiler.planning.build import ScheduleError
+from ...compiler.ir import Cancelled, Counted, Progress, Scenario, ShouldStop, never, silent
 from ...compiler.request.request import Request
 from ...compiler.request.scenario import Stamp, scenario_of, stamp
 from ...simcore.lower.budget import check_routes
+from ...simcore.lower.variability import check_compared
 from ...simcore.memo.memo import current_store
 from ..answer.answer import Answered
 from ..answer.stages import AdviceOptions, either
@@ -321,10 +320,7 @@ class Advisor:
             return policy_table(axis, sizes, counting, simulated=options.verify, tolerance=tolerance)
 
     def _advice(self, scenario: Scenario, options: AdviceOptions, watcher: Watcher, near: Near = ALONE) -> Advice:
-        if scenario.system.replay is not None:
-            message = f"{scenario.system.name} replays the profile of one schedule, and advice compares several"
-            hint = "simulate that schedule, or drop 'replay' from the system"
-            raise ScheduleError(Rejection(Code.MGS523, message, hint))
+        check_compared(scenario.system)
         check_routes(scenario.system)
         place = None if scenario.only_case is None else place_of(self.proposals, scenario, options)
         kept = None if place is None else place.recall()

@@ -152,6 +152,22 @@ TARGET = 0
 _SHOWN = 8
 
 
+def check_compared(system: System) -> None:
+    """Refuse to compare schedules where peers are replayed: their writes are by the signals of one schedule.
+
+    Raises
+    ------
+    ScheduleError
+        If ``system`` replays a profile.
+    """
+    if system.replay is None:
+        return
+    message = f"{system.name} replays what peers wrote in a run of one schedule, and others wait for other signals"
+    beside = f'traffic {{ file "{system.replay.path}" }}'
+    hint = f"simulate that schedule, or say {beside} for its writes beside every schedule"
+    raise ScheduleError(Rejection(Code.MGS523, message, hint))
+
+
 def lower_replayed(
     system: System,
     plan: Plan,

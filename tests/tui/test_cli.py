@@ -389,11 +389,17 @@ def test_recorded_writes_are_replayed(small: Path) -> None:
     replayed = json.loads(magus("simulate", replaying, "--schedule", "serial()", "--json").stdout)
     other = magus("simulate", replaying)
     advice = magus("advise", replaying)
+    tables = (magus("sweep", replaying), magus("export", replaying, "--to", "policy"))
+    replaying.write_text(replaying.read_text().replace('replay "profile.csv"', 'traffic { file "profile.csv" }'))
+    beside = magus("advise", replaying, "--bespoke", "0", "--full")
 
     assert replayed["makespan_ticks"] == json.loads(done.stdout)["makespan_ticks"]
     assert (replayed["ranks_simulated"], replayed["waterfall"]) == (1, None)
     assert (other.exit_code, "MGS521 error" in other.stderr) == (1, True)
-    assert (advice.exit_code, "MGS523 error" in advice.stderr) == (1, True)
+    for each in (advice, *tables):
+        assert (each.exit_code, "MGS523 error" in each.stderr) == (1, True)
+        assert 'say traffic { file "profile.csv" }' in " ".join(each.stderr.split())
+    assert beside.exit_code == 0 and "simulated times are beside the traffic of others" in beside.stdout
 
 
 def test_a_profile_that_cannot_be_written_is_reported(small: Path) -> None:

@@ -310,6 +310,11 @@ class TrafficReader:
         if not isinstance(text, ast.Text):
             raise self._report.fail(Code.MGS116, "file names a table", text.span, 'for instance: file "neighbour.csv"')
         source = read_source(path_beside(text, "table", self._report), self._report, text.span)
+        if next((row.replace(" ", "") for row, _ in _rows(source)), "") == HEADER:
+            for each in _writes(source, self._num_ranks, self._report):  # to rank 0; flags move nothing
+                if each.num_bytes:
+                    yield BackgroundWrite(each.ticks, each.rank, 0, each.num_bytes)
+            return
         for row, span in rows_below(source, TRAFFIC_HEADER, self._report):
             with self._report.attempt():
                 yield self._write(row, span)

@@ -18,6 +18,7 @@ from ....compiler.ir import Cancelled, JsonObject, Progress, Scenario, Schedule,
 from ....compiler.ir.step import StepScenario
 from ....compiler.pipeline import compile_text
 from ....compiler.resolve.values.params import is_swept, points_of
+from ....simcore.lower.variability import check_compared
 from ...text.door import Exit, interruptible, print_json, put, put_text, say
 from ...text.progress import progress_line
 from ...text.sweep import sweep_text
@@ -65,7 +66,8 @@ def ended_early(sweep: Sweep) -> Exit:
 def say_failed(sweep: Sweep) -> None:
     """Say at which points no schedule is feasible, and why."""
     for settings, reason in sweep.failed:
-        say(f"magus: with {', '.join(f'{name} = {text}' for name, text in settings)}: {reason}")
+        where = ", ".join(f"{name} = {text}" for name, text in settings)
+        say(f"magus: with {where}: {reason}" if where else f"magus: {reason}")
 
 
 def csv_text(rows: Sequence[JsonObject]) -> str:
@@ -156,6 +158,8 @@ def sweep_file(request: SweepRequest, form: SweepForm) -> Exit:
 
 def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, Scenario]]) -> Sweep:
     """Return the advice for ``points``, with progress; Ctrl-C ends it with what was found."""
+    for _, scenario in points:
+        check_compared(scenario.system)
     options, advisor = request.advice, Advisor.load()
     with (
         _begun(advisor, request, [scenario for _, scenario in points]) as several,

@@ -50,6 +50,15 @@ def test_a_file_in_any_order(tmp_path: Path) -> None:
     )
 
 
+def test_the_writes_of_a_recorded_run_without_its_flags(tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("time_us, rank, signal, bytes\n1,3,s_x0_3,64\n2.5,1,s_x0_1,128\n3,1,s_x0_1,0\n")
+
+    assert traffic(tmp_path, 'file "n.csv"').writes == (
+        BackgroundWrite(TICKS_PER_US, 3, 0, 64),
+        BackgroundWrite(5 * TICKS_PER_US // 2, 1, 0, 128),
+    )
+
+
 @pytest.mark.parametrize(
     ("statement", "code", "place"),
     [
