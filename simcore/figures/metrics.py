@@ -1,8 +1,8 @@
 """From a finished run to figures: intervals, busy times, loads, utilization, and who waited for what."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 import numpy as np
@@ -198,6 +198,7 @@ class DataFlow:
 
     Ranks are absolute; the intervals are those of the ranks that they repeat. ``path`` are the nodes of the network
     from the rank that had the data to ``rank``, both included; empty where a switch copies or sums, or a library moves.
+    A get may also wait for a step of its peer: then that is the ``transfer``, a sum too, and what comes is word of it.
     """
 
     issuer: int
@@ -227,9 +228,34 @@ def flows_of(
 ) -> tuple[DataFlow, ...]:
     """As ``data_flows``, for steps whose ``intervals``, by rank and name, have names that begin with ``prefix``."""
     steps = ((prefix + shown_name(scenario, schedule, step), step) for step in schedule.steps_of(rank))
-    waiting = ((intervals.get((rank % period, name)), step) for name, step in steps)
-    waits = ((waiter, name) for waiter, step in waiting if waiter is not None for name in step.after)
-    return flows_to(scenario, schedule, intervals, period, rank, waits, prefix)
+    found = ((intervals.get((rank % period, name)), step) for name, step in steps)
+    waiting = [(waiter, step) for waiter, step in found if waiter is not None]
+    waits = ((waiter, name) for waiter, step in waiting for name in step.after)
+    own = flows_to(scenario, schedule, intervals, period, rank, waits, prefix)
+    gets = [(waiter, step) for waiter, step in waiting if isinstance(step, Transfer) and step.peer_after]
+    told = (_told(scenario, schedule, intervals, period, rank, waiter, get, prefix) for waiter, get in gets)
+    return (*own, *chain.from_iterable(told))
+
+
+def _told(
+    scenario: OpCase,
+    schedule: OpPlan,
+    intervals: Mapping[tuple[int, str], Interval],
+    period: int,
+    rank: int,
+    waiter: Interval,
+    get: Transfer,
+    prefix: str,
+) -> Iterator[DataFlow]:
+    """What the peer of a ``get`` has received or done when it sends word of it."""
+    peer = (rank + get.peer) % scenario.num_ranks
+    arrivals = _by_awaited_name(arrivals_at(scenario, schedule, peer))
+    for name in get.peer_after:
+        makers = [(each.issuer, shown_name(scenario, schedule, each.transfer)) for each in arrivals.get(name, ())]
+        for issuer, maker in makers or [(peer, name)]:
+            made = intervals.get((issuer % period, prefix + maker))
+            if made is not None:
+                yield DataFlow(issuer, rank, name, made, waiter, scenario.network.path(peer, rank))
 
 
 def flows_to(

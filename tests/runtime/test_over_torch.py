@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from magus.compiler.ir import OpCase, OpPlan, PartWait, Pattern
+from magus.compiler.ir import OpCase, OpPlan, PartWait, Pattern, Step, Transfer
 from magus.compiler.planfile.write import document_text, op_plan_document
 from magus.compiler.resolve.schedules.from_text import SERIAL, resolve_schedule
 from magus.runtime import Outcome, RunRefused, carry_out
 from magus.runtime.over_torch import launch
 from magus.runtime.over_torch.launch import RankFailed, carry_out_over_torch
 from magus.runtime.run import Job, job_of_op
+from tests.compiler.verify.test_gets_of_received import FAN, summed
+from tests.compiler.verify.test_gets_of_received import compiled as around
 from tests.helpers.paths import DOCS, ROOT
 from tests.helpers.plans.wrong_plans import changed
 from tests.helpers.scenarios.drawn import SYSTEMS, scenario_of
@@ -76,6 +78,24 @@ def test_every_rank_has_what_the_serial_computation_gives(ranks: int) -> None:
 
     assert [(report.schedule, report.runs[-1]) for report in reports if not report.exact] == []
     assert [len(report.runs) for report in reports] == [2] * len(jobs)
+
+
+def test_gets_of_what_a_peer_has_received_or_summed_wait_for_it() -> None:
+    case, plan = around()
+    early = replace(plan, steps=tuple(dropped_peers(step) for step in plan.steps))
+    lost = replace(plan, steps=tuple(dropped_peers(step, "nowhere") for step in plan.steps))
+    right = [job_of_op(*each) for each in ((case, plan), around("sm(4)"), around(**FAN), summed())]
+    reports = carry_out_over_torch([*right, job_of_op(case, early), job_of_op(case, lost)], range(2))
+
+    assert [report.exact for report in reports] == [True] * len(right) + [False] * 2
+    unread, stuck = (report.runs[-1] for report in reports[-2:])
+    assert unread.outcome is Outcome.FAULT and "which nothing has written yet" in unread.sentences[0]
+    assert stuck.outcome is Outcome.DEADLOCK and "waits for nowhere, which nothing sets" in stuck.sentences[0]
+
+
+def dropped_peers(step: Step, *names: str) -> Step:
+    """``step`` that waits for ``names`` at its peer instead."""
+    return replace(step, peer_after=names) if isinstance(step, Transfer) and step.peer_after else step
 
 
 @pytest.mark.slow

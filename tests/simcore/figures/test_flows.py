@@ -6,7 +6,7 @@ import pytest
 
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, EngineMode, OpChoice, Pattern, TileGroup, arrivals_at
-from magus.compiler.planning.build import build_op_plan
+from magus.compiler.planning.build import build_op_plan, declared
 from magus.simcore import RunOptions, simulate_op
 from magus.simcore.figures.metrics import DataFlow, data_flows
 from magus.simcore.figures.result import IntervalKind
@@ -59,6 +59,41 @@ def test_a_call_of_the_library_is_one_transfer_of_each_peer() -> None:
 
     assert {flow.transfer.name for flow in flows} == {"all_gather"}
     assert sorted(flow.issuer for flow in flows) == list(range(1, 8))
+
+
+QUAD = """use "nvidia/h100"
+system quad { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+"""
+RING = """workload w on quad { x = tensor bf16[64, 256] shard rows; y = all_gather(x) }
+schedule s for w { plan by dma(3); a = get y.shard(1) from 1 signal sa
+  b = get y.shard(2) from 1 signal sb peer_after sa; c = get y.shard(3) from 1 signal sc peer_after sb }
+"""
+SUMMED = """workload w on quad { x = tensor bf16[64, 256]; y = all_reduce(x) }
+schedule s for w { plan by sm(4); a = get x.shard(0) from 1 signal sa; b = get x.shard(0) from 2 signal sb
+  c = get x.shard(0) from 3 signal sc; r = reduce x.shard(0) parts 4 after sa, sb, sc
+  d = get x.shard(1) from 1 signal sd peer_after r; e = get x.shard(2) from 2 signal se peer_after r
+  f = get x.shard(3) from 3 signal sf peer_after r }
+"""
+
+
+@pytest.mark.parametrize("fold", [True, False])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (RING, {("sa", 2, "a", "b", (2, 4, 1)), ("sb", 2, "b", "c", (2, 4, 1))}),
+        (SUMMED, {("r", peer, "r", name, (peer, 4, 1)) for name, peer in (("d", 2), ("e", 3), ("f", 0))}),
+    ],
+)
+def test_a_get_is_led_back_to_what_its_peer_had_to_have(text: str, expected: set[object], fold: bool) -> None:
+    scenario = compile_text(QUAD + text).scenario().case
+    schedule = declared(scenario, scenario.schedules[0])
+    result = simulate_op(scenario, schedule, options=RunOptions(fold=fold))
+    flows = data_flows(scenario, schedule, result.timeline, 1)
+    told = [flow for flow in flows if flow.waiter.kind is IntervalKind.COMM]
+
+    assert {(each.signal, each.issuer, each.transfer.name, each.waiter.name, each.path) for each in told} == expected
+    assert all(each.transfer.end_ticks <= each.waiter.end_ticks for each in told)
+    assert len(flows) - len(told) == (3 if "reduce" in text else 0)
 
 
 def test_ranks_that_repeat_others_have_their_flows() -> None:

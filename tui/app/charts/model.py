@@ -102,14 +102,16 @@ class Chunks:
         return Stop(flow.rank, flow.waiter, flow.path)
 
     def _reached(self, stop: Stop) -> Iterable[int]:
-        """Return the ranks at which the transfer of ``stop`` arrives; of many alike the next and the own one."""
+        """Return the ranks where the transfer of ``stop`` arrives or is told of; of many alike the next and the own."""
         num_ranks = self.run.num_ranks
         step = self.run.step_of(stop.rank, stop.interval.name)
         match step:
             case Transfer(reach=Reach.PEER, direction=Direction.PUT):
                 return ((stop.rank + step.peer) % num_ranks,)
             case Transfer(reach=Reach.PEER, direction=Direction.GET):
-                return (stop.rank,)
+                steps = self.run.part_of(stop.rank, stop.interval.name).schedule.steps_of(stop.rank)
+                told = (each.peer for each in steps if isinstance(each, Transfer) and each.peer_after)
+                return dict.fromkeys((stop.rank, *((stop.rank - peer) % num_ranks for peer in told)))
             case _:
                 return dict.fromkeys(((stop.rank + 1) % num_ranks, stop.rank))
 

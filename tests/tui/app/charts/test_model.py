@@ -7,7 +7,7 @@ from magus.compiler.ir import Transfer
 from magus.compiler.planning.build import declared
 from magus.simcore import run_of, simulate_op
 from magus.simcore.figures.result import IntervalKind
-from magus.tui.app.charts.model import RanksShown, TimelineModel
+from magus.tui.app.charts.model import Chunks, RanksShown, TimelineModel
 from magus.tui.app.charts.rows import bars_text
 from magus.tui.app.charts.viewport import Emphasis
 from tests.helpers.tui import real
@@ -142,6 +142,24 @@ def test_a_row_is_reported_with_its_step(fresh: TimelineModel) -> None:
     to_row(fresh, "stream 0")
     assert "kernel " in fresh.story()
     assert "after s_" in fresh.story()
+
+
+def test_a_chunk_is_followed_to_the_rank_that_gets_it_from_the_one_that_got_it() -> None:
+    text = """use "nvidia/h100"
+system quad { gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }
+workload w on quad { x = tensor bf16[64, 256] shard rows; y = all_gather(x) }
+schedule s for w { plan by dma(3); a = get y.shard(1) from 1 signal sa
+  b = get y.shard(2) from 1 signal sb peer_after sa; c = get y.shard(3) from 1 signal sc peer_after sb }"""
+    case = compile_text(text).scenario().case
+    run = run_of(case, simulate_op(case, declared(case, case.schedules[0]), unit_bytes=128))
+    (first,) = (each for each in run.result.timeline.intervals if each.rank == 0 and each.name == "a")
+
+    stops = Chunks(run).chain_from(2, first)
+    assert [(stop.rank, stop.interval.name, stop.path) for stop in stops] == [
+        (2, "a", ()),
+        (1, "b", (2, 4, 1)),
+        (0, "c", (1, 4, 0)),
+    ]
 
 
 def test_a_get_is_reported_with_what_its_peer_waits_for() -> None:

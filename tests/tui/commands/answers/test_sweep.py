@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,9 @@ def test_a_point_without_a_feasible_schedule_leaves_the_others(file: Path, monke
     done = magus("sweep", file, "--set", "M=64,128,256", "--no-verify")
     assert done.exit_code == 3 and "magus: with M = 128: " in done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()[3:]] == ["64", "256"]
+    alone = file.with_name("alone.mgs")
+    alone.write_text(re.sub(r"param M .*\n", "", file.read_text()).replace("[M, ", "[128, "))
+    assert magus("sweep", alone, "--no-verify").stderr == "magus: no feasible schedule: staging is 0\n"
 
 
 def test_what_is_searched_for_one_size_gives_no_rules(file: Path) -> None:
