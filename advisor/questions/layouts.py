@@ -13,13 +13,14 @@ from ...compiler.codes import Code
 from ...compiler.from_model.config import ModelConfig
 from ...compiler.from_model.frameworks import Framework
 from ...compiler.ir import Cancelled, Scenario, ShouldStop
+from ...compiler.ir.step import weights_of
 from ...compiler.ir.stopping import never
 from ...compiler.request.request import RequestError, shipped_gpu
 from ...compiler.text.units import bytes_text
 from ..answer.switches import Today, today_of
 from ..steps.outcome import MARGIN, RESERVED_BYTES, made_bytes
 from ..steps.search import TIE
-from ..steps.times import elements_of_rank, weights_of
+from ..steps.times import elements_of_rank
 from .question import MOST_COUNT, ModelQuestion, model_named, requested_tokens
 
 MOST_GPUS = 64

@@ -34,17 +34,18 @@ from ...compiler.ir.step import (
     PipelineKind,
     StepScenario,
     StepSchedule,
+    handed_on,
+    weights_of,
 )
 from ...compiler.planning.build import ScheduleError
 from ...runtime.report import MAX_STEPS
-from ...runtime.steps.work import GroupWork, LayerWork, StepWork, WeightSet, declared
+from ...runtime.steps.work import GroupWork, LayerWork, StepWork, WeightSet
 from ...simcore.steps.orders import Slot, orders_of, rejected
 from ..layers.beside import GroupLayer, SharedTraffic, some_parts
 from .layer_times import of_weights, schedule_of
 from .outcome import chunks_of
 from .plans import in_parts, refused, send_plan, shared_work, some_ops
 from .ranks import StageRanks, check_handed_on, ranks_of_stage
-from .times import handed_on, weights_of
 
 LAYERS = 2
 """Layers of each chunk that are carried out: each takes what the one before makes."""
@@ -101,19 +102,6 @@ class _Small:
             raise refused(message, "magus run --workload carries out the layer by itself")
         self.divisor, works = _divided(scheduled)
         self._works = dict(zip(self._parts, zip(works[::2], works[1::2], strict=True), strict=True))
-        for part in self._parts.values():
-            self._check(part.forward, part.back(schedule.keep))
-
-    def _check(self, forward: Scenario, back: Scenario) -> None:
-        known = {each.name for each in (*forward.workload.tensors, *back.workload.tensors)}
-        missing = [each.name for each in weights_of(forward) if f"d_{each.name}" not in known]
-        if missing:
-            hint = f"name it d_{missing[0]}, as derived passes do"
-            raise refused(f"{back.name} makes no gradient of {missing[0]} by its name", hint)
-        there = {each.name for each in forward.workload.tensors} | {handed_on(back).name}
-        unknown = [read.tensor for read in declared(back.workload) if read.tensor not in there]
-        if unknown:
-            raise refused(f"{back.name} takes {unknown[0]}, which {forward.name} has not")
 
     def job(self, ranks: StageRanks, microbatches: int, layers: int) -> StepWork:
         """The job with these ranks of a stage, so many microbatches, and layers of each kind in a chunk."""

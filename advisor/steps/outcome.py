@@ -15,6 +15,8 @@ from ...compiler.ir.step import (
     PassKind,
     StepScenario,
     StepSchedule,
+    handed_on,
+    weights_of,
 )
 from ...compiler.planning.build import ScheduleError
 from ...simcore.steps.orders import Orders, chunks_at, orders_of, rejected
@@ -25,12 +27,10 @@ from .times import (
     elements_of_rank,
     ends_ranks,
     ends_sharing,
-    handed_on,
     have_copies,
     head_shape,
     held_by,
     ticks_of,
-    weights_of,
 )
 
 # Memory of a step: weights, gradients, states of the optimizer and what microbatches in flight keep, by stage.

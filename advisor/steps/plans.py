@@ -26,15 +26,14 @@ from ...compiler.ir import (
     Tensor,
     Workload,
 )
-from ...compiler.ir.step import KEEP_ALL, KEEP_LEAST, ContextKind, Overlapped, PipelineKind
+from ...compiler.ir.step import KEEP_ALL, KEEP_LEAST, ContextKind, Overlapped, PipelineKind, handed_on
 from ...compiler.planning.build import build_op_plan
 from ...compiler.planning.knobs.library import library_engine
 from ...compiler.templates import BASELINE
 from ...runtime.report import RunRefused
-from ...runtime.steps.work import GroupWork, KeyExchange, declared
+from ...runtime.steps.work import GroupWork, KeyExchange
 from ..layers.beside import SharedTraffic, some_parts, traffic_plan
 from .outcome import StepOutcome
-from .times import handed_on
 
 
 def some_ops(workload: Workload, apart: frozenset[str], *, of: bool) -> Workload:
@@ -152,9 +151,8 @@ def made_again(outcome: StepOutcome) -> frozenset[str]:
     found = set[str]()
     parts = (part for block in outcome.scenario.step.blocks for part in block.parts)
     for part in parts if outcome.schedule.keep != KEEP_LEAST else ():
-        every, kept = (
-            {read.tensor for read in declared(part.back(keep).workload)} for keep in (KEEP_ALL, outcome.schedule.keep)
-        )
+        both = (part.back(keep).workload for keep in (KEEP_ALL, outcome.schedule.keep))
+        every, kept = ({read.tensor for read in each.declared_reads} for each in both)
         ops = {op.name: op for op in part.forward.workload.ops}
         attention = [place for place, op in enumerate(ops.values()) if isinstance(op.shape.kernel, AttentionShape)]
         for name, maker, _ in part.forward.workload.results:

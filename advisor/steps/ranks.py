@@ -6,9 +6,8 @@ from itertools import pairwise
 from math import gcd, lcm, prod
 
 from ...compiler.ir import DType, Scenario, Shard, System
-from ...compiler.ir.step import LayerPart, StepScenario
+from ...compiler.ir.step import LayerPart, StepScenario, handed_on
 from .plans import refused
-from .times import handed_on
 
 Span = tuple[int, int]
 """Ranks that lie along axes: how far apart neighbours are, and how many there are."""

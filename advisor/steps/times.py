@@ -25,6 +25,8 @@ from ...compiler.ir.step import (
     Step,
     StepScenario,
     StepSchedule,
+    handed_on,
+    weights_of,
 )
 from ...compiler.planning.knobs.library import library_rejection
 from ...compiler.resolve.schedules.from_text import SERIAL
@@ -154,14 +156,6 @@ CLEARED_BYTES = 8
 """Bytes of memory for each gradient beside the update: it is cleared, and read for the norm of all (4 bytes each)."""
 
 
-def weights_of(forward: Scenario) -> tuple[Tensor, ...]:
-    """The weights of a layer: tensors that are declared, but for the one that layers hand on."""
-    workload = forward.workload
-    made = {name for name, _, _ in workload.results}
-    first = "" if workload.repeat is None else workload.repeat.as_input
-    return tuple(each for each in workload.tensors if each.name not in made and each.name != first)
-
-
 def elements_of_rank(tensor: Tensor, ranks: int) -> int:
     """How many elements of a tensor one of the ranks of its group has."""
     elements = tensor.rows * tensor.cols
@@ -228,13 +222,6 @@ def sent_on(scenario: StepScenario, at_once: int = 1) -> SharedTraffic:
     if moved.shard is Shard.NONE:
         num_bytes = -(-num_bytes // forward.num_ranks)
     return SharedTraffic(pair, Pattern.SEND_RECV, DType.FP8, num_bytes)
-
-
-def handed_on(forward: Scenario) -> Tensor:
-    """What one layer hands on to the next."""
-    repeat = forward.workload.repeat
-    assert repeat is not None, "layers of a step repeat"
-    return forward.workload.tensor(repeat.as_input)
 
 
 def head_shape(step: Step) -> GemmShape | None:

@@ -14,7 +14,7 @@ from magus.advisor.layers.joint import COARSE_BYTES
 from magus.advisor.steps.layer_times import LayerTimes, PassOf, for_seconds, of_weights
 from magus.advisor.steps.outcome import chunks_of, outcome_of, updated_of
 from magus.advisor.steps.plans import send_plan
-from magus.advisor.steps.times import handed_on, held_by, ticks_of
+from magus.advisor.steps.times import held_by, ticks_of
 from magus.compiler import compile_text
 from magus.compiler.ir import (
     Pattern,
@@ -22,7 +22,7 @@ from magus.compiler.ir import (
     Scenario,
     System,
 )
-from magus.compiler.ir.step import ChunkPass, Overlapped, PassKind, StepScenario, StepSchedule
+from magus.compiler.ir.step import ChunkPass, Overlapped, PassKind, StepScenario, StepSchedule, handed_on
 from magus.simcore.cores.engine import run
 from magus.simcore.lower.beside import OnGroup, Together, builder_for
 from magus.simcore.program.builder import GroupRanks

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from .implementation import Implementation, Stack
 from .scenario import Scenario, System
-from .tensors import DType
+from .tensors import DType, Tensor
 
 
 class PipelineKind(Enum):
@@ -95,6 +95,21 @@ class Optimizer:
 KEEP_ALL, KEEP_LEAST, KEEP_WRITTEN = "all", "least", ""
 """What is kept of the forward pass of a layer: all that the backward pass takes; its input alone, so that the layer is
 computed again, as checkpoints of frameworks do; or what the text of the backward pass says."""
+
+
+def weights_of(forward: Scenario) -> tuple[Tensor, ...]:
+    """The weights of a layer: tensors that are declared, but for the one that layers hand on."""
+    workload = forward.workload
+    made = {name for name, _, _ in workload.results}
+    first = "" if workload.repeat is None else workload.repeat.as_input
+    return tuple(each for each in workload.tensors if each.name not in made and each.name != first)
+
+
+def handed_on(forward: Scenario) -> Tensor:
+    """What one layer hands on to the next."""
+    repeat = forward.workload.repeat
+    assert repeat is not None, "layers of a step repeat"
+    return forward.workload.tensor(repeat.as_input)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """A workload: its tensors, its ops, what ops read of others, layers and batches."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
@@ -163,6 +164,11 @@ class Workload:
     def in_context(self) -> tuple[AttentionShape, ...]:
         """Attention whose sequences lie on several ranks."""
         return tuple(each for each in self.attention if each.context > 1)
+
+    @property
+    def declared_reads(self) -> Iterator[Read]:
+        """What ops read that none of them makes."""
+        return (read for op in self.ops for read in op.reads if not read.made_by and not read.adds)
 
     @property
     def num_layers(self) -> int:

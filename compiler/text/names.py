@@ -62,10 +62,17 @@ def shipped_devices(kind: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def declared_at(source: Source, name: str) -> Span | None:
-    """Return the first line of a schedule or workload of that name; None if the text itself has none."""
+def declared_at(source: Source, name: str, *, explored: bool = False) -> Span | None:
+    """Return the first line of a schedule or workload of that name; None if the text itself has none.
+
+    ``explored``: that of ``explore`` about the workload.
+    """
     for each in parse_file(source, Report()).declarations:
-        if isinstance(each, ast.TemplateNode | ast.PlanNode | ast.WorkloadNode) and each.name == name:
+        if explored:
+            is_it = isinstance(each, ast.ExploreNode) and each.workload.names == (name,)
+        else:
+            is_it = isinstance(each, ast.TemplateNode | ast.PlanNode | ast.WorkloadNode) and each.name == name
+        if is_it:
             first = each.span.text.partition("\n")[0].rstrip(" {")
             return Span(each.span.source, each.span.start, each.span.start + len(first))
     return None

@@ -12,7 +12,7 @@ import numpy as np
 from ..memory import Array
 from ..operands import MODULUS
 from ..problem import mixture
-from .work import GroupWork, KeyExchange, LayerWork, Values, declared
+from .work import GroupWork, KeyExchange, LayerWork, Values
 
 Carry = Callable[[GroupWork, Values, Iterable[str]], Values]
 """Carries a plan out with given numbers, and returns the results that are wanted."""
@@ -55,7 +55,7 @@ def carried_out(
     of, wanted = work.exchange, list(wanted)
     if of is None:
         return _by_group(kind, work, given, wanted, carry)
-    needed = {*wanted, *of.operands, of.gradient, of.made, *(read.tensor for read in declared(of.rest.workload))}
+    needed = {*wanted, *of.operands, of.gradient, of.made, *(read.tensor for read in of.rest.workload.declared_reads)}
     between = [name for name, _, _ in of.first.workload.results if name in needed]
     found = _by_group(kind, of.first, given, between, carry)
     known = {**given, **{name: tuple(part % MODULUS for part in found[name]) for name in between}}

@@ -209,7 +209,7 @@ class LayerWork:
     def kept(self) -> tuple[str, ...]:
         """The results of the forward pass that the backward pass takes."""
         made = {name for name, _, _ in self.forward.workload.results} - set(self.between)
-        reads = dict.fromkeys(read.tensor for work in self.backward for read in declared(work.workload))
+        reads = dict.fromkeys(read.tensor for work in self.backward for read in work.workload.declared_reads)
         return tuple(name for name in reads if name in made)
 
     @property
@@ -218,7 +218,7 @@ class LayerWork:
         if len(self.backward) == 1:
             return ()
         made = {name for name, _, _ in self.backward[0].workload.results}
-        found = dict.fromkeys(read.tensor for read in declared(self.backward[1].workload))
+        found = dict.fromkeys(read.tensor for read in self.backward[1].workload.declared_reads)
         return tuple(name for name in found if name in made)
 
     def num_steps(self, work: PassKind, again: bool) -> int:
@@ -373,11 +373,6 @@ class StepWork:
         near, far = self.strides
         local = pipeline // near * near * self.num_places + place * near + pipeline % near
         return local % far + stage * far + local // far * far * self.num_stages
-
-
-def declared(workload: Workload) -> Iterable[Read]:
-    """What ops read that none of them makes."""
-    return (read for op in workload.ops for read in op.reads if not read.made_by and not read.adds)
 
 
 def split(values: Array, shard: Shard, ranks: int) -> tuple[Array, ...]:

@@ -277,11 +277,11 @@ def head_dim_of(tensors: Sequence[Tensor], heads: int, kv_heads: int, values: in
         first = replace(first, cols=first.cols // (heads + 2 * kv_heads) * heads)  # in decode, beside a cache
     in_values = kv_heads * (values or 0) if packed else 0
     in_first = heads + (kv_heads if values else 2 * kv_heads) * packed
-    if heads % kv_heads or (first.cols - in_values) % in_first or first.cols <= in_values:
-        raise mismatch(
-            f"{in_first} heads do not divide {first.cols - in_values} columns of {first.name}, "
-            f"or {heads} are no multiple of {kv_heads} kv_heads"
-        )
+    if heads % kv_heads:
+        raise mismatch(f"{heads} heads are no multiple of {kv_heads} kv_heads")
+    if (first.cols - in_values) % in_first or first.cols <= in_values:
+        those = f"{heads} heads and {in_first - heads} of keys and values" if packed else f"{heads} heads"
+        raise mismatch(f"{those} do not divide {first.cols - in_values} columns of {first.name}")
     head_dim = (first.cols - in_values) // in_first
     value_dim = values or head_dim
     in_keys = values is not None and len(tensors) == 2 and tensors[1].cols == kv_heads * head_dim

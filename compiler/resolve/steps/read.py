@@ -5,8 +5,8 @@ from dataclasses import replace
 from math import prod
 
 from ...codes import Code
-from ...ir import Axis, Implementation, Partition, Rejection, Scenario, Shard, System, Workload
-from ...ir.step import KEEP_ALL, KEEP_LEAST, KEEP_WRITTEN, LayerPart, StepExplore, StepScenario
+from ...ir import Axis, Implementation, Partition, Rejection, Scenario, Shard, System, Tensor, Workload
+from ...ir.step import KEEP_ALL, KEEP_LEAST, KEEP_WRITTEN, LayerPart, StepExplore, StepScenario, weights_of
 from ...text import syntax as ast
 from ...text.diagnostics import did_you_mean, listing
 from ...text.names import STACKS_FOLDER, Entry, Kind, Scope
@@ -138,7 +138,13 @@ class StepsReader:
 
     def _check_backward(self, text: StepText) -> None:
         """Check that what is named as a backward pass is none of the layers, and not the pass of another."""
-        forwards = {part.forward.text for part in text.parts}
+        forwards = dict[str, str | None]()
+        for part in text.parts:
+            name = None if part.backward is None else part.backward.text
+            if forwards.setdefault(part.forward.text, name) != name:
+                message = f"layers of {part.forward.text} have one backward pass, and two are named"
+                span = (part.backward or part.forward).span
+                raise self._report.fail(Code.MGS570, message, span, "another workload for layers with another pass")
         for part in text.parts:
             if part.backward is None:
                 continue
@@ -155,12 +161,35 @@ class StepsReader:
                 continue
             raise self._report.fail(Code.MGS570, message, part.backward.span, f"step {forward}: it is derived")
 
+    def _check_written(self, forward: Scenario, back: Scenario, name: ast.Name) -> None:
+        """Check that a pass that is written out takes what the forward pass has, and makes gradients of all weights."""
+        own, repeats = forward.workload, (forward.workload.repeat, back.workload.repeat)
+        there, made = {each.name: each for each in own.tensors}, {tensor for tensor, _, _ in back.workload.results}
+        if repeats[0] is not None and repeats[1] is not None:
+            there[repeats[1].as_input] = own.tensor(repeats[0].result)
+        for taken in dict.fromkeys(read.tensor for read in back.workload.declared_reads):
+            found, wanted = back.workload.tensor(taken), there.get(taken)
+            if wanted is None:
+                message = f"{back.name} takes {taken}, which {forward.name} has not"
+                raise self._report.fail(Code.MGS570, message, name.span, f"step {forward.name}: it is derived")
+            if _lies(found) != _lies(wanted):
+                message = (
+                    f"{back.name} takes {taken}, {_lies(found)}, and {wanted.name} of {forward.name} is {_lies(wanted)}"
+                )
+                raise self._report.fail(Code.MGS570, message, name.span, f"a pass of its own for {forward.name}")
+        for each in weights_of(forward):
+            if f"d_{each.name}" not in made:
+                message = f"{back.name} makes no gradient of {each.name}, a weight of {forward.name}, by its name"
+                raise self._report.fail(Code.MGS570, message, name.span, f"name it d_{each.name}, as derived passes do")
+
     def _part(self, system: System, part: NamedPart, keeps: Sequence[str]) -> LayerPart:
         entry, forward = self._workload(part.forward)
         copies, stage = self._copies(system, entry), self._group(system, self._beside(system, ()), entry)
         context = self._context(system, entry, forward.workload)
         if part.backward is not None:
-            return LayerPart(forward, ((KEEP_WRITTEN, self._workload(part.backward)[1]),), copies, stage, context)
+            written = self._workload(part.backward)[1]
+            self._check_written(forward, written, part.backward)
+            return LayerPart(forward, ((KEEP_WRITTEN, written),), copies, stage, context)
         backward = []
         for keep in keeps:
             declaration = derived_backward(part, entry.workload, _kept(keep, entry.workload))
@@ -255,6 +284,11 @@ def _meet(one: Axis, other: Axis) -> bool:
     if 1 in (one.size, other.size):
         return False
     return one.stride < other.stride * other.size and other.stride < one.stride * one.size
+
+
+def _lies(tensor: Tensor) -> str:
+    """The size of a tensor and how ranks have it, for people."""
+    return f"[{tensor.rows}, {tensor.cols}] {tensor.layout}"
 
 
 def _kept(keep: str, forward: ast.WorkloadNode) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ class NamedPart:
 class StepText:
     """What the block of a step says, before the workloads that it names are looked at.
 
-    ``blocks`` have the parts of each block of layers, and the place of its statement.
+    ``blocks`` have the parts of each block of layers, and the place of its statement; ``span`` is of sequences.
     """
 
     about: str
@@ -91,7 +91,7 @@ class StepTextReader:
                 count = self._whole("sequences", words.take("how many sequences"))
                 words.need("x", "'x' and a length are missing", "128 x 8192")
                 length = self._whole("length", words.only("tokens of a sequence"))
-                return replace(text, sequences=count, length=length)
+                return replace(text, sequences=count, length=length, span=statement.span)
             case "head":
                 return replace(text, vocabulary=self._whole("head", words.only("the size of the vocabulary")))
             case _:

@@ -303,35 +303,23 @@ def test_what_is_too_large_is_refused() -> None:
     assert refused.value.rejection.code is Code.MGS540
 
 
-@pytest.mark.parametrize(
-    ("factor", "gradient", "why"),
-    [("w.t", "d_w", ""), ("other", "d_w", "back takes other, which layer has not"), ("w.t", "g", "no gradient of w")],
-)
-def test_a_backward_pass_that_is_written_out_has_the_names_of_the_forward_one(
-    factor: str, gradient: str, why: str
-) -> None:
-    text = f"""use "nvidia/h100"
-system one {{ gpus 1 x H100; fabric switch(nvswitch, link=nvlink); mesh tp 1 }}
-workload layer on one.tp {{ x = tensor bf16[64, 32]; w = tensor bf16[32, 32]; y = gemm(x, w); repeat 1 y as x }}
-workload back on one.tp {{
+def test_a_backward_pass_that_is_written_out_is_carried_out() -> None:
+    text = """use "nvidia/h100"
+system one { gpus 1 x H100; fabric switch(nvswitch, link=nvlink); mesh tp 1 }
+workload layer on one.tp { x = tensor bf16[64, 32]; w = tensor bf16[32, 32]; y = gemm(x, w); repeat 1 y as x }
+workload back on one.tp {
   d_y = tensor bf16[64, 32]
   x = tensor bf16[64, 32]
   w = tensor bf16[32, 32]
-  other = tensor bf16[32, 32]
-  {gradient} = gemm(x.t, d_y)
-  d_x = gemm(d_y, {factor})
+  d_w = gemm(x.t, d_y)
+  d_x = gemm(d_y, w.t)
   repeat 1 d_x as d_y
-}}
-workload train on one {{ step layer, back; sequences 2 x 64 }}
+}
+workload train on one { step layer, back; sequences 2 x 64 }
 """
     step = compile_text(text).step()
     assert step is not None
-    if not why:
-        assert ended(job_of(step, StepSchedule(""))) == (Outcome.EXACT, "")
-        return
-    with pytest.raises(RunRefused) as refused:
-        job_of(step, StepSchedule(""))
-    assert why in refused.value.rejection.message
+    assert ended(job_of(step, StepSchedule(""))) == (Outcome.EXACT, "")
 
 
 def test_a_step_that_is_too_large_is_made_smaller_and_says_so() -> None:

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from magus.advisor.steps.outcome import chunks_of, memory_of, most_held
-from magus.advisor.steps.times import held_by, weights_of
-from magus.compiler.ir.step import KEEP_LEAST, Pipeline, PipelineKind, StepSchedule
+from magus.advisor.steps.times import held_by
+from magus.compiler.ir.step import KEEP_LEAST, Pipeline, PipelineKind, StepSchedule, weights_of
 from magus.simcore.steps.orders import orders_of
 from tests.helpers.steps import small_step
 

@@ -2,12 +2,11 @@
 
 import pytest
 
-from magus.advisor.steps.times import handed_on
 from magus.compiler import compile_text
 from magus.compiler.codes import Code
 from magus.compiler.from_model.request import shipped_model
 from magus.compiler.from_model.step import StepRequest, step_text
-from magus.compiler.ir.step import PipelineKind
+from magus.compiler.ir.step import PipelineKind, handed_on
 from magus.compiler.request.request import RequestError
 
 

@@ -22,10 +22,11 @@ from ....compiler.ir import JsonObject, Settings, ShouldStop
 from ....compiler.ir.step import StepScenario, StepSchedule
 from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, Diagnostic, Source, Span, did_you_mean
+from ....compiler.text.names import declared_at
 from ...drawing import Shows
 from ...text.door import Exit, interruptible, print_json, put, put_text, say
 from ...text.progress import progress_line
-from ...text.step import aligned, how_text, outcome_text, searched_text, swept_table
+from ...text.step import aligned, how_text, nothing_lines, outcome_text, searched_text, swept_table
 from ..inputs import ScenarioInput, show, source_of
 from ..out import NO_PICTURES, Pictures, SimulateOptions
 from ..running import exit_code_if_strict
@@ -82,7 +83,10 @@ def _advise(text: Source, settings: Settings, name: str | None, form: _Form, wit
     if stopped() or (found.interrupted and found.recommended is None):
         return Exit.INTERRUPTED
     if found.recommended is None:
-        say(f"MGS510 error: no layout of {found.scenario.name} can be used")
+        name = found.scenario.name
+        span = declared_at(text, name, explored=True) or declared_at(text, name) or Span(text, 0, 0)
+        why, _, _ = " ".join(nothing_lines(found.searched)).partition(". ")
+        show([Diagnostic(Code.MGS510, f"no layout of {name} can be used. {why.rstrip('.')}", span)])
         return Exit.NOT_FEASIBLE
     return max(drawn, _strict(found.scenario, strict=form.strict))
 

@@ -42,6 +42,9 @@ def _errors(definitions: str) -> list[str]:
         ("t = tensor mxfp8[8, 8320] shard cols", "mxfp8 has a scale for each 32 elements, and 1040 of t are not whole"),
         ("t = tensor bf16[64, 200]; y = cast(t, type=fp8_block)", "fp8_block has a scale for each 128 elements"),
         ("t = tensor mxfp4[64, 32]; y = swiglu(t)", "mxfp4 has a scale for each 32 elements, and 16 of swiglu(t) are"),
+        ("y = attention(q, heads=30, kv_heads=8)", "30 heads are no multiple of 8 kv_heads"),
+        ("y = attention(q, heads=14, kv_heads=2)", "14 heads and 4 of keys and values do not divide 1024 columns of q"),
+        ("y = attention(q, k, k, heads=12, kv_heads=2)", "12 heads do not divide 1024 columns of q"),
         ("t = tensor bf16[64, 200]; y = norm(t, rope=200)", "t has 200 columns, of which 200 of rope leave"),
         (
             "t = tensor nvfp4[9, 16] shard flat; y = all_gather(t)",

@@ -79,15 +79,14 @@ def test_parts_of_one_workload_are_carried_out_one_after_the_other(file: Path) -
 
 
 def test_a_step_that_is_not_carried_out_says_why(file: Path) -> None:
-    text = file.read_text().replace("step layer", "step layer, back")
-    back = "d_y = tensor bf16[ROWS, 1024] shard rows; g = norm(d_y); repeat 8 g as d_y"
-    file.write_text(f"{text}workload back on pod.tp {{ {back} }}\n")
+    text = file.read_text().replace("[ROWS, 1024]", "[ROWS, 1021]")
+    file.write_text(text.replace("[1024, 4096]", "[1021, 4096]").replace("[4096, 1024]", "[4096, 1021]"))
     done = magus("run", file, "--schedule", "both", "--json")
 
     assert done.exit_code == 1
     (one,) = json.loads(done.stdout)["schedules"]
     assert one["outcome"] == "refused"
-    assert one["sentences"][0].startswith("MGS540: back makes no gradient of w by its name")
+    assert one["sentences"][0].startswith("MGS540: the smallest sizes of layer have 8,388,608 elements")
     assert "unknown schedule" in magus("run", file, "--schedule", "turn").stderr
 
 
@@ -286,11 +285,19 @@ def test_a_step_on_stdin_is_read_once(file: Path) -> None:
         assert f"<stdin>:{line}:1: MGS570 error: mine: the stages have" in done.stderr
 
 
+def place_of(file: Path, statement: str = "explore train") -> str:
+    """Where the first line that begins so stands."""
+    lines = file.read_text().splitlines()
+    return f"{file}:{next(n for n, line in enumerate(lines, 1) if line.startswith(statement))}:1"
+
+
 def test_layouts_of_which_none_divides_say_why(file: Path) -> None:
     file.write_text(TEXT.format(more="explore train { TP 4; PP 2, 4; pipeline interleaved(chunks=16) }"))
     done = magus("advise", file)
 
-    assert done.exit_code == 3 and "MGS510 error: no layout of train can be used" in done.stderr
+    assert done.exit_code == 3
+    why = "No layout divides the ranks, the layers and the microbatches"
+    assert done.stderr.startswith(f"{place_of(file)}: MGS510 error: no layout of train can be used. {why}\n")
     assert "2 layouts: 2 do not divide" in done.stdout
     said = " ".join(done.stdout.split())
     why = "interleaved(chunks=16): some of 32 chunks have no layer: the model has 8."
@@ -302,10 +309,27 @@ def test_layouts_of_which_none_fits_are_said_by_stage(file: Path) -> None:
     file.write_text(TEXT.format(more="explore train { TP 2, 4; memory <= 1 GiB }"))
     done = magus("advise", file)
 
-    assert done.exit_code == 3 and "MGS510" in done.stderr
+    assert done.exit_code == 3
+    assert (
+        f"{place_of(file)}: MGS510 error: no layout of train can be used. No layout fits into memory\n" in done.stderr
+    )
     said = " ".join(done.stdout.split())
     assert "No layout fits into memory. The nearest needs" in said and "Of its stages, 1 needs 3." in said
     assert "no layout fits" in magus("sweep", file, "--set", "ROWS=1024,2048").stdout
+
+
+def test_where_nothing_is_explored_the_step_itself_is_the_place(file: Path) -> None:
+    file.write_text(
+        TEXT.format(more="")
+        .replace("[ROWS, 1024]", "[ROWS, 262144]")
+        .replace("1024, 4096", "262144, 65536")
+        .replace("4096, 1024", "65536, 262144")
+    )
+    done = magus("advise", file)
+
+    assert done.exit_code == 3 and done.stderr.startswith(
+        f"{place_of(file, 'workload train')}: MGS510 error: no layout"
+    )
 
 
 def test_a_schedule_beyond_memory_is_said_by_stage_with_the_nearest_that_fits(file: Path) -> None:
