@@ -22,6 +22,7 @@ from ..compiler.ir import (
     moved_rows,
     rows_of_block,
     tile_rows,
+    without_batch,
 )
 from .axes import Layout, attention_of
 from .memory import Array, Attention, CheckedArray, Place, RankMemory
@@ -126,7 +127,8 @@ class Problem:
         if isinstance(kernel, GroupedGemmShape) and any(slot.given for slot in self.slots.values()):
             return of_experts(kernel, *taken)
         by_rows = all(self.slots[0, number].rows is axes.rows for number in range(len(taken)))
-        return mixture(self._seed, self.part.op, taken, positions(axes.rows), positions(axes.cols), by_rows=by_rows)
+        name = without_batch(self.part.op)  # a kernel does the same in each batch
+        return mixture(self._seed, name, taken, positions(axes.rows), positions(axes.cols), by_rows=by_rows)
 
     # What there is at first.
 

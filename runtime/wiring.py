@@ -24,6 +24,7 @@ from ..compiler.ir import (
     moved_rows,
     rows_of_block,
     tile_rows,
+    without_batch,
 )
 from .axes import MOVED, Axis, CutAxis, KernelAxes, Layout, attention_of, axis_of
 from .memory import Attention
@@ -163,8 +164,11 @@ def kernel_operands(op: Op, shape: OpShape) -> tuple[Tensor, ...]:
     by_name = {tensor.name: tensor for tensor in shape.tensors if tensor.name not in shape.made}
     behind = op.shape.pattern.consumes and shape.pattern is Pattern.KERNEL
     operands = [read for read in op.reads if not read.adds and (behind or not read.moves)]
-    if operands and all(read.seen in by_name for read in operands):
-        named = ((by_name[read.seen], read.moves) for read in operands)
+    seen = [read.seen for read in operands]
+    if not all(name in by_name for name in seen):  # shapes name tensors without their batch and group
+        seen = [replace(read, tensor=without_batch(read.tensor)).seen for read in operands]
+    if operands and all(name in by_name for name in seen):
+        named = ((by_name[name], read.moves) for name, read in zip(seen, operands, strict=True))
         return tuple(replace(tensor, shard=Shard.NONE) if moves else tensor for tensor, moves in named)
     return tuple(by_name.values())
 

@@ -23,6 +23,7 @@ from ...compiler.ir import (
     System,
     Tensor,
     Workload,
+    without_batch,
 )
 from ...compiler.ir.operations.kernel_shape import KernelShape
 from ...compiler.ir.step import (
@@ -38,13 +39,16 @@ from ...compiler.ir.step import (
     weights_of,
 )
 from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.groups import cut_up
+from ...compiler.planning.parts import in_batches
 from ...runtime.report import MAX_STEPS
+from ...runtime.steps.cut import CutWork
 from ...runtime.steps.work import GroupWork, LayerWork, StepWork, WeightSet
 from ...simcore.steps.orders import Slot, orders_of, rejected
-from ..layers.beside import GroupLayer, SharedTraffic, some_parts
+from ..layers.beside import GroupLayer, SharedTraffic
 from .layer_times import of_weights, schedule_of
 from .outcome import chunks_of
-from .plans import in_parts, refused, send_plan, shared_work, some_ops
+from .plans import check_kept, in_parts, refused, send_plan, shared_work, some_work
 from .ranks import StageRanks, check_handed_on, ranks_of_stage
 
 LAYERS = 2
@@ -96,12 +100,10 @@ class _Small:
         check_handed_on(self.ranks, [part.forward for part in self._parts.values()])
         passes = [each for part in self._parts.values() for each in (part.forward, part.back(schedule.keep))]
         scheduled = [(each, schedule_of(each, named.get(each.name))) for each in passes]
-        cut = [f"{each.name} by {how.name or 'the library'}" for each, how in scheduled if how.cut != UNCUT]
-        if cut:
-            message = f"{cut[0]} is in batches or groups, and numbers of such layers are not joined in a step"
-            raise refused(message, "magus run --workload carries out the layer by itself")
         self.divisor, works = _divided(scheduled)
         self._works = dict(zip(self._parts, zip(works[::2], works[1::2], strict=True), strict=True))
+        for forward, back in self._works.values():
+            check_kept(forward, back)
 
     def job(self, ranks: StageRanks, microbatches: int, layers: int) -> StepWork:
         """The job with these ranks of a stage, so many microbatches, and layers of each kind in a chunk."""
@@ -148,13 +150,7 @@ class _Small:
         forward, back = self._works[name]
         backward: tuple[GroupWork, ...] = (back,)
         if schedule.pipeline.kind in (PipelineKind.DUAL, PipelineKind.ZERO_BUBBLE):
-            apart = of_weights(back.workload)
-            backward = tuple(
-                replace(
-                    back, workload=some_ops(back.workload, apart, of=own), plan=some_parts(back.plan, apart, of=own)
-                )
-                for own in (False, True)
-            )
+            backward = tuple(some_work(back, of_weights, of=own) for own in (False, True))
         context = None if part.context is None else replace(part.context, num_ranks=ranks.contexts[of][1])
         passes = [in_parts(each, context, schedule.context) for each in (forward, *backward)]
         of_several = any(len(block.parts) > 1 for block in self._scenario.step.blocks)
@@ -248,14 +244,18 @@ def _in_turn(order: Iterable[Slot], second: int) -> Iterator[ChunkPass]:
 
 def _divided(passes: list[tuple[Scenario, Schedule]]) -> tuple[int, list[GroupWork]]:
     """By how much sizes are divided, which is as much as plans allow, and the passes."""
-    common, failure = gcd(*(size for each, _ in passes for size in _extents(each.workload, each.num_ranks))), None
+    pieces = [cut_up(each.workload, how.cut) for each, how in passes]
+    both = [
+        (one, each.num_ranks) for (each, _), cut in zip(passes, pieces, strict=True) for one in (each.workload, cut)
+    ]
+    common, failure = gcd(*(size for one, ranks in both for size in _extents(one, ranks))), None
     for divisor in (each for each in range(common, 0, -1) if common % each == 0):
-        small = [divided(each.workload, divisor, each.num_ranks) for each, _ in passes]
-        pairs = list(zip(passes, small, strict=True))
-        if divisor > 1 and min(least for (each, _), one in pairs for least in _parts(one, each.num_ranks)) < LEAST:
+        small = [divided(one, divisor, ranks) for one, ranks in both]
+        sizes = (size for one, (_, ranks) in zip(small, both, strict=True) for size in _parts(one, ranks))
+        if divisor > 1 and min(sizes) < LEAST:
             continue
         try:
-            works = [GroupWork(each.system, one, GroupLayer(each.system, one, how).plan) for (each, how), one in pairs]
+            works = [_work(*each, *one) for each, *one in zip(passes, small[::2], small[1::2], strict=True)]
         except ScheduleError as error:
             failure = error
             continue
@@ -266,6 +266,17 @@ def _divided(passes: list[tuple[Scenario, Schedule]]) -> tuple[int, list[GroupWo
         return divisor, works
     assert failure is not None, "the sizes as they are were tried"
     raise failure
+
+
+def _work(scenario: Scenario, schedule: Schedule, whole: Workload, pieces: Workload) -> GroupWork:
+    """A pass with small sizes, and its ``pieces`` where the schedule cuts it."""
+    system, cut = scenario.system, schedule.cut
+    work = GroupWork(system, pieces, GroupLayer(system, pieces, replace(schedule, batches=1, groups=())).plan)
+    if cut == UNCUT:
+        return work
+    in_rows = in_batches(scenario.workload, cut.batches)
+    batched = frozenset(without_batch(each.name) for each in in_rows.tensors if each.name != without_batch(each.name))
+    return replace(work, workload=whole, cut=CutWork(cut, whole, batched, work))
 
 
 def divided(workload: Workload, divisor: int, ranks: int) -> Workload:
@@ -282,7 +293,7 @@ def divided(workload: Workload, divisor: int, ranks: int) -> Workload:
     exchanged = _exchanged(workload, ranks)
 
     def tensor(each: Tensor, blocks: int = 1) -> Tensor:
-        blocks = ranks**2 if each.name in exchanged and each.shard is Shard.ROWS else blocks
+        blocks = ranks**2 if without_batch(each.name) in exchanged and each.shard is Shard.ROWS else blocks
         return replace(each, rows=each.rows // divisor // blocks * blocks, cols=each.cols // divisor)
 
     def shape(each: OpShape) -> OpShape:
@@ -335,15 +346,15 @@ def _kernel(shape: KernelShape, divisor: int) -> KernelShape:
 def _exchanged(workload: Workload, ranks: int) -> frozenset[str]:
     """The tensors of rows that are exchanged, but for those with the rows of all tokens."""
     rows = {ranks * op.shape.moved.rows for op in workload.ops if op.shape.pattern.exchanges and op.shape.moved}
-    tokens = {each.rows for each in workload.tensors if workload.repeat and each.name == workload.repeat.as_input}
-    return frozenset(each.name for each in workload.tensors if each.rows in rows - tokens)
+    tokens = {each.rows for each in workload.tensors if workload.repeat and each.name in workload.repeat.carried}
+    return frozenset(without_batch(each.name) for each in workload.tensors if each.rows in rows - tokens)
 
 
 def _extents(workload: Workload, ranks: int) -> Iterator[int]:
     """Yield all sizes that are divided."""
     exchanged = _exchanged(workload, ranks)
     for tensor in workload.tensors:
-        yield from (tensor.cols,) if tensor.name in exchanged else (tensor.rows, tensor.cols)
+        yield from (tensor.cols,) if without_batch(tensor.name) in exchanged else (tensor.rows, tensor.cols)
     for op in workload.ops:
         kernel = op.shape.kernel
         yield from kernel.rows if isinstance(kernel, GroupedGemmShape) else ()
@@ -355,17 +366,16 @@ def _extents(workload: Workload, ranks: int) -> Iterator[int]:
 def _parts(workload: Workload, ranks: int) -> Iterator[int]:
     """Yield rows and columns of what ranks have; 0 where they do not divide among them, or what is sent does not."""
     for tensor in workload.tensors:
-        if tensor.shard is Shard.NONE and workload.repeat is not None and tensor.name == workload.repeat.as_input:
+        if tensor.shard is Shard.NONE and workload.repeat is not None and tensor.name in workload.repeat.carried:
             yield 0 if tensor.rows % ranks else tensor.rows
         rows = ranks if tensor.shard in (Shard.ROWS, Shard.FLAT) else 1
         cols = ranks if tensor.shard is Shard.COLS else 1
         flat = LEAST if tensor.shard is Shard.FLAT else 1  # a row of it is enough: gathered they are many
         yield 0 if tensor.rows % rows else tensor.rows // rows * flat
         yield 0 if tensor.cols % cols else tensor.cols // cols
-    heights = {tensor.name: tensor.rows for tensor in workload.tensors}
-    for shape in (op.shape for op in workload.ops if op.shape.pattern.exchanges):
-        moved = 0 if shape.moved is None else shape.moved.rows
-        yield moved if moved % ranks == 0 and heights[shape.output] == ranks * moved else 0
+    for op in (op for op in workload.ops if op.shape.pattern.exchanges):
+        moved = 0 if op.shape.moved is None else op.shape.moved.rows
+        yield moved if moved % ranks == 0 and workload.output_of(op).rows == ranks * moved else 0
 
 
 def _elements(tensor: Tensor, ranks: int, whole: bool) -> int:

@@ -1,11 +1,12 @@
 """Plans of what a step is made of: passes of a layer, some parts of them, and what stages send."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
 from ...compiler.codes import Code
 from ...compiler.ir import (
+    UNCUT,
     AttentionBackShape,
     AttentionShape,
     ElementwiseShape,
@@ -28,6 +29,7 @@ from ...compiler.ir import (
 )
 from ...compiler.ir.step import KEEP_ALL, KEEP_LEAST, ContextKind, Overlapped, PipelineKind, handed_on
 from ...compiler.planning.build import build_op_plan
+from ...compiler.planning.groups import routings
 from ...compiler.planning.knobs.library import library_engine
 from ...compiler.templates import BASELINE
 from ...runtime.report import RunRefused
@@ -45,6 +47,15 @@ def some_ops(workload: Workload, apart: frozenset[str], *, of: bool) -> Workload
 
     ops = tuple(replace(op, reads=tuple(map(read, op.reads))) for op in workload.ops if op.name in names)
     return replace(workload, ops=ops, results=tuple(each for each in workload.results if each[1] in names))
+
+
+def some_work(work: GroupWork, apart: Callable[[Workload], frozenset[str]], *, of: bool) -> GroupWork:
+    """Return a pass of the ops ``apart``, or of the others, in its pieces too."""
+    names = apart(work.workload)
+    whole, cut = some_ops(work.workload, names, of=of), work.cut
+    if cut is not None:
+        cut = replace(cut, whole=whole, work=some_work(cut.work, apart, of=of))
+    return replace(work, workload=whole, plan=some_parts(work.plan, names, of=of), cut=cut)
 
 
 def send_plan(stages: System, forward: Scenario) -> tuple[OpCase, OpPlan]:
@@ -78,8 +89,34 @@ def refused(message: str, hint: str = "magus simulate answers about it") -> RunR
     return RunRefused(Rejection(Code.MGS540, message, hint))
 
 
+def check_kept(forward: GroupWork, back: GroupWork) -> None:
+    """Check that the backward pass can take what the forward pass leaves, where they are not cut alike.
+
+    Rows of tokens are put together; rows go to other experts in each batch, and twice to some ranks in groups.
+
+    Raises
+    ------
+    RunRefused
+        If it cannot.
+    """
+    cuts = [UNCUT if work.cut is None else work.cut.cut for work in (forward, back)]
+    at_experts = routings(forward.workload)
+    taken = {read.tensor for read in back.workload.declared_reads} if cuts[0] != cuts[1] else set[str]()
+    in_batches = any(cut.batches > 1 for cut in cuts)
+    for name, op, _ in forward.workload.results:
+        if name in taken and op in at_experts and (in_batches or forward.shape_of(name) != back.shape_of(name)):
+            names = forward.workload.name, back.workload.name
+            message = (
+                f"{name} has rows at experts, which are others in the batches or groups of {' and of '.join(names)}"
+            )
+            hint = f"keep results before and behind experts, or cut both passes alike: step {', '.join(names)}"
+            raise refused(message, hint)
+
+
 def in_parts(work: GroupWork, context: System | None, kind: ContextKind) -> GroupWork:
     """Return a pass that is cut behind attention that takes keys and values of all ranks of ``context``."""
+    if work.cut is not None:
+        return replace(work, cut=replace(work.cut, work=in_parts(work.cut.work, context, kind)))
     ops = {op.name: op for op in work.workload.ops}
     found = [name for name, op in ops.items() if isinstance(op.shape.kernel, AttentionShape) and op.shape.kernel.over]
     if context is None or not found:
@@ -91,10 +128,7 @@ def in_parts(work: GroupWork, context: System | None, kind: ContextKind) -> Grou
     sizes, keys = [work.shape_of(each) for each in operands], shape.kv_heads * shape.key_cols
     cols = max(1, sum(width for _, width in sizes) * keys // (shape.heads * shape.head_dim + keys))
     through = frozenset(list(ops)[: list(ops).index(op.name) + 1])
-    first, rest = (
-        replace(work, workload=some_ops(work.workload, through, of=of), plan=some_parts(work.plan, through, of=of))
-        for of in (True, False)
-    )
+    first, rest = (some_work(work, lambda _: through, of=of) for of in (True, False))
     ranks = replace(context, num_ranks=2) if is_ring else context
     gather, scatter = (
         shared_work(
@@ -104,7 +138,9 @@ def in_parts(work: GroupWork, context: System | None, kind: ContextKind) -> Grou
     )
     back, gradient = (None if is_ring else scatter, op.reads[-1].tensor) if is_back else (None, "")
     later = in_parts(rest, context, kind)
-    exchange = KeyExchange(op.name, op.shape.output, operands, cols, first, later, gather, back, gradient, is_ring)
+    exchange = KeyExchange(
+        op.name, work.workload.output_of(op).name, operands, cols, first, later, gather, back, gradient, is_ring
+    )
     return replace(work, exchange=exchange)
 
 

@@ -208,6 +208,10 @@ class Workload:
                 return tensor
         raise KeyError(name)
 
+    def output_of(self, op: Op) -> Tensor:
+        """The tensor that an op makes, by its name here: that of a batch or a group has its number."""
+        return next(self.tensor(name) for name, maker, what in self.results if (maker, what) == (op.name, Made.OUTPUT))
+
     def op(self, name: str) -> Op:
         """The op of that name.
 

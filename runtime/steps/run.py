@@ -44,7 +44,7 @@ def carry_out_step(job: StepWork, seeds: Iterable[int] = range(3)) -> RunReport:
         If it cannot be carried out here.
     """
     for work in (work for kind in job.kinds for work in (kind.forward, *kind.backward)):
-        check_ops(work.workload)
+        check_ops(work.workload if work.cut is None else work.cut.work.workload)
     if job.num_steps > MAX_STEPS:
         message = f"the step has {job.num_steps:,} steps of plans over all ranks, {MAX_STEPS:,} at most are carried out"
         raise RunRefused(Rejection(Code.MGS540, message, "--set parameters to fewer ranks, sequences or layers"))
@@ -175,9 +175,16 @@ class CarriedStep:
         return found
 
     def _pass(self, of: LayerTask, work: GroupWork, given: Values, wanted: Iterable[str], task: StageTask) -> Values:
-        """Carry a pass of a layer out, or a part of it."""
-        carry = partial(self._carried, task=task)
-        return carried_out(self._job.of(of.layer), work, given, wanted, self._seed, carry)
+        """Carry a pass of a layer out, or a part of it, in pieces where it is cut."""
+        carry, kind, cut = partial(self._carried, task=task), self._job.of(of.layer), work.cut
+        if cut is None:
+            return carried_out(kind, work, given, wanted, self._seed, carry)
+        whole = [[cut.apart(name, values) for values in given[name]] for name in given.keys() & cut.tensors]
+        pieces = {piece: tuple(each[piece] for each in parts) for parts in whole for piece in parts[0]}
+        found = carried_out(kind, cut.work, pieces, cut.pieces(wanted), self._seed, carry)
+        places = range(kind.num_places)
+        by_place = [{piece: parts[place] for piece, parts in found.items()} for place in places]
+        return {name: tuple(cut.together(name, each) for each in by_place) for name in wanted}
 
     def _read(self, ranks: Iterable[int], name: str, task: StageTask) -> tuple[Array, ...]:
         return tuple(self._memory.read(rank, name, task) for rank in ranks)

@@ -21,6 +21,7 @@ from ...compiler.ir import (
     Read,
     Rejection,
     Workload,
+    without_batch,
 )
 from ..axes import CutAxis
 from ..memory import Array, CheckedArray, Fault
@@ -29,7 +30,8 @@ from ..problem import mixture, of_experts
 from ..report import RunRefused
 from ..tasks import Task
 from .context import attended, gradient_of_block, keys_of, with_gradient
-from .work import KeyExchange, LayerWork, StepWork, WeightSet, joined, split
+from .cut import CutWork
+from .work import GroupWork, KeyExchange, LayerWork, StepWork, WeightSet, joined, split
 
 PRODUCTS = (Pattern.GEMM, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 KERNELS = (Pattern.KERNEL, Pattern.ALL_TO_ALL)
@@ -66,8 +68,11 @@ def check_ops(workload: Workload) -> None:
     for op in workload.ops:
         pattern, shape = op.shape.pattern, op.shape
         known = pattern in (*MOVES, *KERNELS) or (pattern in PRODUCTS and shape.gemm is not None)
-        if not known or shape.uneven or shape.uneven_parts:
+        adds = any(read.adds for read in op.reads)
+        if not known or shape.uneven or shape.uneven_parts or adds:
             message = f"{op.name} of {workload.name} is {op.label}, which is not carried out in a step"
+            if adds:
+                message = f"{op.name} of {workload.name} is summed among ranks with what other batches have made"
             raise RunRefused(Rejection(Code.MGS540, message, f"of its layers it may be: --workload {workload.name}"))
 
 
@@ -75,13 +80,23 @@ def check_ops(workload: Workload) -> None:
 class SerialLayer:
     """A pass of a layer with whole tensors of each group of a pipeline, whose ranks share them in the step.
 
-    The kernels of ranks are alike; ``exchange`` is what attention takes of ranks with other parts of a sequence.
+    The kernels of ranks are alike. A pass in batches or groups is computed without them, but where kernels take rows
+    of one batch or group together: there one follows the other.
     """
 
     kind: LayerWork
-    workload: Workload
+    whole: GroupWork
     seed: int
-    exchange: KeyExchange | None = None
+
+    @property
+    def cut(self) -> CutWork | None:
+        """The pieces in which it is computed."""
+        return self.whole.cut if self.whole.cut is not None and self.whole.cut.mixes_rows else None
+
+    @property
+    def work(self) -> GroupWork:
+        """What is computed."""
+        return self.whole if self.cut is None else self.cut.work
 
     @property
     def ranks(self) -> int:
@@ -91,18 +106,24 @@ class SerialLayer:
     def results(self, given: Iterable[Mapping[str, Array]]) -> list[Tensors]:
         """Return all results of the pass, by group."""
         known = [dict(each) for each in given]
-        for op in self.workload.ops:
+        return self._results(known) if self.cut is None else self.cut.computed(known, self._results)
+
+    def _results(self, known: list[Tensors]) -> list[Tensors]:
+        """The same of the ops that are computed."""
+        for op in self.work.workload.ops:
             for own, made in zip(known, self._made(op, known), strict=True):
-                own |= {name: made for name, maker, _ in self.workload.results if maker == op.name}
+                own |= {name: made for name, maker, _ in self.work.workload.results if maker == op.name}
                 if op.shape.pattern is Pattern.AG_GEMM:  # what it gathers, whole
                     moved = next(read for read in op.reads if read.moves)
-                    names = [name for name, maker, what in self.workload.results if (maker, what) == (op.name, _MOVED)]
+                    names = [
+                        name for name, maker, what in self.work.workload.results if (maker, what) == (op.name, _MOVED)
+                    ]
                     own |= dict.fromkeys(names, self._taken(moved, own))
         return known
 
     def _made(self, op: Op, known: Sequence[Tensors]) -> list[Array]:
         """What groups make, each by itself but for attention of parts of sequences."""
-        of = self.exchange
+        of = self.work.exchange
         while of is not None and of.op != op.name:
             of = of.rest.exchange
         if of is not None:
@@ -131,13 +152,13 @@ class SerialLayer:
 
     def _kernels(self, op: Op, operands: Sequence[Sequence[Array]]) -> list[Array]:
         """Each rank's part by itself, as kernels have it, of the ``operands`` of each."""
-        (rows, cols), shape = self.workload.tensor(op.shape.output).shape_at(self.ranks), op.shape.kernel
+        (rows, cols), shape = self.work.workload.output_of(op).shape_at(self.ranks), op.shape.kernel
         by_rows = isinstance(shape, ElementwiseShape) and all(len(each) == rows for each in operands[0])
         where = np.arange(rows), np.arange(cols)
         return [
             of_experts(shape, *taken)
             if isinstance(shape, GroupedGemmShape)
-            else mixture(self.seed, op.name, list(taken), *where, by_rows=by_rows)
+            else mixture(self.seed, without_batch(op.name), list(taken), *where, by_rows=by_rows)
             for taken in operands
         ]
 
@@ -145,13 +166,16 @@ class SerialLayer:
         """What each rank of a group has of what a kernel takes: its part, or all of a weight."""
         found = list[tuple[Array, ...]]()
         for read in (read for read in op.reads if not read.adds):
-            whole, shard = self._taken(replace(read, transposed=False), known), self.workload.tensor(read.tensor).shard
+            whole, shard = (
+                self._taken(replace(read, transposed=False), known),
+                self.work.workload.tensor(read.tensor).shard,
+            )
             own = split(whole, shard, self.ranks)
             found.append(tuple(each.T for each in own) if read.transposed else own)
         return list(zip(*found, strict=True))
 
     def _joined(self, op: Op, parts: Sequence[Array]) -> Array:
-        return np.asarray(joined(parts, self.workload.tensor(op.shape.output).shard) % MODULUS)
+        return np.asarray(joined(parts, self.work.workload.output_of(op).shard) % MODULUS)
 
     def _with_others(self, of: KeyExchange, op: Op, known: Sequence[Tensors]) -> list[Array]:
         """What attention makes of each group, with what ranks with parts of one sequence add to each other."""
@@ -174,7 +198,7 @@ class SerialLayer:
         """What an op reads: all of a tensor, or some columns, of which each rank has its share."""
         values = known[read.tensor]
         if read.part is not None:
-            shard = self.workload.tensor(read.tensor).shard
+            shard = self.work.workload.tensor(read.tensor).shard
             parts, count = split(values, shard, self.ranks), read.part.cols
             first, share = read.part.first_of(parts[0].shape[1]), count * parts[0].shape[1] // read.part.of
             values = joined([part[:, first : first + share] for part in parts], shard)
@@ -190,8 +214,7 @@ class SerialStep:
     def __init__(self, job: StepWork, seed: int) -> None:
         self._job, self._seed = job, seed
         self._passes = [
-            [SerialLayer(kind, work.workload, seed, work.exchange) for work in (kind.forward, *kind.backward)]
-            for kind in job.kinds
+            [SerialLayer(kind, work, seed) for work in (kind.forward, *kind.backward)] for kind in job.kinds
         ]
         self.gradients: dict[tuple[int, int, int], Tensors] = {}
         sums = [{name: np.zeros_like(self.first(n, name)) for name in job.of(n).weights} for n in self._layers]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from ..run import PlanRun
 from ..tasks import Task
 from ..wiring import maker_of
 
+if TYPE_CHECKING:
+    from .cut import CutWork
+
 Values = dict[str, tuple[Array, ...]]
 """Tensors by name: [row, column] of what each rank has."""
 _LAST = TileGroup("the end", (), IndexRange(0, 0))
@@ -24,12 +28,16 @@ _AFTER_ALL = -1
 
 @dataclass(frozen=True, slots=True)
 class GroupWork:
-    """A workload on a group of ranks, and its plan; ``exchange`` is what ranks with other parts of a sequence give."""
+    """A workload on a group of ranks, and its plan, or that of its pieces where it is ``cut`` in batches or groups.
+
+    ``exchange`` is what ranks with other parts of a sequence give.
+    """
 
     system: System
     workload: Workload
     plan: Plan
     exchange: "KeyExchange | None" = None
+    cut: "CutWork | None" = None
 
     @property
     def num_ranks(self) -> int:
@@ -39,11 +47,14 @@ class GroupWork:
     @property
     def num_steps(self) -> int:
         """Steps of the plan, of all ranks together."""
-        own = num_steps(self.plan, self.num_ranks)
-        return own + (0 if self.exchange is None else self.num_ranks * self.exchange.num_steps)
+        of = self if self.cut is None else self.cut.work
+        own = num_steps(of.plan, self.num_ranks)
+        return own + (0 if of.exchange is None else self.num_ranks * of.exchange.num_steps)
 
     def shape_of(self, name: str) -> tuple[int, int]:
         """Rows and columns that a rank has of a tensor."""
+        if self.cut is not None:
+            return self.cut.shape_of(name)
         return self.workload.tensor(name).shape_at(self.num_ranks)
 
     def carried_out(self, given: Given, wanted: Iterable[str], seed: int) -> Values:

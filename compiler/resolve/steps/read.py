@@ -189,7 +189,7 @@ class StepsReader:
         if part.backward is not None:
             written = self._workload(part.backward)[1]
             self._check_written(forward, written, part.backward)
-            return LayerPart(forward, ((KEEP_WRITTEN, written),), copies, stage, context)
+            return LayerPart(forward, ((KEEP_WRITTEN, summed_once(written, forward)),), copies, stage, context)
         backward = []
         for keep in keeps:
             declaration = derived_backward(part, entry.workload, _kept(keep, entry.workload))

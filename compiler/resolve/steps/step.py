@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ...codes import Code
-from ...ir import DType, Op, Pattern, Scenario, Shard, System
+from ...ir import DType, Op, Pattern, Scenario, Schedule, Shard, System, Workload, without_batch
 from ...ir.step import LayerBlock, LayerPart, Optimizer, Step
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Span, did_you_mean, listing
@@ -142,9 +142,10 @@ def derived_backward(part: NamedPart, forward: ast.WorkloadNode, keep: Sequence[
 
 
 def summed_once(backward: Scenario, forward: Scenario) -> Scenario:
-    """Return a derived backward pass that leaves parts of gradients of whole weights on their ranks.
+    """Return a backward pass that leaves parts of gradients of whole weights on their ranks.
 
-    A step sums them once behind all microbatches, with those of the other ranks that hold these weights.
+    A step sums them once behind all microbatches, with those of the other ranks that hold these weights; what a
+    schedule says of such a sum is left out.
     """
     made = {name for name, _, _ in forward.workload.results}
     made |= set() if forward.workload.repeat is None else {forward.workload.repeat.as_input}
@@ -158,11 +159,23 @@ def summed_once(backward: Scenario, forward: Scenario) -> Scenario:
         shape = replace(op.shape, pattern=Pattern.GEMM, tensors=tensors, moved=None, output=op.name, made=(op.name,))
         return replace(op, shape=shape)
 
-    workload = backward.workload
-    ops = tuple(of_own_rows(op) if op.name in sums else op for op in workload.ops)
-    tensors = tuple(each for each in workload.tensors if each.name not in parts)
-    results = tuple(each for each in workload.results if each[0] not in parts)
-    return replace(backward, workload=replace(workload, ops=ops, tensors=tensors, results=results))
+    def without_sums(workload: Workload) -> Workload:
+        ops = tuple(of_own_rows(op) if op.name in sums else op for op in workload.ops)
+        tensors = tuple(each for each in workload.tensors if each.name not in parts)
+        results = tuple(each for each in workload.results if each[0] not in parts)
+        cuts = () if workload.batch is None else workload.batch.cuts
+        own = tuple((count, without_sums(cut)) for count, cut in cuts)
+        batch = None if workload.batch is None else replace(workload.batch, cuts=own)
+        return replace(workload, ops=ops, tensors=tensors, results=results, batch=batch)
+
+    def of_others(schedule: Schedule) -> Schedule:
+        modes = tuple(each for each in schedule.modes if without_batch(each.op) not in sums)
+        names = ((name, *name.partition(".")[::2]) for name in schedule.order)
+        order = tuple(name for name, op, half in names if not half or without_batch(op) not in sums)
+        return replace(schedule, modes=modes, order=order)
+
+    schedules = tuple(map(of_others, backward.schedules)) if sums else backward.schedules
+    return replace(backward, workload=without_sums(backward.workload), schedules=schedules)
 
 
 def results_of(forward: ast.WorkloadNode) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def test_the_serial_step_has_whole_sequences() -> None:
     assert exchange.cols == cols
     draw = np.random.default_rng(0)
     queries, keys = (draw.integers(-4, 5, (2 * rows, each)).astype(float) for each in (width, cols))
-    layer = SerialLayer(kind, kind.forward.workload, 0, exchange)
+    layer = SerialLayer(kind, kind.forward, 0)
     known = zip(np.split(queries, 2), np.split(keys, 2), strict=True)
     found = np.concatenate(layer._made(made, [{"a_gemm": q, "a_gemm2": k} for q, k in known]))
     where = np.arange(rows), np.arange(found.shape[1])
