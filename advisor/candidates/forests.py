@@ -23,12 +23,15 @@ from ...compiler.ir import (
 )
 from ...compiler.planning.build import reject_choice
 from ...compiler.templates import forest
+from ...compiler.templates.tree_copies import repeats_after
 from ..bounds.link_loads import passes_ranks, relayed_load
 from ..solver.forest import EARLY, FEW_RANKS, SHALLOW, packings
+from ..solver.forest import MOST_RANKS as MOST_PACKED
 from ..solver.trees import TreeFlow
 
 PIECES = (1, 3, 8)
-"""Chunks of a shard that are tried first, of many ranks those behind 1; then twice as many while that pays."""
+"""Chunks of a shard that are tried first, of many ranks those behind 1, from the most to fewer while that pays; then
+twice as many."""
 CLOSE, GAIN = 1.03, 0.005
 """Where that is tried, in times of the fastest, and which part of the time it is to gain: what waits for a chunk halves
 with each doubling, so that all further ones together gain no more than the last."""
@@ -39,7 +42,8 @@ FINE = 8
 Parts = Sequence[tuple[int, int]]
 AROUND: Sequence[tuple[Parts, int]] = (((3, 4), (3, 2), (2, 1)), 3), (((2, 3), (4, 3)), 1)
 """Parts of the best number that are tried then, of so many sets of trees; and if one is better, around that.
-Twice the number only below what is known: there may be a better one between 3 and 8."""
+Twice the number only below what is known: there may be a better one between 3 and 8. Less than many only where these
+gained little over half: see ``_paid``."""
 BESIDE = (4, 8, 16)
 """The same beside a kernel, where kernels of half a shard are tried first, then of half and twice as much."""
 ONE_KERNEL = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
@@ -59,9 +63,12 @@ broadcast, and with 64 KiB on ten GPUs at links of 22 GB/s it does not; above, t
 SM_COUNTS, SM_PIECES = (16, 32), (1, 3)
 """SMs that are tried, and chunks of a shard: of a broadcast both, of the rest a tree is one chunk at first."""
 MOST_STEPS = 25_000
-"""Of all ranks together, which each simulation lowers."""
-MOST_RANKS = 64
-"""Of a torus. Beyond ``FEW_RANKS`` a plan is simulated for seconds, so that few are tried."""
+"""Of all ranks together, which each simulation lowers; of many those of the ranks after which the plan repeats."""
+MOST_RANKS = 181
+"""For an all_gather on a torus: a chunk of each to all others are then as many copies as a plan may have. Sums on 128
+take minutes to be simulated. Beyond ``FEW_RANKS`` a plan is simulated for seconds, so that few are tried."""
+LEFT_OUT = "no schedules of trees were sought, which there are for up to {} GPUs here: they may be faster"
+"""Said of a network where they may help."""
 
 WAIT, TRIES = 1.0, 8
 """How long what has arrived waits to be sent on, in times of a copy of a shard: as on 64 GPUs with 16 MiB; how many
@@ -80,11 +87,7 @@ def forests(scenario: OpCase) -> Iterator[OpChoice]:
     straight routes load no link more than any ways must.
     """
     shape, explore, one_root = scenario.shape, scenario.explore, scenario.shape.pattern is Pattern.BROADCAST
-    if shape.pattern not in forest.PATTERNS or shape.moved is None or explore.values("schedules"):
-        return
-    if _is_even(scenario) and not (one_root and scenario.num_ranks <= FEW_RANKS):
-        return
-    if shape.pattern.exchanges and relayed_load(scenario) is None:
+    if shape.moved is None or not _may_help(scenario):
         return
     kinds = {each.kind for each in explore.values("engine")} or set(EngineKind)
     if EngineKind.DMA in kinds and scenario.gpu.dma.engines:
@@ -101,6 +104,32 @@ def forests(scenario: OpCase) -> Iterator[OpChoice]:
         and least <= shape.moved.num_bytes < SM_BYTES.stop
     ):
         yield from _by_sms(scenario)
+
+
+def _may_help(scenario: OpCase) -> bool:
+    """Whether there may be trees that load links less than named algorithms, and the file leaves the choice."""
+    pattern, few = scenario.shape.pattern, scenario.num_ranks <= FEW_RANKS
+    if pattern not in forest.PATTERNS or scenario.shape.moved is None or scenario.explore.values("schedules"):
+        return False
+    if _is_even(scenario) and not (pattern is Pattern.BROADCAST and few):
+        return False
+    return not pattern.exchanges or relayed_load(scenario) is not None
+
+
+def left_out(scenario: OpCase) -> str | None:
+    """Say that no trees were sought because of how many ranks there are; None where they were, or would not help."""
+    moved, most = scenario.shape.moved, _most_ranks(scenario)
+    if scenario.num_ranks <= most or scenario.system.fabric.node_size or not scenario.gpu.dma.engines:
+        return None
+    if moved is None or moved.num_bytes < LEAST_BYTES or not _may_help(scenario):
+        return None
+    return LEFT_OUT.format(most)
+
+
+def _most_ranks(scenario: OpCase) -> int:
+    """Ranks up to which trees are sought."""
+    torus = min(_sides(scenario), default=0) > 2
+    return MOST_RANKS if torus and scenario.shape.pattern is Pattern.ALL_GATHER else MOST_PACKED
 
 
 def _is_even(scenario: OpCase) -> bool:
@@ -154,7 +183,7 @@ def trees_of(scenario: OpCase) -> Sequence[Trees]:
     if pattern is Pattern.BROADCAST:
         return packings(scenario.system.fabric, scenario.num_ranks, TreeFlow.FIRST, most_peers, shapes)
     if grid and min(grid) > 2 and (len(set(grid)) == 1 or not few):
-        if scenario.num_ranks > MOST_RANKS:
+        if scenario.num_ranks > _most_ranks(scenario):
             return ()
         return _buckets(grid) if few else (_early(grid), *_buckets(grid))
     if not few and scenario.system.fabric.node_size:
@@ -251,17 +280,21 @@ def try_forests(
 ) -> None:
     """Time ``choices``, and with more and fewer chunks what is then near the fastest; others take ``least`` ticks.
 
+    Of a collective alone those with few chunks only where these are no slower than more.
+
     No schedule takes less than ``bound``: what is within ``GAIN`` of it is not tried with other chunks.
     """
-    timed, tried, more = list[tuple[int, OpChoice]](), list[OpChoice](), list(choices)
-    while more:
-        tried += more
-        timed += timer(more)
+    beside, tried = scenario.shape.pattern.overlaps, list(choices)
+    timed = list(timer(choices)) if beside else _from_many_chunks(choices, timer)
+    while True:
         fastest = min((least, *(ticks for ticks, _ in timed)))
         if fastest <= (1 + GAIN) * bound:
             return
         more = [one for one in _doubled(scenario, timed, CLOSE * fastest) if one not in tried]  # not all have a time
-    beside = scenario.shape.pattern.overlaps
+        if not more:
+            break
+        tried += more
+        timed += timer(more)
     for parts, most in (((), 1),) if beside else AROUND:
         fastest = min((ticks for ticks, _ in timed), default=math.inf)
         best = [choice for ticks, choice in _fastest_of_each(timed)[:most] if ticks <= CLOSE * min(fastest, least)]
@@ -271,11 +304,28 @@ def try_forests(
             for each in best
             for one in neighbours_of(scenario, each, parts)
             if one not in tried and (beside or one.chunks < max(most_chunks, 2 * each.chunks))
+            if one.chunks > each.chunks or not _paid(scenario, each, timed)
         ]
         tried += new
         timed += timer(new) if new else ()
         if min((ticks for ticks, _ in timed), default=math.inf) == fastest:
             return
+
+
+def _from_many_chunks(choices: Sequence[OpChoice], timer: Timer) -> list[tuple[int, OpChoice]]:
+    """Time the choices with the most chunks, and of what differs in that alone fewer while that is no slower."""
+    alike, timed = defaultdict[OpChoice, list[OpChoice]](list), list[tuple[int, OpChoice]]()
+    for one in sorted(choices, key=lambda one: one.chunks):
+        alike[replace(one, chunks=1)].append(one)
+    known = dict.fromkeys(alike, math.inf)
+    while alike:
+        found = timer([some.pop() for some in alike.values()])
+        timed += found
+        now = {replace(choice, chunks=1): ticks for ticks, choice in found}
+        for one in [one for one, some in alike.items() if not some or now.get(one, 0) > known[one]]:
+            del alike[one]
+        known |= now
+    return timed
 
 
 def _fastest_of_each(timed: Sequence[tuple[int, OpChoice]]) -> list[tuple[int, OpChoice]]:
@@ -284,6 +334,13 @@ def _fastest_of_each(timed: Sequence[tuple[int, OpChoice]]) -> list[tuple[int, O
     for ticks, choice in sorted(timed, key=lambda one: one[0]):
         fastest.setdefault(choice.trees, (ticks, choice))
     return list(fastest.values())
+
+
+def _paid(scenario: OpCase, best: OpChoice, timed: Sequence[tuple[int, OpChoice]]) -> bool:
+    """Whether ``best`` has many chunks, and gained so much over half of them that a number between is no better."""
+    times = {choice: ticks for ticks, choice in timed}
+    half = times.get(replace(best, chunks=best.chunks // 2), 0)
+    return best.chunks > 2 * FINE * scenario.num_ranks and half >= (1 + GAIN) * times[best]
 
 
 def _doubled(scenario: OpCase, timed: Sequence[tuple[int, OpChoice]], limit: float) -> Iterator[OpChoice]:
@@ -346,9 +403,11 @@ def _fits(scenario: OpCase, choice: OpChoice) -> bool:
     """Whether a choice is legal, of few steps, and its chunks are large enough for copy engines if these copy."""
     n, moved = scenario.num_ranks, scenario.shape.moved
     assert moved is not None, "a collective moves a tensor"
-    cut = max(choice.chunks // n, len(choice.trees) // n)
+    cut, steps = max(choice.chunks // n, len(choice.trees) // n), max(len(choice.trees), choice.chunks) * (n - 1)
+    if n > FEW_RANKS and steps > MOST_STEPS:
+        steps = steps * repeats_after(choice.trees, n, scenario.shape.pattern, scenario.network) // n
     least = LEAST_CHUNK_BYTES if choice.engine.kind is EngineKind.DMA else 1
-    if (cut > 1 and moved.num_bytes // n < cut * least) or max(len(choice.trees), choice.chunks) * (n - 1) > MOST_STEPS:
+    if (cut > 1 and moved.num_bytes // n < cut * least) or steps > MOST_STEPS:
         return False
     return reject_choice(scenario, choice) is None
 

@@ -18,6 +18,7 @@ from ...simcore.memo.memo import ADVISOR, Memo, Store, current_store, memo_of, s
 from ..answer.answer import Answered, Confirmed, Findings, PartialAnswers, advice_of
 from ..answer.stages import PATIENCE_S, AdviceOptions, Stages, either, lateness
 from ..candidates.advice import Advice, AnswerSource
+from ..candidates.forests import left_out
 from ..candidates.shortlist import answered_by_runs, merged
 from ..estimate.makespan import MOST_RANKS
 from ..learned.model_file import load as load_proposals
@@ -238,6 +239,8 @@ def computed_advice(
     found = _findings(run, proposals, watcher)
     if only_ranked:
         found = replace(found, warnings=(ONLY_RANKED.format(case.num_ranks), *found.warnings))
+    if (trees := left_out(case)) is not None:
+        found = replace(found, warnings=(*found.warnings, trees))
     advice = advice_of(scenario, found)
     place_of(proposals, scenario, options).keep(advice)
     return advice

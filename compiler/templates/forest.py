@@ -28,7 +28,7 @@ from ..ir import IndexRange, Pattern, PeerOrder, Reduction, Region, Rejection, S
 from .base import Cut, Template, TemplateInput, dealt, put, reject_lists
 from .bespoke import TILE
 from .collective import collective_in
-from .tree_copies import ONE_POOL, Tree, TreeChunk, TreeCopy, ordered_copies, repeats_after
+from .tree_copies import ONE_POOL, Tree, TreeChunk, TreeCopy, copies_by_rank, repeats_after
 
 ALONE = (Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE, Pattern.BROADCAST, Pattern.ALL_TO_ALL)
 PATTERNS = (*ALONE, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
@@ -120,7 +120,7 @@ def build(problem: TemplateInput) -> Iterator[Step]:
     shards = tuple(problem.loads[each][each] if problem.loads else problem.shard_rows for each in range(n))
     step = _step(shards, problem.pieces) if problem.pattern.overlaps else 1
     trees = problem.trees or _direct(n, kind)
-    timed = ordered_copies(trees, shards, problem.pieces, step, kind, problem.network, _period(problem))
+    timed = copies_by_rank(trees, shards, problem.pieces, step, kind, problem.network, _period(problem))[rank]
     copies, made = [copy for copy, _ in timed], dict[TreeChunk, str]()
     if problem.pattern.overlaps:
         mine = {copy.chunk: at for copy, at in timed if (copy.rank, copy.up) == (rank, produces)}
@@ -184,14 +184,12 @@ def _moves(
 ) -> Iterator[Step]:
     """What a rank puts down and up, and on the way up its sums of what comes from below with its own.
 
-    ``made`` has the kernel that makes the rank's own part of each chunk.
+    ``copies`` are those from it and to it, ``made`` has the kernel that makes the rank's own part of each chunk.
     """
     lanes = _Lanes(problem, rank, (copy.link[1] for copy in copies if copy.link[0] == rank))
     seen = Counter[TreeChunk]()
     for chunk, at, up in copies:
         above = (chunk.above if up else chunk.parents)[at]
-        if rank not in (above, at):
-            continue
         below = chunk.children(rank, up=True) if up else ()
         here = (made[chunk],) if made and rank in (at, chunk.root) else ()
         if not up and above == rank:

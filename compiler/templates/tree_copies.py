@@ -219,6 +219,24 @@ def ordered_copies(
     )
 
 
+@lru_cache(maxsize=8)
+def copies_by_rank(
+    trees: tuple[Tree, ...],
+    shards: tuple[int, ...],
+    pieces: int,
+    step: int,
+    kind: Pattern,
+    network: Network | None,
+    period: int,
+) -> tuple[tuple[tuple[TreeCopy, float], ...], ...]:
+    """``ordered_copies`` that begin or end at each of the first ``period`` ranks."""
+    found = tuple(list[tuple[TreeCopy, float]]() for _ in shards)
+    for timed in ordered_copies(trees, shards, pieces, step, kind, network, period):
+        for end in timed[0].link:
+            found[end].append(timed)
+    return tuple(map(tuple, found[:period]))
+
+
 def _times_of_a_row(
     links: Mapping[TreeCopy, Ends], network: Network | None, shifts: Sequence[int]
 ) -> dict[Ends, float]:

@@ -141,6 +141,9 @@ __all__ = ["MAX_ROUNDS", "Classes", "Refusal", "detect"]
 MAX_ROUNDS = 8
 """Most rounds of refinement; more cost about as much as simulating everything."""
 
+MOST_RANKS = 64
+"""Ranks of which each pair is looked at first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Classes:
@@ -184,10 +187,12 @@ def detect(program: Program, max_rounds: int = MAX_ROUNDS) -> Classes | Refusal:
 
     Programs that do not settle within ``max_rounds``, or have no two working ops alike, are refused.
     """
-    refinement = _Refinement(program)
     works = np.diff(program.op_stage_ptr) > 0  # [O]; the rest only wait
     if not works.any():
         return Refusal("no op does any work")
+    if program.ranks_simulated <= MOST_RANKS and _none_is_alike(program):
+        return Refusal("no two ranks are alike", asymmetry(program))
+    refinement = _Refinement(program)
     for rounds in range(1, max_rounds + 1):
         settled = not refinement.refine()
         if np.count_nonzero(np.bincount(refinement.op[works])) == np.count_nonzero(works):
@@ -195,6 +200,25 @@ def detect(program: Program, max_rounds: int = MAX_ROUNDS) -> Classes | Refusal:
         if settled:
             return Classes(refinement.server, refinement.pool, refinement.op, rounds)
     return Refusal(f"what is alike is not settled after {max_rounds} rounds", asymmetry(program))
+
+
+def _none_is_alike(program: Program) -> bool:
+    """Whether no two ranks are alike by the units that ops of each pass at each other, refined among ranks alone.
+
+    Of an irregular network these few numbers say so, where classes of all that is alike take as long as the run.
+    """
+    ranks = program.ranks_simulated
+    sender = program.op_rank[program.stage_op[program.flow_stage[program.hop_flow]]]  # [H]
+    pairs = sender * ranks + program.hop_server % ranks
+    units = np.bincount(pairs, program.flow_units[program.hop_flow], ranks**2).reshape(ranks, ranks)
+    colours, known = [0] * ranks, 0
+    while known < len(set(colours)) < ranks:
+        known = len(set(colours))
+        around = [sorted(zip(colours, units[rank], units[:, rank], strict=True)) for rank in range(ranks)]
+        seen = [(colours[rank], units[rank, rank], *around[rank]) for rank in range(ranks)]
+        numbers = {each: number for number, each in enumerate(dict.fromkeys(seen))}
+        colours = [numbers[each] for each in seen]
+    return len(set(colours)) == ranks
 
 
 class _Refinement:

@@ -17,6 +17,7 @@ from magus.advisor.candidates.forests import (
     SM_BYTES,
     SUMS,
     forests,
+    left_out,
     neighbours_of,
     trees_of,
     try_forests,
@@ -163,7 +164,8 @@ def test_twice_as_many_chunks_are_tried_while_that_pays(least: float, best: int)
         return [(round(10_000 + 100 * (best / each + each / best)), one) for each, one in pieces]
 
     try_forests(case, first, timer, least)
-    assert len(set(tried)) == len(tried) <= 11 and {1, 3, 8} <= set(tried)
+    assert len(set(tried)) == len(tried) <= 11 and {3, 8} <= set(tried)
+    assert tried[0] == 8 and (1 in tried) is (best < 4), "one chunk, if three are no slower than eight"
     if least < 1e9:
         assert max(tried) == 8, "others are much faster"
     elif best < 100:
@@ -221,6 +223,35 @@ def test_of_many_ranks_of_a_torus_copies_are_whole_shards_that_arrive_early() ->
             assert len(way) == 1 or case.network.num_links(root, parents[rank]) == len(way) - 2
     plan = build_op_plan(case, OpChoice("forest", 64, EngineChoice(EngineKind.DMA, 6), trees=trees))
     assert carry_out(*job_of_op(case, plan), range(1)).exact
+
+
+@pytest.mark.parametrize(
+    ("collective", "shape", "rows", "most"),
+    [
+        ("all_gather", [4, 4, 8], 1 << 12, None),
+        ("all_reduce", [4, 4, 8], 1 << 12, 64),
+        ("all_gather", [6, 6, 6], 216 * 20, 181),
+        ("all_gather", [6, 6, 6], 216, None),
+    ],
+)
+def test_it_is_said_above_how_many_ranks_no_trees_are_sought(
+    collective: str, shape: list[int], rows: int, most: int | None
+) -> None:
+    """On a torus an all_gather has them for as many as a plan may have copies for; small ones have none anywhere."""
+    fabric, ranks = f"torus(xgmi, shape={shape})", prod(shape)
+    case = scenario_of(collective, rows=rows, ranks=ranks, fabric=fabric).case
+    tried, said = list(forests(case)), left_out(case)
+    assert bool(tried) is (ranks == 128 and most is None)
+    assert all(len(one.trees) == one.chunks == ranks for one in tried), "more would be too many steps"
+    assert said is None if most is None else f"up to {most} GPUs" in (said or "")
+
+
+def test_an_answer_says_that_trees_were_left_out() -> None:
+    """Without simulations too; on a ring named algorithms load all links alike, so that nothing is said."""
+    advisor, options = Advisor(), AdviceOptions(verify=False, bespoke=0)
+    for fabric, said in (("torus(xgmi, shape=[3, 61])", True), ("ring(xgmi)", False)):
+        advice = advisor.recommend(scenario_of("all_gather", rows=183 * 8, ranks=183, fabric=fabric), options)
+        assert any("no schedules of trees were sought" in mark for mark in advice.marks) is said
 
 
 @pytest.mark.slow

@@ -224,6 +224,18 @@ def test_refusals_name_waits_shared_servers_lone_ranks_and_the_limit() -> None:
     assert detect(ProgramBuilder(1, unit_bytes=128).build()) == Refusal("no op does any work")
 
 
+def test_ranks_that_pass_other_amounts_are_told_apart_before_ops_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain of ranks, each behind another number: the ends pass on as much, and have other neighbours."""
+    builder = ProgramBuilder(4, unit_bytes=128)
+    server = builder.server("link", 3, 20)
+    for rank, units in enumerate((5, 7, 9)):
+        stage = Stage(0, (Flow(((server, rank), (server, rank + 1)), units),))
+        builder.op(rank, OpSpec(OpKind.TRANSFER, "send", [stage]))
+    monkeypatch.setattr("magus.simcore.fold.refine._Refinement", None)
+    found = detect(builder.build())
+    assert isinstance(found, Refusal) and found.reason.startswith("no two ranks are alike: rank 3 has 0 ops")
+
+
 def test_waiting_for_another_member_of_the_same_class_changes_nothing() -> None:
     builder = senders([1, 2, 3, 0])
     builder.after([2 * 20 + 1], [3 * 20])  # a tile of rank 2 waits for its own rank's chunk, and now for rank 3's too
