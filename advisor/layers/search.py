@@ -1,7 +1,8 @@
 """The search for a joint schedule: place the ops, simulate what is found, change the best step by step."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import inf
 
 from ...compiler.ir import (
@@ -61,22 +62,23 @@ def improved(runs: JointRuns, space: LayerSpace, start: Schedule) -> Iterator[Sc
     Cancelled
         If the caller is asked to stop.
     """
-    best, ticks = start, runs.ticks(start)
+    best, ticks, refused = start, runs.ticks(start), set[frozenset[object]]()
     while ticks is not None:
-        for changed in _promising(space, best):
+        for changed in _promising(space, best, refused):
             if runs.is_spent:
                 return
             faster = runs.ticks(changed)
             if faster is not None and faster < ticks * (1 - LEAST_GAIN):
                 best, ticks = changed, faster
                 break
+            refused.add(_change(best, changed))
         else:
             return
         yield best
 
 
-def _promising(space: LayerSpace, choice: Schedule) -> Iterator[Schedule]:
-    """Yield the changes that are worth a simulation, the best by their estimate first."""
+def _promising(space: LayerSpace, choice: Schedule, refused: Container[frozenset[object]]) -> Iterator[Schedule]:
+    """Yield the changes that are worth a simulation, the best by their estimate first, but those ``refused`` last."""
     estimates = LayerEstimates(space)
     limit = _estimate(estimates, choice)
     if limit is None:
@@ -87,8 +89,21 @@ def _promising(space: LayerSpace, choice: Schedule) -> Iterator[Schedule]:
         estimate = _estimate(estimates, changed)
         if estimate is not None and estimate <= limit * (1 + SLACK):
             estimated.append((estimate, place, changed))
-    for _, _, changed in sorted(estimated, key=lambda each: each[:2])[:PATIENCE]:
-        yield changed
+    best = [changed for _, _, changed in sorted(estimated, key=lambda each: each[:2])[:PATIENCE]]
+    yield from sorted(best, key=lambda changed: _change(choice, changed) in refused)
+
+
+def _change(before: Schedule, after: Schedule) -> frozenset[object]:
+    """In what two schedules differ; what gained nothing in one seldom does in the next, where it is the same."""
+    return frozenset(_said(before)) ^ frozenset(_said(after))
+
+
+def _said(choice: Schedule) -> Iterator[object]:
+    """What small changes may change, each by itself; of an order which part is behind which."""
+    yield from pairwise(choice.order)
+    for name in ("modes", "chained", "starts_with", "low", "deferred"):
+        yield from ((name, each) for each in getattr(choice, name))
+    yield from (("prefetch", choice.prefetch), ("sums first", choice.sums_first))
 
 
 def at_its_paces(space: LayerSpace, choice: Schedule) -> Schedule:
@@ -207,7 +222,13 @@ class JointSearch:
         grouped = [choice for choice in best if choice.groups]
         best = [choice for choice in best if choice not in grouped[1:]]  # others differ in sizes alone
         of_each = {(choice.batches, bool(choice.groups), bool(choice.chained)): choice for choice in reversed(best)}
-        return list(dict.fromkeys((*self._fastest_known(), *best[:NUM_STARTS], *of_each.values())))
+        first = [one for place, one in enumerate(best[:NUM_STARTS]) if not self._leads_where(best[:place], one)]
+        return list(dict.fromkeys((*self._fastest_known(), *first, *of_each.values())))
+
+    def _leads_where(self, others: Iterable[Schedule], one: Schedule) -> bool:
+        """Whether small changes lead ``one`` where they lead one of ``others``: in another order it is as fast."""
+        least = self.found[one] * (1 - LEAST_GAIN)
+        return any(self.found[other] > least and _same(replace(one, order=other.order), other) for other in others)
 
     def _fastest_known(self) -> Iterator[Schedule]:
         """What people have or the file declares, where no schedule that was searched is faster, its order said."""

@@ -108,7 +108,7 @@ def _lookahead(program: Program, windows: Int64Array) -> tuple[int, Int64Array, 
 _AT_ONCE = 1 << 12
 """Records whose columns are filled in turn: so many stay in a cache meanwhile."""
 
-_KEPT_BYTES = 1 << 27
+_KEPT_BYTES = 1 << 28
 """Most bytes of records that a thread keeps for its next run: pages that are new take longer to fill."""
 
 

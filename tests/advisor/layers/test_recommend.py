@@ -168,6 +168,42 @@ def test_small_changes_begin_at_the_best_of_what_is_known() -> None:
     assert second == placed and first.handoff is HandOff.WHOLE and len(first.order) == len(scenario.workload.ops)
 
 
+def test_of_two_as_fast_in_another_order_one_is_changed() -> None:
+    scenario = scenario_of(BACKWARD)
+    search = JointSearch(scenario, JointRuns(scenario.system, scenario.workload))
+    one, swapped, other = (Schedule("a", order=("u", "v")), Schedule("b", order=("v", "u")), Schedule("c", low=("u",)))
+    search.searched = {one, swapped, other}
+
+    search.found = {one: 100_000, swapped: 100_010, other: 200_000}
+    assert search._starts() == [one]
+    search.found = {one: 100_000, swapped: 100_100, other: 200_000}
+    assert search._starts() == [one, swapped]
+    search.found = {one: 100_000, swapped: 200_000, other: 100_010}
+    assert search._starts() == [one, other]
+
+
+def test_a_change_that_gained_nothing_is_tried_again_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    def changes(*said: Any) -> list[Schedule]:
+        *_, choice = said
+        rest = [each for each in ("loses", "gains", "gains too") if each not in choice.low]
+        return [replace(choice, low=(*choice.low, each)) for each in rest]
+
+    def ticks(choice: Schedule) -> int:
+        tried.append(choice.low)
+        return 1000 + 5 * ("loses" in choice.low) - 10 * (len(choice.low) - ("loses" in choice.low))
+
+    tried: list[tuple[str, ...]] = []
+    runs: Any = SimpleNamespace(is_spent=False, ticks=ticks)
+    space: Any = SimpleNamespace(workload=None, op_options={}, following={})
+    monkeypatch.setattr(layer_search, "small_changes", changes)
+    monkeypatch.setattr(layer_search, "_estimate", lambda *_: 1)
+
+    (_, best) = layer_search.improved(runs, space, Schedule("start"))
+
+    assert best.low == ("gains", "gains too")
+    assert tried == [(), ("loses",), ("gains",), ("gains", "gains too"), ("gains", "gains too", "loses")]
+
+
 @pytest.mark.slow
 def test_ops_with_exposed_copies_may_be_bespoke() -> None:
     advice = advice_on(CHAIN)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 
 from magus.compiler.ir import makes_code
-from magus.simcore.cores import compiled
+from magus.simcore.cores import compiled, compiled_state
+from magus.simcore.cores.compiled_types import FLOW, HOP, OP, STAGE
 from magus.simcore.cores.engine import Core, load_core, run
 from magus.simcore.program.builder import ProgramBuilder
 from magus.simcore.program.program import NEVER, Flow, OpKind, OpSpec, Program, Run, RunOutcome, Stage
@@ -54,6 +55,13 @@ def test_slices_of_any_size_are_exact_when_units_are_held_back(program: Program)
     for compiled._LINE_HOPS_PER_SLICE in (1, 37, 1 << 16):
         result = run(program, core=Core.COMPILED)
         assert set(differences(program, result, expected)) <= disturbed_by_polls(program, result)
+
+
+def test_records_of_the_longest_search_of_a_layer_are_kept() -> None:
+    """That of the backward pass of Kimi-K2 in examples/moe: so many hops, flows, ops and stages, one for each op."""
+    counts = {HOP: 1_443_120, FLOW: 855_756, OP: 292_959, STAGE: 292_959}
+
+    assert sum(layout.itemsize * count for layout, count in counts.items()) < compiled_state._KEPT_BYTES
 
 
 @pytest.mark.quick(3)
