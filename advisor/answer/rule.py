@@ -140,7 +140,7 @@ def promise_of(
     The estimate of what nobody proposed is taken to be no better than those of proposals. Without the time of a library
     there is nothing that was measured to gain over. Of several ops one after the other the error is that of the ops
     that change; others were not measured. Where ``offers`` has kernels for the only op that moves data, and none gains,
-    nothing says that another one would.
+    nothing says that another one would, and the interval reaches down to the fastest of these.
     """
     if recommended.expression == serial.expression or scenario.is_algorithm_choice:
         return None
@@ -156,8 +156,9 @@ def promise_of(
     promise = replace(promise, slower=_unknown_contention(scenario, serial, recommended, alike))
     if not serial.is_library:
         promise = replace(promise, outside=promise.outside or LIBRARY_UNKNOWN.format(scenario.gpu.name))
-    if len(scenario.moving) == 1 and offers is not None and offers.none_gains:
-        promise = replace(promise, outside=promise.outside or KERNELS_LOSE)
+    least = offers.least_if_none_gains if len(scenario.moving) == 1 and offers is not None else None
+    if least is not None:
+        promise = replace(promise, outside=promise.outside or KERNELS_LOSE, known=least)
     if recommended.several is None:
         return promise
     if not recommended.is_in_turn:

@@ -138,11 +138,17 @@ class Offers:
         return tuple(sorted(pays, key=lambda offer: offer.promise.verdict is not Verdict.OVERLAP))
 
     @property
-    def none_gains(self) -> bool:
-        """Whether kernels ship for this, and none of them is predicted to gain, by whatever call."""
-        shipped = (each for each in (*self.offers, *self.unasked) if each.is_kernel and not each.requested)
-        known = [each.promise.verdict for each in shipped]
-        return bool(known) and all(verdict is Verdict.SERIAL for verdict in known)
+    def least_if_none_gains(self) -> float | None:
+        """The speedup that the best of the kernels has at least that ship for this; None without any, or if one gains.
+
+        It gains if it is predicted to by whatever call. Beside kernels that were measured at such sizes others, which
+        were not, say nothing.
+        """
+        shipped = [each.promise for each in (*self.offers, *self.unasked) if each.is_kernel and not each.requested]
+        known = [promise for promise in shipped if not promise.outside] or shipped
+        if any(promise.verdict is not Verdict.SERIAL for promise in known):
+            return None
+        return max((promise.speedup / (1 + (promise.error or 0.0)) for promise in known), default=None)
 
     def fastest_us(self, family: str) -> float:
         """The time of the library, or of implementations whose names begin so where they are faster; none if empty."""

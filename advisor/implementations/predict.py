@@ -238,7 +238,7 @@ Measured on an H100, with a persistent Triton GEMM that looks at flags: ``adviso
 
 KERNEL_ERROR = 0.28
 """Of 34 published kernels that gain 29 are within it, with ``beside`` of A800 33; where overlap is advised
-1 of 13 loses: docs/accuracy.md.
+1 of 12 loses: docs/accuracy.md.
 
 The call and the cost of a kernel are those above; none of these was fitted to those kernels but the error itself.
 """
@@ -265,6 +265,7 @@ class Promise:
     ``outside`` says why the error was not measured for the like of this, empty if it was. ``in_graph`` and ``on_host``
     are the speedups where all is replayed in a CUDA graph, and where the GPU waits for each call; None if they are the
     same. ``slower`` is how much longer it may take because nobody measured GEMMs beside copies, see ``Beside``.
+    The best kernel that ships has ``known`` at least where none is predicted to gain: who writes one may do no better.
     """
 
     speedup: float
@@ -273,6 +274,7 @@ class Promise:
     in_graph: float | None = None
     on_host: float | None = None
     slower: float = 0.0
+    known: float | None = None
 
     @property
     def by_call(self) -> tuple[float, float]:
@@ -284,7 +286,10 @@ class Promise:
     def interval(self) -> tuple[float, float] | None:
         """The speedups that calls and the error leave possible, as (low, high); None if it was not measured."""
         least, most = self.by_call
-        return None if self.error is None else (least / (1 + self.error) / (1 + self.slower), most / (1 - self.error))
+        if self.error is None:
+            return None
+        low = least / (1 + self.error) / (1 + self.slower)
+        return low if self.known is None else min(low, self.known), most / (1 - self.error)
 
     @property
     def pays(self) -> bool:
@@ -294,8 +299,9 @@ class Promise:
 
     def over(self, factor: float) -> "Promise":
         """The same over a baseline that takes ``factor`` times as long."""
-        graph, host = (None if each is None else each * factor for each in (self.in_graph, self.on_host))
-        return replace(self, speedup=self.speedup * factor, in_graph=graph, on_host=host)
+        others = self.in_graph, self.on_host, self.known
+        graph, host, known = (None if each is None else each * factor for each in others)
+        return replace(self, speedup=self.speedup * factor, in_graph=graph, on_host=host, known=known)
 
     @property
     def verdict(self) -> Verdict:

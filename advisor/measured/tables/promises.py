@@ -1,7 +1,7 @@
 """What advice promises of a kernel for its plan, against the best kernel that was measured for the same shape.
 
 Rows are the shapes of the tables that have a fused kernel, by any implementation, and the library's time beside it.
-Each thread is a harness of its own, and nothing that a promise is made of was fitted to these rows.
+Each thread is a harness of its own, and nothing that a promised speedup is made of was fitted to these rows.
 """
 
 from collections import defaultdict

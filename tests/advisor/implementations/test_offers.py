@@ -104,9 +104,12 @@ def test_where_no_known_kernel_gains_a_kernel_for_a_plan_is_no_promise() -> None
         assert promise is not None
         return promise
 
-    assert [offer.name for offer in known.offers if offer.is_kernel] == ["flux"] and known.none_gains
+    assert [offer.name for offer in known.offers if offer.is_kernel] == ["flux"]
+    (least,) = (each.promise.speedup / (1 + (each.promise.error or 0)) for each in known.offers if each.is_kernel)
+    interval = promised(known).interval
     assert promised(None).verdict is promised(replace(known, offers=())).verdict is Verdict.OVERLAP
-    assert promised(known) == replace(promised(None), outside=KERNELS_LOSE)
+    assert promised(known) == replace(promised(None), outside=KERNELS_LOSE, known=least)
+    assert interval is not None and interval[0] == min(least, (promised(None).interval or (0.0, 0.0))[0])
     assert promised(known).verdict is Verdict.WORTH_TRYING
     _, asked = found("explore w { implementations flux }")
     assert asked.offers[0].requested and promised(asked) == promised(known)  # to ask makes it no surer
@@ -133,10 +136,23 @@ def test_kernels_that_are_asked_for_or_gain_take_no_promise_away() -> None:
     slow, fast = (Offer(name, 100.0, Promise(gain, 0.1), is_kernel=True) for name, gain in (("a", 0.9), ("b", 1.2)))
     call = Offer("two calls", 100.0, Promise(0.8, 0.1))
 
-    assert Offers("torch_nccl", 100.0, (slow, call)).none_gains
-    assert not Offers("torch_nccl", 100.0, (slow, fast)).none_gains
-    assert not Offers("torch_nccl", 100.0, (call,)).none_gains
-    assert not Offers("torch_nccl", 100.0, (replace(slow, requested=True),)).none_gains
+    def least(*offers: Offer) -> float | None:
+        return Offers("torch_nccl", 100.0, offers).least_if_none_gains
+
+    slower = replace(slow, promise=Promise(0.85, None))
+    assert least(slow, call) == pytest.approx(0.9 / 1.1) and least(slow, slower) == 0.85
+    assert least(slow, fast) is least(call) is least(replace(slow, requested=True)) is None
+    beyond = replace(fast, promise=replace(fast.promise, outside="measured from 673 us on"))
+    assert least(slow, beyond) == pytest.approx(0.9 / 1.1) and least(beyond) is None
+
+
+def test_an_interval_reaches_down_to_what_is_known_to_lose() -> None:
+    promise = Promise(1.2, 0.2)
+
+    assert promise.interval == pytest.approx((1.0, 1.5))
+    assert replace(promise, known=0.8).interval == pytest.approx((0.8, 1.5))
+    assert replace(promise, known=1.1).interval == promise.interval
+    assert replace(promise, known=0.8).over(0.5).interval == pytest.approx((0.4, 0.75))
 
 
 @pytest.mark.slow
