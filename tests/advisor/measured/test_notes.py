@@ -1,4 +1,7 @@
-"""Numbers in the notes of ``magus validate`` are those of the tables, of the profiles and of its own figures."""
+"""Numbers in the notes of ``magus validate`` are those of the tables, of the profiles and of its own figures.
+
+So are those that implementations of the library state of their rows.
+"""
 
 import os
 import re
@@ -7,6 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from statistics import mean, median
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -25,12 +29,15 @@ from magus.advisor.measured.tables.experts import (
 )
 from magus.advisor.measured.tables.gemm import LONG_ROWS, GemmTable, gemm_tables, profile_of
 from magus.advisor.measured.tables.gemm_times import memory_in_loop
+from magus.advisor.measured.tables.implementations import implementation_rows
 from magus.advisor.measured.validate.targets import notes_of
 from magus.compiler.ir import TICKS_PER_US, DType, Gpu
 from magus.compiler.ir.operations.attention import TRTLLM
 from tests.helpers.paths import ROOT
+from tests.helpers.some import some
 
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
+IMPLEMENTATIONS = ROOT / "compiler" / "library" / "implementations"
 SEED, SAMPLE = 0, 3000
 ON_TABLES = pytest.mark.skipif(not DATA, reason="needs the measured tables")
 
@@ -199,3 +206,94 @@ def test_as_many_draws_of_one_kernel_lie_outside_as_is_said() -> None:
     ]
 
     assert said("scoreboard", r"most sizes of (\d+) of (\d+) such groups lie outside") == [len(outside), len(draws)]
+
+
+class Stated(NamedTuple):
+    """A number of a block of a shipped implementation, as it is written, with its note."""
+
+    name: str
+    block: str
+    number: float
+    note: str
+
+
+BLOCKS = {
+    "ag_gemm": "AG+GEMM",
+    "gemm_rs": "GEMM+RS",
+    "gemm_ar": "GEMM+AR",
+    "a2a_gemm": "dispatch",
+    "gemm_a2a": "combine",
+    "experts": "layer",
+}
+
+
+def stated(field: str) -> Iterator[Stated]:
+    """What shipped implementations state of ``field``."""
+    for path in sorted(IMPLEMENTATIONS.glob("*.mgs")):
+        name = block = ""
+        for line in path.read_text().splitlines():
+            if begin := re.match(r"implementation (\w+)", line):
+                name = begin[1]
+            elif begin := re.match(r"  (\w+) {", line):
+                block = BLOCKS.get(begin[1], begin[1])
+            elif found := re.match(rf'    {field} ([\d.]+) [us%]+ @measured "(.*)"', line):
+                yield Stated(name, block, float(found[1]), found[2])
+
+
+def page_counts() -> dict[str, int]:
+    """How many rows nothing was fitted to, by implementation and what it does where it does two things."""
+    counts: dict[str, int] = defaultdict(int)
+    for row in page_rows():
+        if len(row) == 9 and row[1].startswith("held out, "):  # the scoreboard
+            counts[row[0]] += int(row[2])
+        elif row[-1] == "held out" and re.search(r" \S+\+\S+ ", row[1]):
+            counts[f"{row[0]} {row[1].split()[1]}"] += 1
+    return counts
+
+
+def test_implementations_state_of_how_many_rows_their_error_is() -> None:
+    of, counts = [each for each in stated("error") if re.match(r"\d+ rows ", each.note)], page_counts()
+
+    assert len(of) == 22
+    for each in some(of):
+        found = counts.get(f"{each.name} {each.block}") or counts.get(each.name)
+        assert found == int(each.note.split()[0]), each
+
+
+def test_one_kernel_for_experts_states_the_errors_of_the_page() -> None:
+    (kernel,) = (each for each in stated("error") if each.block == "layer")
+    small, large = (
+        (int(row[2]), float(row[4])) for row in page_rows() if row[0] == "mega_moe layer" and row[1].startswith("fit, ")
+    )
+
+    rows, others = re.findall(r"the (\d+) rows .* others ([\d.]+) %", kernel.note)[0]
+    assert (int(rows), kernel.number) == small and float(others) == large[1]
+
+
+def test_the_kernel_for_experts_has_the_shares_of_the_peak_that_are_reported() -> None:
+    text = (IMPLEMENTATIONS / "mega_moe.mgs").read_text()
+    pattern = r'gpus (\w+)\n\n.*flops ([\d.]+) ([TP])FLOP/s @reported ".*: (\d+) % of the peak"'
+    found = re.findall(pattern, text)
+
+    assert [gpu for gpu, *_ in found] == ["GB200", "B200"]
+    for gpu, flops, unit, share in some(found):
+        peak = gpu_of(gpu).peak(DType.FP8)
+        assert peak and round(100 * float(flops) * {"T": 1e12, "P": 1e15}[unit] / peak) == int(share), gpu
+
+
+@ON_TABLES
+def test_implementations_state_the_shortest_time_of_their_rows() -> None:
+    """To a microsecond, of the thread that is named."""
+    rows = [row for row in implementation_rows(Path(DATA)) if row.name != "torch_multimem"]  # nothing is fitted to it
+    known = {(each.name, each.block): each for each in stated("shortest")}
+
+    assert len({(row.name, row.part.pattern) for row in rows}) == 15
+    for name, block in some(sorted({(row.name, row.part.pattern.value) for row in rows})):
+        of, thread = known[name, block], re.search(r"/(\S+?)#(\d+)", known[name, block].note)
+        times = [
+            row.fused_us
+            for row in rows
+            if (row.name, row.part.pattern.value) == (name, block)
+            and (thread is None or re.search(rf"{thread[1]}/\w+/{thread[2]}$", row.source))
+        ]
+        assert of.number == pytest.approx(min(times), abs=1), of
