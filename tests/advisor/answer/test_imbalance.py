@@ -22,8 +22,9 @@ workload w on s {{
 """
 
 
-def scenario(law: str, experts: int = 256, more: str = "") -> Scenario:
-    return compile_text(TEXT.format(law=law, experts=experts, more=more)).scenario("w")
+def scenario(law: str, experts: int = 256, more: str = "", rows: int = 8192) -> Scenario:
+    text = TEXT.replace("8192", str(rows)).format(law=law, experts=experts, more=more)
+    return compile_text(text).scenario("w")
 
 
 def products_us(law: str, experts: int = 256) -> float:
@@ -60,7 +61,7 @@ def test_it_is_told_in_a_sentence() -> None:
 
 
 def test_an_answer_begins_its_reasons_with_it() -> None:
-    advice = recommend_workload(scenario("power_law(1.2, seed=1)"), AdviceOptions(verify=False))
+    advice = recommend_workload(scenario("power_law(1.2, seed=1)", rows=512), AdviceOptions(verify=False))
 
     assert advice.reasons[:1] == tuple(imbalance_lines(advice.scenario))
 

@@ -177,6 +177,7 @@ def test_plans_of_many_ranks_that_are_predicted_far_behind_are_not_simulated(tim
     assert known == {serial.expression: True, quick.expression: True, slow.expression: simulated}
 
 
+@pytest.mark.slow
 def test_of_a_collective_alone_what_the_busiest_link_rules_out_is_told_and_is_slower_indeed() -> None:
     """Two triangles and a narrow link: trees pass it once with each shard, straight copies with each copy of it."""
     links = [[0, 1], [0, 2], [1, 2], [3, 4], [3, 5], [4, 5], [2, 3]]

@@ -335,6 +335,7 @@ schedule in_turn for mlp { separate y by dma(3) }"""
         assert one.ticks == pytest.approx(one.predicted_ticks, rel=0.02)  # all layers are one: of the same schedule
 
 
+@pytest.mark.slow
 def test_estimates_answer_where_a_stop_left_no_time_for_more() -> None:
     advice = advice_on(FEW)
     estimated = [replace(one, result=None, simulated_ticks=None) for one in advice.candidates]

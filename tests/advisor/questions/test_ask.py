@@ -86,6 +86,7 @@ def test_another_version_is_marked_by_every_way(answer: ModelAnswer) -> None:
     assert status == 400 and done.exit_code == Exit.INPUT
 
 
+@pytest.mark.slow
 def test_the_file_of_vllm_says_what_its_gain_is_over(answer: ModelAnswer) -> None:
     def written(advice: Advice) -> str:
         point = SweepPoint((("M", "1"),), advice, SERIAL, {})

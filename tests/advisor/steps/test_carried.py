@@ -82,7 +82,7 @@ workload train on one { step layer; sequences 3 x 64 }
     assert np.array_equal(serial.weights[0]["w"], updated(w, np.asarray(gradient), serial.moments(0, "w")))
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("zero", "axes", "beside"),
     [

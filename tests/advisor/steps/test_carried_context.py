@@ -43,16 +43,16 @@ def job(schedule: StepSchedule, tp: int = 2, cp: int = 2, dp: int = 1, pp: int =
     return job_of(step, schedule)
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("schedule", "axes"),
     [
-        (StepSchedule("", zero=1), (2, 2, 2, 1)),
         (StepSchedule("", zero=1, context=RING), (1, 3, 1, 1)),
         (StepSchedule("", zero=0, context=RING, keep=KEEP_LEAST), (1, 4, 1, 2)),
         (StepSchedule("", Pipeline(PipelineKind.ZERO_BUBBLE), zero=3, overlapped=BESIDE), (2, 2, 1, 2)),
         (StepSchedule("", Pipeline(PipelineKind.INTERLEAVED, 2), zero=2, context=RING), (1, 2, 2, 2)),
         (StepSchedule("", Pipeline(PipelineKind.DUAL), zero=1), (1, 2, 1, 2)),
+        (StepSchedule("", zero=1), (2, 2, 2, 1)),
     ],
 )
 def test_weights_are_those_of_a_step_with_whole_sequences(
