@@ -1,5 +1,6 @@
 """The recipes of CONTRIBUTING, performed with toy things: what a test registers, every command takes at once."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from magus.compiler.planning.knobs.engine import default_engine
 from magus.compiler.templates import BASELINE
 from magus.simcore import simulate_op
 from tests.helpers.commands import document, magus
-from tests.helpers.house import house_with, run_in
+from tests.helpers.house import Done, house_with, run_in
 from tests.helpers.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("compiled_core", "one_model")
@@ -139,6 +140,30 @@ TEMPLATES_INIT, ALGORITHMS_INIT = "compiler/templates/__init__.py", "compiler/co
 EARLY_8, UNIFORM_8 = (f"{name}(chunks=8, engine=dma(3))" for name in ("early_1d", "uniform_fused_1d"))
 
 
+@dataclass(frozen=True)
+class Grown:
+    """What commands did on files in ``folder``, in a house with a template and an algorithm more."""
+
+    folder: Path
+    by_template: list[Done]
+    by_algorithm: list[Done]
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
+    """One house has both, and one process runs all commands: a start takes longer than any of them."""
+    folder = tmp_path_factory.mktemp("grown")
+    changes = {
+        "compiler/templates/early_1d.py": EARLY,
+        TEMPLATES_INIT: with_line(TEMPLATES_INIT, "early_1d", "early_1d.TEMPLATE", "    serial.BULK,\n"),
+        "compiler/collectives/backwards.py": BACKWARDS,
+        ALGORITHMS_INIT: with_line(ALGORITHMS_INIT, "backwards", "backwards.ALGORITHM", "    direct.NVLS,\n"),
+    }
+    on_template, on_algorithm = commands_on_template(folder), commands_on_algorithm(folder)
+    done = run_in(house_with(folder, changes), [*on_template, *on_algorithm])
+    return Grown(folder, done[: len(on_template)], done[len(on_template) :])
+
+
 def with_line(file: str, name: str, line: str, before: str) -> str:
     """The text of a file with the import of a module, and a line for it in a tuple."""
     text = (ROOT / file).read_text(encoding="utf-8")
@@ -148,25 +173,23 @@ def with_line(file: str, name: str, line: str, before: str) -> str:
     )
 
 
-def test_a_new_template_is_checked_simulated_and_ranked(tmp_path: Path) -> None:
-    file = tmp_path / "early.mgs"
+def commands_on_template(folder: Path) -> list[list[str | Path]]:
+    file = folder / "early.mgs"
     file.write_text(TINY.format(fabric="full_mesh(xgmi)").replace("shard_p2p(engine=dma(2))", EARLY_8))
-    init = with_line(TEMPLATES_INIT, "early_1d", "early_1d.TEMPLATE", "    serial.BULK,\n")
-    house = house_with(tmp_path, {"compiler/templates/early_1d.py": EARLY, TEMPLATES_INIT: init})
+    return [
+        ["check", file],
+        ["fmt", file],
+        ["schedules", file, "--json"],
+        ["simulate", file, "--schedule", "mine", "--json"],
+        ["simulate", file, "--schedule", UNIFORM_8, "--json"],
+        ["advise", file, *QUICK],
+    ]
 
-    checked, written, listed, mine, same, advised = run_in(
-        house,
-        [
-            ["check", file],
-            ["fmt", file],
-            ["schedules", file, "--json"],
-            ["simulate", file, "--schedule", "mine", "--json"],
-            ["simulate", file, "--schedule", UNIFORM_8, "--json"],
-            ["advise", file, *QUICK],
-        ],
-    )
 
-    assert checked.exit_code == written.exit_code == 0 and EARLY_8 in file.read_text()
+def test_a_new_template_is_checked_simulated_and_ranked(grown: Grown) -> None:
+    checked, written, listed, mine, same, advised = grown.by_template
+
+    assert checked.exit_code == written.exit_code == 0 and EARLY_8 in (grown.folder / "early.mgs").read_text()
     assert {EARLY_8, UNIFORM_8} <= set(items(listed.document, "schedules"))
     assert mine.document["makespan_ticks"] == same.document["makespan_ticks"]
     # What a plan does is all that the estimate sees, so that equal plans are predicted alike, whatever they are called.
@@ -208,26 +231,25 @@ explore up { chunks 8; engine dma }
 """
 
 
-def test_a_new_algorithm_is_a_template_and_an_algorithm_of_others(tmp_path: Path) -> None:
-    file = tmp_path / "backwards.mgs"
+def commands_on_algorithm(folder: Path) -> list[list[str | Path]]:
+    file = folder / "backwards.mgs"
     file.write_text(GATHER)
-    init = with_line(ALGORITHMS_INIT, "backwards", "backwards.ALGORITHM", "    direct.NVLS,\n")
-    house = house_with(tmp_path, {"compiler/collectives/backwards.py": BACKWARDS, ALGORITHMS_INIT: init})
     runs: list[list[str | Path]] = [
         ["simulate", file, "--workload", workload, "--schedule", schedule.format(name), "--json"]
         for workload, schedule in (("gather", "{}(chunks=8)"), ("up", "pipelined(chunks=8, algorithm={})"))
         for name in ("backwards", "ring")
     ]
 
-    checked, *simulated, alone, beside = run_in(
-        house,
-        [
-            ["check", file],
-            *runs,
-            ["advise", file, "--workload", "gather", *QUICK],
-            ["advise", file, "--workload", "up", *QUICK],
-        ],
-    )
+    return [
+        ["check", file],
+        *runs,
+        ["advise", file, "--workload", "gather", *QUICK],
+        ["advise", file, "--workload", "up", *QUICK],
+    ]
+
+
+def test_a_new_algorithm_is_a_template_and_an_algorithm_of_others(grown: Grown) -> None:
+    checked, *simulated, alone, beside = grown.by_algorithm
 
     assert checked.exit_code == 0, checked.output
     mine, theirs, mine_beside, theirs_beside = (run.document["makespan_ticks"] for run in simulated)

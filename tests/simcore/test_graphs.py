@@ -343,7 +343,7 @@ def test_nothing_begins_before_what_it_waits_for(seeds: range) -> None:
 
 
 def test_random_graphs_equal_the_oracle() -> None:
-    assert sum(agree(seed) for seed in range(14)) >= 3
+    assert sum(agree(seed) for seed in range(1, 8)) >= 3
 
 
 @pytest.mark.slow

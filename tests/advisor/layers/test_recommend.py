@@ -345,7 +345,7 @@ def test_estimates_answer_where_a_stop_left_no_time_for_more() -> None:
 
 
 def test_times_of_layers_that_show_no_period_are_marked() -> None:
-    advice = advice_on(FEW)
+    advice = advice_on(CHAIN)
     exact = advice_text(advice, 8)
     assert not any(each.is_estimate for each in advice.candidates if each.result is not None)
     assert "show no period" not in exact

@@ -77,7 +77,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", thinned(CASES, 37))
+@pytest.mark.parametrize("case", thinned(CASES, 74))
 def test_two_plans_at_once_are_exact(case: tuple[tuple[str, str], tuple[str, str], tuple[str, str, str, str]]) -> None:
     (fabric, mesh), kinds, (template, engine, algorithm, copier) = case
     layer, traffic = scenarios(fabric, mesh, *kinds)

@@ -34,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     store, table, model = folder / "store.db", folder / "table.npz", folder / "model"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(models, "build_corpus", partial(build_corpus, make=serial_record))
-        document("corpus", store, "--scenarios", "3", "--workers", "1")
+        document("corpus", store, "--scenarios", "2", "--workers", "1")
     return Made(store, table, model, magus("train", table, "--store", store, "--out", model, "--workers", "1"))
 
 
@@ -43,8 +43,8 @@ def test_a_store_becomes_a_table_and_a_model(made: Made, tmp_path: Path) -> None
     again = document("train", made.table, "--out", tmp_path, "--workers", "1")
 
     assert made.said.exit_code == Exit.DONE and made.table.exists()
-    assert made.said.stdout.endswith(f"written to {made.model / FILE}\n") and " of 6 scenarios" in made.said.stdout
-    assert (again["schema"], again["searched"], again["labelled"]) == ("magus-train/1", 3, 6)
+    assert made.said.stdout.endswith(f"written to {made.model / FILE}\n") and " of 4 scenarios" in made.said.stdout
+    assert (again["schema"], again["searched"], again["labelled"]) == ("magus-train/1", 2, 4)
     assert load(tmp_path)[1].structures == again["structures"] and again["file"] == str(tmp_path / FILE)
     assert (made.model / FILE).read_bytes() == (tmp_path / FILE).read_bytes(), "the same again"
 
