@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from magus.advisor.implementations.offers import offers_of
 from magus.advisor.measured.calibrate.parts import gemm_parts, parted
 from magus.advisor.measured.tables.attention import FITTED, AttentionRow, attention_rows
 from magus.advisor.measured.tables.csv_rows import TableComparison, in_odd_half, tables_of
@@ -27,12 +28,14 @@ from magus.advisor.measured.tables.experts import (
     expert_rows,
     fused_layer_comparisons,
 )
+from magus.advisor.measured.tables.fused import FusedPart, scenario_on
 from magus.advisor.measured.tables.gemm import LONG_ROWS, GemmTable, gemm_tables, profile_of
 from magus.advisor.measured.tables.gemm_times import memory_in_loop
 from magus.advisor.measured.tables.implementations import implementation_rows
 from magus.advisor.measured.validate.targets import notes_of
-from magus.compiler.ir import TICKS_PER_US, DType, Gpu
+from magus.compiler.ir import TICKS_PER_US, DType, Gpu, Pattern, Scenario
 from magus.compiler.ir.operations.attention import TRTLLM
+from magus.compiler.resolve.expect.expectation import Verdict
 from tests.helpers.paths import ROOT
 from tests.helpers.some import some
 
@@ -206,6 +209,16 @@ def test_as_many_draws_of_one_kernel_lie_outside_as_is_said() -> None:
     ]
 
     assert said("scoreboard", r"most sizes of (\d+) of (\d+) such groups lie outside") == [len(outside), len(draws)]
+
+
+def test_the_row_with_the_wrong_sign_is_promised_no_gain() -> None:
+    (predicted,) = said("implementations", r"calls the predicted ([\d.]+) no gain")
+    case = scenario_on("H800", 8, DType.BF16, FusedPart(Pattern.GEMM_RS, 16384, 2048, 2048))
+    offers = offers_of(Scenario.of_one(case))
+    offer = None if offers is None else offers.named("flux")
+
+    assert offer is not None and offer.promise.verdict is Verdict.SERIAL
+    assert round(offer.promise.speedup, 2) == predicted > 1
 
 
 class Stated(NamedTuple):
