@@ -196,6 +196,24 @@ def test_kernels_without_a_gate_are_as_far_off_as_is_said() -> None:
 
 @pytest.mark.slow
 @ON_TABLES
+def test_kernels_without_a_gate_are_too_fast_on_many_ranks_alone() -> None:
+    def ratio(kernel: str, least: int, most: int) -> float:
+        of = [row for row in experts() if row.kernel == kernel and least <= row.dealt[3] <= most]
+        return round(median(row.us(gpu_of(row.gpu), row.even_rows) / row.time_us for row in of), 2)
+
+    few, several, many, *others = said(
+        "errors",
+        r"([\d.]+) of measured on up to 4 ranks, ([\d.]+) on 8 to 32 and ([\d.]+) on more, with a gate ([\d.]+), "
+        r"([\d.]+) and ([\d.]+)",
+    )
+    buckets = ((1, 4), (8, 32), (64, 1024))
+    assert {row.dealt[1:3] for row in experts() if row.kernel == UNGATED} == {(22, 512)}
+    assert [few, several, many] == [ratio(UNGATED, *each) for each in buckets]
+    assert others == [ratio("cutlass", *each) for each in buckets]
+
+
+@pytest.mark.slow
+@ON_TABLES
 def test_as_many_draws_of_one_kernel_lie_outside_as_is_said() -> None:
     """Sizes that share a draw are counted as one: the median of those with many tokens."""
     draws: dict[tuple[str, str], list[TableComparison]] = defaultdict(list)
