@@ -18,7 +18,7 @@ from ..implementations.predict import CALL_US, MIN_GAIN, Promise, kernel_promise
 Finalists = tuple[Candidate, Candidate]  # the best other one, the baseline
 
 NOT_MEASURED = "whole layers were not measured"
-KERNELS_LOSE = "no kernel that is known for this is predicted to gain"
+KERNELS_LOSE = "no kernel that is known for such sizes is predicted to gain"
 LIBRARY_UNKNOWN = "what the library takes on {} was not measured"
 
 
