@@ -82,7 +82,8 @@ def draw_variability(rng: random.Random, num_ranks: int) -> Variability:
 
 
 def _draw_tactics(rng: random.Random, scenario: OpCase) -> ExecutionOptions:
-    tiles = [block for block, _ in scenario.gpu.tiles_of(DType.BF16)]
+    tiles, gemm = [block for block, _ in scenario.gpu.tiles_of(DType.BF16)], scenario.shape.gemm
+    splits = (1,) if gemm is None else scenario.gpu.splits_of(DType.BF16, gemm.k)
     return ExecutionOptions(
         rng.choice(list(Direction)),
         rng.choice(list(CopyProtocol)),
@@ -91,7 +92,7 @@ def _draw_tactics(rng: random.Random, scenario: OpCase) -> ExecutionOptions:
         rng.choice(list(WaitPer)),
         rng.choice(list(LaunchMode)),
         rng.choice(((), rng.choice(tiles))),
-        rng.choice((1, 2)),
+        rng.choice(splits),
     )
 
 
