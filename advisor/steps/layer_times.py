@@ -252,6 +252,19 @@ class LayerTimes:
         layer, moved = (self._alone(each) for each in question.alone)
         return max(0, both[0] - layer), max(0, both[1] - moved)
 
+    def sooner(self, backward: PassOf) -> int:
+        """Return how much sooner gradients of inputs are made alone than they and those of weights, less the latter.
+
+        Kernels of one wait for the others, or share SMs and memory with them; 0 where nothing is simulated.
+        """
+        if self.least:
+            return 0
+        whole, inputs, weights = (
+            self._alone(Alone(replace(backward, weights=of).question().layer, TRAFFIC_PACKET, alike=True))
+            for of in (None, False, True)
+        )
+        return max(0, whole - weights - inputs)
+
     def gained(self, forward: PassOf, backward: PassOf) -> int:
         """Return how much sooner a pass forward and one backward end beside each other than one behind the other."""
         question = LayerBeside(forward.question().layer, backward.question().layer, alike=True)

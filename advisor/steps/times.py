@@ -277,6 +277,8 @@ def _part_ticks(
         )
     again = ahead.ticks if schedule.keep == KEEP_LEAST else 0
     layer = LayerTicks(ahead.ticks, again + behind.ticks - behind.weights, behind.weights)
+    if schedule.pipeline.kind is PipelineKind.ZERO_BUBBLE:
+        layer = replace(layer, sooner=times.sooner(passes[1]))
     if schedule.pipeline.kind is PipelineKind.DUAL:
         layer = replace(layer, gained=times.gained(*passes))
     if scenario.num_stages > 1 and not (schedule.costs is not None and schedule.costs.sends):  # which it waits for
@@ -344,8 +346,8 @@ def _on_stack(
 
 def _sum(parts: Sequence[LayerTicks]) -> LayerTicks:
     fields = ("forward", "inputs", "weights", "gradients", "gathered", "forward_beside", "backward_beside", "gained")
-    meets = first_met(parts[0].meets, parts[-1].meets)
-    return LayerTicks(*(sum(getattr(part, name) for part in parts) for name in fields), meets=meets)
+    meets, sooner = first_met(parts[0].meets, parts[-1].meets), sum(part.sooner for part in parts)
+    return LayerTicks(*(sum(getattr(part, name) for part in parts) for name in fields), meets=meets, sooner=sooner)
 
 
 def ends_sharing(step: Step) -> System | None:

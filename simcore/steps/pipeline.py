@@ -38,6 +38,7 @@ class ChunkTicks:
 
     ``first_forward`` and ``last_backward`` are those of the first microbatch forward and of the last one backward,
     which other traffic runs beside. ``meets`` says how much longer a pass takes that begins with a send, and the send.
+    Where gradients of weights come later, those of inputs are so much ``sooner`` than as the rest of a whole pass.
     """
 
     forward: int
@@ -47,6 +48,7 @@ class ChunkTicks:
     first_forward: int | None = None
     last_backward: int | None = None
     meets: tuple[SendMet, ...] = field(default=(), kw_only=True)
+    sooner: int = field(default=0, kw_only=True)
 
     @property
     def backward(self) -> int:
@@ -316,7 +318,7 @@ def _ticks(slot: Slot, chunks: Sequence[ChunkTicks], last: int) -> int:
         case PassKind.FORWARD:
             return ticks.forward
         case PassKind.INPUTS:
-            return ticks.inputs
+            return ticks.inputs - ticks.sooner
     longer = 0
     if task.microbatch == last and ticks.last_backward is not None:
         longer = ticks.last_backward - ticks.backward

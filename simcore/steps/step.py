@@ -32,6 +32,8 @@ class LayerTicks:
         How much sooner both passes end where they run beside each other.
     meets
         How much longer a pass takes where what its stage sends, or gets, is under way as it begins, and that.
+    sooner
+        How much sooner gradients of inputs are there where those of weights come later, and share nothing with them.
     """
 
     forward: int
@@ -43,6 +45,7 @@ class LayerTicks:
     backward_beside: int = 0
     gained: int = 0
     meets: tuple[SendMet, ...] = field(default=(), kw_only=True)
+    sooner: int = field(default=0, kw_only=True)
 
     @property
     def backward(self) -> int:
@@ -202,7 +205,10 @@ def _sending(chunk: ChunkTicks, layers: Sequence[LayerTicks], waited: int) -> Ch
     names = ("forward", "inputs", "first_forward", "last_backward")
     known = {name: getattr(chunk, name) for name in names}
     meets = first_met(layers[0].meets, next((each.meets for each in reversed(layers) if each.meets), ()))
-    return replace(chunk, meets=meets, **{name: own + waited for name, own in known.items() if own is not None})
+    sooner = sum(each.sooner for each in layers)
+    return replace(
+        chunk, meets=meets, sooner=sooner, **{name: own + waited for name, own in known.items() if own is not None}
+    )
 
 
 def first_met(first: Iterable[SendMet], last: Iterable[SendMet]) -> tuple[SendMet, ...]:

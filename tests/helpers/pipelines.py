@@ -114,7 +114,7 @@ def _took(slot: tuple[_Task, ...], ticks: Sequence[ChunkTicks], last: int) -> in
     own = ticks[chunk]
     if work == "F":
         return own.first_forward if number == 0 and own.first_forward is not None else own.forward
-    usual = {"B": own.inputs + own.weights, "I": own.inputs, "W": own.weights}[work]
+    usual = {"B": own.inputs + own.weights, "I": own.inputs - own.sooner, "W": own.weights}[work]
     if work == "I" or number != last or own.last_backward is None:
         return usual
     return usual + own.last_backward - own.inputs - own.weights
@@ -207,5 +207,6 @@ def drawn(draw: st.DrawFn) -> tuple[Pipeline, list[ChunkTicks], int, int, int]:
         forward, inputs = draw(some), draw(some)
         gained = draw(st.integers(0, min(forward, inputs))) if is_dual else 0
         meets = tuple(SendMet(work, draw(st.integers(0, 80)), draw(st.integers(0, 80))) for work in PassKind)
-        ticks.append(ChunkTicks(forward, inputs, draw(some), gained, draw(others), draw(others), meets=meets))
+        of_one = forward, inputs, draw(some), gained, draw(others), draw(others)
+        ticks.append(ChunkTicks(*of_one, meets=meets, sooner=draw(st.integers(0, inputs - 1))))
     return Pipeline(kind, chunks), ticks, microbatches, draw(st.integers(0, 300)), draw(st.integers(0, 50))

@@ -39,11 +39,14 @@ def test_a_dual_pipeline_takes_as_long_as_one_program_of_all_ranks() -> None:
 
 @pytest.mark.slow
 def test_sends_that_wait_behind_kernels_are_in_the_time_of_a_step() -> None:
-    """Of four stages each goes on with gradients of weights as it sends: a send gets SMs behind a product."""
+    """Of four stages each goes on with gradients of weights as it sends: a send gets SMs behind a product.
+
+    What gives gradients of inputs is by itself shorter than as the rest of a whole pass, which is 0.7 % of the step.
+    """
     step, times = step_of(2, 1, 4, layers=4, microbatches=4), LayerTimes()
     schedule = StepSchedule("s", Pipeline(PipelineKind.ZERO_BUBBLE))
     composed, joint = joint_ticks(step, schedule, times, UNIT)
-    assert composed == pytest.approx(joint, rel=0.01)
+    assert composed == pytest.approx(joint, rel=0.003)
     apart = outcome_of(step, schedule, LayerTimes(contended=False)).run.makespan_ticks
     assert apart < 0.98 * joint, "as long as if sends met nothing"
 
