@@ -50,6 +50,7 @@ class Hits:
     _shares: dict[int, Share] = field(default_factory=dict)
     _added: dict[int, Counter[Region]] = field(default_factory=dict)
     _arrived: dict[int, dict[str, list[Region]]] = field(default_factory=dict)
+    _brought: dict[tuple[int, Region, tuple[str, ...]], Share] = field(default_factory=dict)
 
     def arrivals(self, rank: int) -> tuple[Arrival, ...]:
         """Transfers that arrive at an absolute rank."""
@@ -115,10 +116,13 @@ class Hits:
 
     def _forwarded(self, rank: int, step: Transfer) -> Share:
         """The share of the region of a put that came with what it waits for."""
-        arrived = self._arrived_at(rank)
-        awaited = [region for name in step.after for region in arrived.get(name, ())]
-        common, size = _common(step.region, awaited) if awaited else 0, _size(step.region)
-        return 1 if common >= size > 0 else Fraction(common, max(1, size)) if common else NONE
+        key = self._alike(rank), step.region, step.after  # a sum of all parts goes to all peers
+        if key not in self._brought:
+            arrived = self._arrived_at(rank)
+            awaited = [region for name in step.after for region in arrived.get(name, ())]
+            common, size = _common(step.region, awaited) if awaited else 0, _size(step.region)
+            self._brought[key] = 1 if common >= size > 0 else Fraction(common, max(1, size)) if common else NONE
+        return self._brought[key]
 
     def _arrived_at(self, rank: int) -> dict[str, list[Region]]:
         """The regions that have arrived when a signal is set."""

@@ -85,6 +85,18 @@ def test_variants_are_legal_new_and_of_the_fastest() -> None:
     )
 
 
+def test_no_algorithm_is_varied_that_is_far_behind() -> None:
+    """As direct copies on a ring of many ranks, whose variants are simulated for seconds each."""
+    scenario = scenario_of(Pattern.ALL_GATHER, SYSTEMS[0], 4, 256, 256, 256)
+    ring, direct = candidates(scenario, [OpChoice("ring", 4, SM), OpChoice("serial", 4, SM)])
+    for times, varied in ((9, {"ring", "direct"}), (11, {"ring"})):
+        timed = [
+            replace(ring, simulated_ticks=1000, choice=OpChoice("ring", 4, SM)),
+            replace(direct, simulated_ticks=1000 * times, choice=OpChoice("serial", 4, SM)),
+        ]
+        assert {chosen_algorithm(choice) for choice in protocol_variants(scenario, timed)} == varied
+
+
 def beside(choices: list[OpChoice], explore: Explore | None = None) -> tuple[OpCase, list[Candidate]]:
     scenario = replace(scenario_of(Pattern.GEMM_RS, SYSTEMS[1], 4, 256, 256, 256), explore=explore or Explore())
     found = candidates(scenario, choices)

@@ -31,6 +31,7 @@ from magus.simcore.lower.cache_hits import NONE, Hits
 from magus.simcore.program.program import TrafficClass
 from tests.helpers.oracle.lowering import UNIT, differs_from_oracle, done_at, lower_op, lowered_run, plan
 from tests.helpers.scenarios.scenarios import MIB, TICKS_PER_NS, T, h100, lone_gather, lone_scatter, mi300x
+from tests.helpers.some import some
 
 SM, DMA = EngineChoice(EngineKind.SM, 16), EngineChoice(EngineKind.DMA, 7)
 SHARD = 64 * 1024 * 2
@@ -242,3 +243,21 @@ def test_a_larger_cache_makes_no_ring_slower(pieces: int) -> None:
     found = [result.makespan_ticks for result in times]
     assert all(after <= before * 1.002 for before, after in pairwise(found))
     assert found[-1] < found[0]
+
+
+def test_what_is_sent_to_all_peers_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a direct all_reduce by get what came of 7 peers goes back to them: the same rows, which wait for the same."""
+    calls = list[Region]()
+
+    def common(region: Region, others: list[Region]) -> int:
+        calls.append(region)
+        return 0
+
+    monkeypatch.setattr("magus.simcore.lower.cache_hits._common", common)
+    scenario = scatter(with_mall(mi300x()))
+    scenario = replace(scenario, shape=replace(scenario.shape, pattern=Pattern.ALL_REDUCE))
+    by_get = ExecutionOptions(direction=Direction.GET)
+    schedule = build_op_plan(scenario, OpChoice("serial", 8, SM, tactics=by_get))
+    hits = Hits(scenario, schedule)
+    sums = [step for step in schedule.steps_of(0) if isinstance(step, Transfer) and len(step.after) > 1]
+    assert len({hits.at_source(0, step) for step in some(sums)}) == 1 and len(calls) == 1 < len(sums)
