@@ -551,6 +551,7 @@ def test_calls_from_the_host_bound_small_ops_and_cost_nothing_in_a_graph(m: int)
             assert times.us - times.graph_us == pytest.approx(shorter)
 
 
+@pytest.mark.slow
 def test_what_was_measured_elsewhere_alone_is_not_known() -> None:
     text = TEXT.replace("gemm(all_gather(x), w)", "reduce_scatter(gemm(x, w))").replace(
         "shard rows\n  w", "shard cols\n  w"

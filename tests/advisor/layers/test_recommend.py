@@ -392,6 +392,7 @@ def test_a_limit_that_nothing_meets_is_said() -> None:
     assert "serial: it stages" in marks and "nothing that was found stages less" in marks
 
 
+@pytest.mark.slow
 def test_a_quick_answer_gives_the_solver_less(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario, limits = scenario_of(FEW), list[float]()
 
