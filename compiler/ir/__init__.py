@@ -1,67 +1,13 @@
 """Resolved data of a file: frozen dataclasses with integers in base units, without source text.
 
-Other rooms and layers import it from here. ``OpCase`` is a system and a workload, ``OpPlan`` a chunk plan; the
-other names are their parts.
+Other rooms and layers import it from here: all public names of these modules, and the shapes of kernels. ``OpCase`` is
+a system and a workload, ``OpPlan`` a chunk plan; the other names are their parts.
 """
 
-from .costs import TYPES_WITH_CONSTANTS as TYPES_WITH_CONSTANTS
-from .costs import AttentionModel as AttentionModel
-from .costs import Collectives as Collectives
-from .costs import ExchangeKernel as ExchangeKernel
-from .costs import ExchangeModel as ExchangeModel
-from .costs import FusedExperts as FusedExperts
-from .costs import GemmModel as GemmModel
-from .costs import GroupedModel as GroupedModel
-from .costs import NvlsModel as NvlsModel
-from .costs import ProtocolModel as ProtocolModel
-from .costs import Range as Range
-from .costs import SumForm as SumForm
-from .costs import SumKernel as SumKernel
-from .costs import Sustained as Sustained
-from .costs import TypedModel as TypedModel
-from .hardware import MIN_SPLIT_K as MIN_SPLIT_K
-from .hardware import SPLITS as SPLITS
-from .hardware import Beside as Beside
-from .hardware import Cache as Cache
-from .hardware import Calibrated as Calibrated
-from .hardware import CollectiveRegion as CollectiveRegion
-from .hardware import Dma as Dma
-from .hardware import DmaPhases as DmaPhases
-from .hardware import GemmRegion as GemmRegion
-from .hardware import Gpu as Gpu
-from .hardware import Hbm as Hbm
-from .hardware import LaunchCost as LaunchCost
-from .hardware import Link as Link
-from .hardware import Noc as Noc
-from .hardware import Origin as Origin
-from .hardware import Provenance as Provenance
-from .hardware import Saturation as Saturation
-from .hardware import SmCopy as SmCopy
-from .hardware import Switch as Switch
-from .hardware import Sync as Sync
-from .hardware import split_k as split_k
-from .implementation import OF_LAYERS as OF_LAYERS
-from .implementation import OF_STEPS_ALONE as OF_STEPS_ALONE
-from .implementation import OP_METRICS as OP_METRICS
-from .implementation import STEP_METRICS as STEP_METRICS
-from .implementation import Chain as Chain
-from .implementation import End as End
-from .implementation import Extreme as Extreme
-from .implementation import FigureKind as FigureKind
-from .implementation import Implementation as Implementation
-from .implementation import Method as Method
-from .implementation import Metric as Metric
-from .implementation import MetricOf as MetricOf
-from .implementation import Negation as Negation
-from .implementation import Operator as Operator
-from .implementation import OverSeeds as OverSeeds
-from .implementation import Speedup as Speedup
-from .implementation import Stack as Stack
-from .implementation import Term as Term
-from .implementation import TransferPath as TransferPath
-from .implementation import Value as Value
-from .op_shape import OpShape as OpShape
-from .op_shape import Then as Then
+from .costs import *
+from .hardware import *
+from .implementation import *
+from .op_shape import *
 from .operations.attention import AttentionBackShape as AttentionBackShape
 from .operations.attention import AttentionShape as AttentionShape
 from .operations.gemm import BatchedGemmShape as BatchedGemmShape
@@ -75,128 +21,13 @@ from .operations.kernel_shape import KernelShape as KernelShape
 from .operations.row_wise import ElementwiseShape as ElementwiseShape
 from .operations.row_wise import RowWiseShape as RowWiseShape
 from .operations.row_wise import TimedShape as TimedShape
-from .options import USUAL_OPTIONS as USUAL_OPTIONS
-from .options import Arbitration as Arbitration
-from .options import CopyProtocol as CopyProtocol
-from .options import Direction as Direction
-from .options import ExecutionOptions as ExecutionOptions
-from .options import GroupKernel as GroupKernel
-from .options import Kernels as Kernels
-from .options import LaunchMode as LaunchMode
-from .options import PeerOrder as PeerOrder
-from .options import Wait as Wait
-from .options import WaitPer as WaitPer
-from .options import WaveLoop as WaveLoop
-from .options import WithLoaded as WithLoaded
-from .plan import COLLECTIVES_STREAM as COLLECTIVES_STREAM
-from .plan import Awaited as Awaited
-from .plan import HandOff as HandOff
-from .plan import OpMode as OpMode
-from .plan import Part as Part
-from .plan import PartWait as PartWait
-from .plan import Plan as Plan
-from .plan import Schedule as Schedule
-from .plan import StepWait as StepWait
-from .plan_view import Arrival as Arrival
-from .plan_view import PlanFault as PlanFault
-from .plan_view import RankPlan as RankPlan
-from .plan_view import Rect as Rect
-from .plan_view import all_arrivals as all_arrivals
-from .plan_view import arrivals_at as arrivals_at
-from .plan_view import before_each as before_each
-from .plan_view import cutting_of as cutting_of
-from .plan_view import first_gap as first_gap
-from .plan_view import inner_size as inner_size
-from .plan_view import kernels_of as kernels_of
-from .plan_view import kernels_that_pull as kernels_that_pull
-from .plan_view import kernels_that_store as kernels_that_store
-from .plan_view import moved_rows as moved_rows
-from .plan_view import num_sharing as num_sharing
-from .plan_view import num_tile_blocks as num_tile_blocks
-from .plan_view import queued_behind as queued_behind
-from .plan_view import regions_of as regions_of
-from .plan_view import rows_of as rows_of
-from .plan_view import rows_of_block as rows_of_block
-from .plan_view import seen_from as seen_from
-from .plan_view import span_of as span_of
-from .plan_view import sums_of_all as sums_of_all
-from .plan_view import tile_cols as tile_cols
-from .plan_view import tile_rows as tile_rows
-from .plan_view import uncovered as uncovered
-from .scenario import TICKS_PER_SECOND as TICKS_PER_SECOND
-from .scenario import TICKS_PER_US as TICKS_PER_US
-from .scenario import Axis as Axis
-from .scenario import Explore as Explore
-from .scenario import OpCase as OpCase
-from .scenario import Scenario as Scenario
-from .scenario import System as System
-from .scenario import adjacent as adjacent
-from .schedule import PLAN_MODES as PLAN_MODES
-from .schedule import EngineChoice as EngineChoice
-from .schedule import EngineKind as EngineKind
-from .schedule import EngineMode as EngineMode
-from .schedule import GroupEngine as GroupEngine
-from .schedule import IndexRange as IndexRange
-from .schedule import NamedSchedule as NamedSchedule
-from .schedule import OpChoice as OpChoice
-from .schedule import OpPlan as OpPlan
-from .schedule import Override as Override
-from .schedule import Reach as Reach
-from .schedule import Reduction as Reduction
-from .schedule import Region as Region
-from .schedule import Step as Step
-from .schedule import TileGroup as TileGroup
-from .schedule import Transfer as Transfer
-from .schedule import WrittenPlan as WrittenPlan
-from .stopping import Cancelled as Cancelled
-from .stopping import Counted as Counted
-from .stopping import JsonObject as JsonObject
-from .stopping import Progress as Progress
-from .stopping import Rejection as Rejection
-from .stopping import Settings as Settings
-from .stopping import ShouldStop as ShouldStop
-from .stopping import StepsDone as StepsDone
-from .stopping import checkpoint as checkpoint
-from .stopping import heeding as heeding
-from .stopping import makes_code as makes_code
-from .stopping import never as never
-from .stopping import silent as silent
-from .tensors import ColumnPart as ColumnPart
-from .tensors import DType as DType
-from .tensors import Pattern as Pattern
-from .tensors import Shard as Shard
-from .tensors import Tensor as Tensor
-from .tensors import rank_parts as rank_parts
-from .topologies import TOPOLOGIES as TOPOLOGIES
-from .topologies import ArgumentKind as ArgumentKind
-from .topologies import Edge as Edge
-from .topologies import Fabric as Fabric
-from .topologies import Network as Network
-from .topologies import NoRoute as NoRoute
-from .topologies import Topology as Topology
-from .topologies import TopologyArgument as TopologyArgument
-from .topologies import Wire as Wire
-from .topologies import network_of as network_of
-from .variability import BackgroundTraffic as BackgroundTraffic
-from .variability import BackgroundWrite as BackgroundWrite
-from .variability import Distribution as Distribution
-from .variability import Late as Late
-from .variability import Replay as Replay
-from .variability import Shape as Shape
-from .variability import Straggler as Straggler
-from .variability import Variability as Variability
-from .variability import Write as Write
-from .variability import WriteStream as WriteStream
-from .variability import percentile as percentile
-from .workload import UNCUT as UNCUT
-from .workload import Batch as Batch
-from .workload import Made as Made
-from .workload import Op as Op
-from .workload import Partition as Partition
-from .workload import Read as Read
-from .workload import Repeat as Repeat
-from .workload import Workload as Workload
-from .workload import WorkloadCut as WorkloadCut
-from .workload import even_groups as even_groups
-from .workload import in_batch as in_batch
-from .workload import without_batch as without_batch
+from .options import *
+from .plan import *
+from .plan_view import *
+from .scenario import *
+from .schedule import *
+from .stopping import *
+from .tensors import *
+from .topologies import *
+from .variability import *
+from .workload import *
