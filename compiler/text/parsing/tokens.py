@@ -17,26 +17,12 @@ from typing import Any
 
 import lark
 from lark import Lark, Token
-from lark.grammar import Rule
-from lark.lexer import TerminalDef
 
 from ....grammar import load_grammar, load_tables
 from ...codes import Code
 from ..diagnostics import Report, Source, Span
 from ..syntax import Comment
 from ..units import MAX_DIGITS, num_digits
-
-
-def tables_text(made: Lark, grammar: str) -> str:
-    """The file of the tables of ``made``, which was made from ``grammar``; what has numbers for keys as pairs."""
-    data, memo = made.memo_serialize([TerminalDef, Rule])
-    options = {name: value for name, value in data["options"].items() if name != "postlex"}
-    table = data["parser"]["parser"]
-    states = [(state, list(actions.items())) for state, actions in table["states"].items()]
-    table = {**table, "states": states, "tokens": list(table["tokens"].items())}
-    data = {**data, "options": options, "parser": {**data["parser"], "parser": table}}
-    content = json.dumps({"data": data, "memo": list(memo.items())}, separators=(",", ":"))
-    return f"{_stamp(grammar, content)}\n{content}\n"
 
 
 def read_tables(text: str, grammar: str, postlex: Any) -> Lark | None:

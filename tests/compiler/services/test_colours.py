@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from magus.compiler.services.document import Colour, colours, textmate_grammar
+from magus.compiler.services.document import Colour, colours
 from magus.examples import path
 from tests.helpers.editing import BEGINNING
 from tests.helpers.paths import DOCS
+from tests.helpers.textmate import textmate_grammar
 
 EXTENSION = DOCS / "editors" / "vscode"
 

@@ -8,16 +8,30 @@ from typing import Any
 import lark
 import pytest
 from lark import Lark
+from lark.grammar import Rule
+from lark.lexer import TerminalDef
 
 import magus.grammar
 from magus.compiler.text.parsing import tokens
-from magus.compiler.text.parsing.tokens import language, make_language, read_tables, tables_text
+from magus.compiler.text.parsing.tokens import language, make_language, read_tables
 from magus.grammar import TABLES_FILE, load_grammar, load_tables
 from tests.helpers.paths import ROOT
 
 UPDATE = "MAGUS_UPDATE_GOLDEN"
 POSTLEX = tokens._KeepAll()
 GRAMMAR = load_grammar()
+
+
+def tables_text(made: Lark, grammar: str) -> str:
+    """The file of the tables of ``made``, which was made from ``grammar``; what has numbers for keys as pairs."""
+    data, memo = made.memo_serialize([TerminalDef, Rule])
+    options = {name: value for name, value in data["options"].items() if name != "postlex"}
+    table = data["parser"]["parser"]
+    states = [(state, list(actions.items())) for state, actions in table["states"].items()]
+    table = {**table, "states": states, "tokens": list(table["tokens"].items())}
+    data = {**data, "options": options, "parser": {**data["parser"], "parser": table}}
+    content = json.dumps({"data": data, "memo": list(memo.items())}, separators=(",", ":"))
+    return f"{tokens._stamp(grammar, content)}\n{content}\n"
 
 
 @pytest.fixture(scope="module")
