@@ -1,18 +1,18 @@
 """Frameworks that ship, by name: how they share a layer, which collectives stand in it, and what can be switched on.
 
-What is known is in ``frameworks.toml``. A key that is missing there, that has no meaning or is of another type is an
-error: ``frameworks()`` reads the whole file, and a test does.
+What is known is in ``frameworks.toml``; a key that is missing there or has no meaning is an error, and a test reads
+all of it and looks at the types.
 """
 
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
 from ..codes import Code
 from ..request.request import RequestError, shipped_gpu
@@ -151,65 +151,21 @@ class Framework:
         return self.exchanges == ("all",) or (own_tokens and gpu in self.exchanges)
 
 
-class FactsError(ValueError):
-    """``frameworks.toml`` has a key too many or too few, or a value of another type."""
-
-
-KindT = TypeVar("KindT")
-
-
-def read_facts(kind: type[KindT], facts: object, place: str) -> KindT:
-    """Return the ``kind``, a dataclass, that a table of TOML says; ``place`` is that of the table.
-
-    Raises
-    ------
-    FactsError
-        If a key is missing, unknown or of another type, with its place.
-    """
-    if not isinstance(facts, Mapping):
-        raise FactsError(f"{place}: {facts!r} is no table")
-    hints = get_type_hints(kind)
-    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
-    for key in facts:
-        if key not in known:
-            raise FactsError(f"{place}.{key} is unknown; known are {', '.join(known)}")
-    needed = [name for name, each in known.items() if each.default is MISSING and each.default_factory is MISSING]
-    missing = [name for name in needed if name not in facts]
-    if missing:
-        raise FactsError(f"{place} lacks {', '.join(missing)}")
-    return kind(**{key: _value(hints[key], value, f"{place}.{key}") for key, value in facts.items()})
-
-
-def _value(hint: Any, value: object, place: str) -> object:
-    """A value of that type, from what TOML says."""
-    if get_origin(hint) is tuple:
-        if not isinstance(value, list):
-            raise FactsError(f"{place}: {value!r} is no list")
-        return tuple(_value(get_args(hint)[0], each, f"{place}[{number}]") for number, each in enumerate(value))
-    if hint is FrameworkSwitch:
-        return read_facts(FrameworkSwitch, value, place)
-    if issubclass(hint, Enum):
-        try:
-            return hint(value)
-        except ValueError:
-            words = ", ".join(str(each.value) for each in hint)
-            raise FactsError(f"{place}: {value!r} is none of {words}") from None
-    if type(value) is not hint:
-        raise FactsError(f"{place}: {value!r} is no {hint.__name__}")
-    return value
-
-
 @cache
 def frameworks() -> Mapping[str, Framework]:
-    """All frameworks by their names.
-
-    Raises
-    ------
-    FactsError
-        As ``read_facts``.
-    """
+    """All frameworks by their names."""
     table = tomllib.loads(files(__package__).joinpath("frameworks.toml").read_text(encoding="utf-8"))
-    return {name: read_facts(Framework, {"name": name, **facts}, name) for name, facts in table.items()}
+    return {name: _framework(name, **facts) for name, facts in table.items()}
+
+
+def _framework(name: str, switches: list[dict[str, Any]], **facts: Any) -> Framework:
+    """A framework, of what TOML says: lists, and the values of enumerations."""
+    found = [_tuples(switch | {"needs": [Need(need) for need in switch["needs"]]}) for switch in switches]
+    return Framework(name, **_tuples(facts), switches=tuple(FrameworkSwitch(**each) for each in found))
+
+
+def _tuples(facts: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()}
 
 
 def framework_named(name: str) -> Framework:
