@@ -77,8 +77,7 @@ def changed_text(source: Source, changes: Changes, path: str) -> str:
     kept = {named.name for scenario in wanted.workloads for named in scenario.schedules}
     kept |= {named.name for step in wanted.steps for named in step.schedules}
     text = without(changed, _unfit(_parsed(changed, Report()), kept)).text
-    found = compile_text(text, path)
-    if _questions_of(found) != _questions_of(wanted):
+    if _questions_of(compile_text(text, path)) != _questions_of(wanted):
         message = "with these values the text would be read as something else"
         raise CompileError([Diagnostic(Code.MGS213, message, Span(Source(path, text), 0, 0))])
     return text

@@ -102,8 +102,7 @@ def wires_of(
         maker = maker_of(plan, read) if read.made_by else None
         link = None
         if maker is not None:
-            whole = read.what if maker.shape.pattern.consumes else Made.OUTPUT
-            sheet = sheets[maker.name, whole]
+            sheet = sheets[maker.name, read.what if maker.shape.pattern.consumes else Made.OUTPUT]
             turned = read.transposed ^ maker.shape.by_columns ^ part.shape.by_columns
             link = SheetLink(sheet, turned, read.part, beside=_beside(maker, part, sheet))
         found[key].append((read, link))

@@ -277,8 +277,7 @@ def _carried_out(parts: Sequence[ShownPart]) -> str:
     """How an op is carried out, where there is a choice: kernels alone are as usual unless they are cut."""
     moving = [part for part in parts if part.scenario.shape.moved is not None]
     if not moving:
-        cut = len(parts[0].schedule.steps) > 1
-        return parts[0].schedule.expression if cut else ""
+        return parts[0].schedule.expression if len(parts[0].schedule.steps) > 1 else ""
     return moving[0].schedule.expression if len(parts) == 1 else f"apart by {moving[0].schedule.engine}"
 
 

@@ -262,8 +262,7 @@ def _sparse(sizes: Sizes, layers: int) -> Iterator[bool]:
     """Whether each layer has experts: the rules of the classes, those of which a file says nothing change nothing."""
     listed = next((item for key in ("mlp_layer_types", "moe_layer_freq") if _is_list(item := sizes.item(key))), None)
     if listed is not None:
-        words = listed.items(layers, layers)
-        yield from (each.value in _SPARSE or each.value == 1 for each in words)
+        yield from (each.value in _SPARSE or each.value == 1 for each in listed.items(layers, layers))
         return
     first, step = sizes.number("first_dense"), max(1, sizes.number("sparse_step"))
     item = sizes.item("moe_layer_end_index")

@@ -69,8 +69,7 @@ def step_text(model: ModelConfig, request: StepRequest) -> str:
     fabric = gpu.rails(request.node, "nic") if request.gpus > request.node else gpu.fabric()
     batch = f"{request.sequences} sequences of {request.length}"
     about = f"{model.name}: {number_text(model.parameters)} parameters, {batch}"
-    experts = model.expert_layers > 0
-    layout = _of_experts(model, request) if experts else _of_heads(model, request)
+    layout = _of_experts(model, request) if model.expert_layers > 0 else _of_heads(model, request)
     lines = [
         "mgs 1",
         "",
@@ -215,8 +214,7 @@ def _list(values: list[int]) -> str:
 
 def _names(model: ModelConfig) -> tuple[str, ...]:
     """The workloads of a step in their order: layers without experts come first (DeepSeek-V3)."""
-    both = model.expert_layers and model.dense_layers
-    return ("dense", LAYER) if both else (LAYER,)
+    return ("dense", LAYER) if model.expert_layers and model.dense_layers else (LAYER,)
 
 
 def _layers(model: ModelConfig, request: StepRequest, layout: _Layout) -> Iterator[str]:

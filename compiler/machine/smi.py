@@ -65,8 +65,7 @@ def read_nvidia_smi(source: Source, requested: LibraryGpu | None, report: Report
     model, doubts = identify(gpus, requested, table.spans[0], report)
     check_links(model, True, table.spans[0], report)
     counts = _counts(table, report)
-    cards = any(gpu.is_card for gpu in gpus)
-    direct, switched, unclear = _joined(counts, model, cards)
+    direct, switched, unclear = _joined(counts, model, any(gpu.is_card for gpu in gpus))
     pcie, hidden = tree_of_words(table.words)
     return DumpedMachine(
         origin=_ORIGIN,

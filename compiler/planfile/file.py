@@ -83,8 +83,7 @@ def plan_in_file(scenario: Scenario, path: Path) -> Plan:
     """
     name = str(path)
     with raising_errors() as report:
-        document = _document(path, _span(name), report)
-        return _built(scenario.system, scenario.workload, document, name)
+        return _built(scenario.system, scenario.workload, _document(path, _span(name), report), name)
 
 
 def _schedule(
@@ -147,8 +146,7 @@ def _only_part(plan: Plan, document: Item) -> Part:
 
 
 def _document(path: Path, span: Span, report: Report) -> Item:
-    source = read_source(path, report, span, MAX_FILE_BYTES)
-    return _parsed(source.text, JsonPlace(path.name, span, report))
+    return _parsed(read_source(path, report, span, MAX_FILE_BYTES).text, JsonPlace(path.name, span, report))
 
 
 def _parsed(text: str, place: JsonPlace) -> Item:

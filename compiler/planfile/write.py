@@ -62,8 +62,7 @@ _OPENED = ("scenario", "ops", "plans", "parts", "steps", "ranks", "overrides")
 def op_plan_document(scenario: OpCase, schedule: OpPlan) -> JsonObject:
     """Return ``schedule`` of the one op of ``scenario`` as a JSON object, with what it fits and its hash."""
     shape = scenario.shape
-    plan = Plan.of_one(shape.output, shape, schedule)
-    return plan_document(scenario.system, Workload.of_one(shape), plan)
+    return plan_document(scenario.system, Workload.of_one(shape), Plan.of_one(shape.output, shape, schedule))
 
 
 def plan_document(system: System, workload: Workload, plan: Plan) -> JsonObject:

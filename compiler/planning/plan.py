@@ -273,8 +273,7 @@ class _Builder:
 
     def _reads(self, op: Op, part: Part, read: Read) -> bool:
         """Whether it is this part of an op that takes the operand."""
-        whole = part.shape == op.shape
-        return whole or read.moves == part.shape.is_collective
+        return part.shape == op.shape or read.moves == part.shape.is_collective
 
     def _by_rows(self, op: Op, read: Read, maker: Part) -> bool:
         wanted = self.choice.handoff is HandOff.CHUNKS or op.name in self.choice.chained

@@ -155,8 +155,7 @@ class _Resolver:
         found = with_exchange(system, workload, routings[0].by, known)
         if isinstance(found, Rejection):
             said = (each.span for each in declaration.block.statements if "by=" in each.span.text)
-            place = next(said, declaration.system.span)
-            raise self._report.refuse(found, place)
+            raise self._report.refuse(found, next(said, declaration.system.span))
         return found
 
     def _check_unused(self) -> None:
@@ -233,8 +232,7 @@ class _Resolver:
                         message = f"{entry.name} is explored twice"
                         raise self._report.fail(Code.MGS206, message, question.workload.span)
                     with_system = ChoiceReader(system, self._reading), ImplementationReader(system, self._reading)
-                    reader = ExploreReader(*with_system, self._reading)
-                    spaces[entry] = reader.read(question)
+                    spaces[entry] = ExploreReader(*with_system, self._reading).read(question)
                     self._check_requested(spaces[entry], self._workload(entry), question)
         return spaces
 
@@ -282,8 +280,7 @@ class _Resolver:
         raise self._report.fail(Code.MGS203, message, question.span, f"workloads are: {names}")
 
     def _check_binding(self, binding: ast.Binding) -> None:
-        entry = self._scope.value(ast.Name(binding.name, span=binding.span), self._report)
-        if entry.kind is not Kind.PARAM:
+        if self._scope.value(ast.Name(binding.name, span=binding.span), self._report).kind is not Kind.PARAM:
             hint = f"make it one: param {binding.name} = ..."
             raise self._report.fail(
                 Code.MGS210, f"'{binding.name}' is a let, 'with' sets parameters", binding.span, hint

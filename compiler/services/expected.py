@@ -248,8 +248,7 @@ def _in_statement(place: Context) -> ExpectedWords:
 def _in_call(place: Context) -> ExpectedWords:
     """Inside the brackets of a call or of an index."""
     outer, callee, argument = place.block.partition(".")[0] or place.head, place.callee, place.argument
-    is_index = place.statement[place.brackets[-1]].type == "_INDEX"
-    if is_index:
+    if place.statement[place.brackets[-1]].type == "_INDEX":
         return _words("program.number") | _NUMBER if outer == "kernel" else _NUMBER
     if callee in _ENGINES and outer in ("schedule", "explore", "implementation"):
         return _words("engine.mode") | _names(Kind.KERNEL) | _NUMBER

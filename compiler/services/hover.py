@@ -100,8 +100,7 @@ def _about(document: Document, entry: Entry) -> Iterator[str]:
     value = document.value_of(entry)
     if value is not None:
         yield f"= {amount_text(value)}"
-    numbers = document.numbers_of(entry).by_path
-    for path, number in numbers.items():
+    for path, number in document.numbers_of(entry).by_path.items():
         if path in _SHOWN_NUMBERS or path.partition(".")[0] in _SHOWN_NUMBERS:
             yield f"`{path}` {_with_origin(number, entry.name)}"
     if entry.kind is Kind.WORKLOAD:

@@ -177,8 +177,7 @@ def _block(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Map
     given = {**dict(zip(names, nodes, strict=False)), **options}
     if not set(names) <= set(given):
         return UNKNOWN
-    made = _described(walk, given)
-    return _block_at(made, _numbers(walk, given["offsets"]))
+    return _block_at(_described(walk, given), _numbers(walk, given["offsets"]))
 
 
 def _descriptor(walk: "Walk", call: ast.Call, nodes: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Known:

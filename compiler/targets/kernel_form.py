@@ -162,8 +162,7 @@ def _indices(function: ast.FunctionDef, block: str) -> list[str]:
     found: dict[str, ast.AST] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            sides = (node.left, node.right), (node.right, node.left)
-            for one, other in sides:
+            for one, other in (node.left, node.right), (node.right, node.left):
                 if isinstance(other, ast.Name) and other.id == block and isinstance(one, ast.Name | ast.Call):
                     found[ast.unparse(one)] = one
     return [text for text, node in found.items() if isinstance(node, ast.Name) or any(called(node, "program_id"))]

@@ -283,8 +283,7 @@ class _Reader:
         stores = [node for node in ast.walk(self.module) if isinstance(node, ast.Name) and node.id == name]
         written = sum(isinstance(node.ctx, ast.Store) for node in stores)
         changed = (node for node in ast.walk(self.module) if isinstance(node, ast.Call | ast.Subscript))
-        touched = any(_changes(node, name) for node in changed)
-        if len(found) != 1 or written > 1 or touched:
+        if len(found) != 1 or written > 1 or any(_changes(node, name) for node in changed):
             raise _NotRead(f"{name} is not one list that is written out")
         return found[0]
 

@@ -176,8 +176,7 @@ def _made(block: int, piece: int) -> str:
 
 @lru_cache(maxsize=4)
 def _hops(problem: TemplateInput) -> Hops:
-    ranks = range(period(problem, DEFAULT_ALGORITHM))
-    inputs = (replace(problem, rank=rank) for rank in ranks)
+    inputs = (replace(problem, rank=rank) for rank in range(period(problem, DEFAULT_ALGORITHM)))
     made = [emit(each, lambda block, piece: (_made(block, piece),), DEFAULT_ALGORITHM) for each in inputs]
     return Hops([fragment.steps for fragment in made], problem.num_ranks, problem.node)
 

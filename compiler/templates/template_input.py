@@ -208,8 +208,7 @@ class TemplateInput:
         fetches = []
         for peer in self.served:
             # As seen by the rank that a transfer arrives at.
-            source = peer if self.gets else -peer
-            tiles = self.gathered(source, piece)
+            tiles = self.gathered(peer if self.gets else -peer, piece)
             owner = 0 if self.gets is self.pattern.exchanges else peer
             rows = tiles.rows if self.gets else self._part(self.rows_between(0, peer), piece)
             region, name = self.block(owner, rows, cols), f"{stem}{peer}"

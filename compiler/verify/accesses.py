@@ -250,8 +250,7 @@ def _wait_for_last(access_map: AccessMap, place: Place, access: Access, writes: 
     ]
     other = last[-1] if last else writes[-1]
     step = access_map.steps[(place[0] + other.issuer) % access_map.period, other.step]
-    here = (other.issuer - access.issuer) % access_map.num_ranks == 0
-    if here:
+    if (other.issuer - access.issuer) % access_map.num_ranks == 0:
         return f"add: after {other.step}"
     arrives = isinstance(step, Transfer) and access.issuer % access_map.num_ranks == 0
     return f"add: after {step.signal}, which brings them" if arrives and isinstance(step, Transfer) else ""

@@ -40,8 +40,7 @@ def passes_on(scenario: OpCase, schedule: OpPlan) -> bool:
     if not pattern.reduces:
         return pattern.sums or pattern in (Pattern.BROADCAST, Pattern.SEND_RECV)
     n = scenario.num_ranks
-    ranks = range(schedule.period(n))
-    steps = [step for rank in ranks for step in schedule.steps_of(rank)]
+    steps = [step for rank in range(schedule.period(n)) for step in schedule.steps_of(rank)]
     moves = [step for step in steps if isinstance(step, Transfer)]
     astray = [step for step in moves if _ends_astray(step, n)]
     sums = any(isinstance(step, Reduction) and step.region.owner % n for step in steps)

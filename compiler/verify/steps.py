@@ -259,8 +259,7 @@ def _slice_faults(plan: RankPlan, shape: OpShape, groups: list[TileGroup]) -> It
         for other in others:
             if other not in earlier and group.name not in before[other.name]:
                 message = f"{group.name} and {other.name} write the same tiles, and neither waits for the other"
-                hint = f"add to {group.name}: after {other.name}"
-                yield PlanFault(Code.MGS508, group.name, message, hint)
+                yield PlanFault(Code.MGS508, group.name, message, f"add to {group.name}: after {other.name}")
         if group.accumulate and not earlier:
             yield PlanFault(Code.MGS507, group.name, f"{group.name} adds to tiles that nothing wrote before")
         if earlier and not group.accumulate:

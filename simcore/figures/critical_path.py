@@ -192,8 +192,7 @@ def _of_op(program: Program, run: Run, op: int) -> tuple[str, _Waiting | None]:
     blocked = _blocked_on_the_way(program, run, op)
     if blocked is None:
         return f"{name} has begun and cannot end", None
-    held_up = f"{name} waits for units that are held up at {program.server_name(blocked)}"
-    return held_up, (_of_server, blocked)
+    return f"{name} waits for units that are held up at {program.server_name(blocked)}", (_of_server, blocked)
 
 
 def _of_server(program: Program, run: Run, server: int) -> tuple[str, _Waiting | None]:
@@ -208,8 +207,7 @@ def _of_server(program: Program, run: Run, server: int) -> tuple[str, _Waiting |
 
 def _blocked_on_the_way(program: Program, run: Run, op: int) -> int | None:
     """A blocked server on the route of a flow of the stage under way that was not delivered, in its last round."""
-    stages = range(int(program.op_stage_ptr[op]), int(program.op_stage_ptr[op + 1]))
-    for stage in stages:
+    for stage in range(int(program.op_stage_ptr[op]), int(program.op_stage_ptr[op + 1])):
         flows = np.arange(program.stage_flow_ptr[stage], program.stage_flow_ptr[stage + 1])
         flows = flows[program.flow_units[flows] > 0]
         polls = bool(program.stage_polls[stage]) and run.op_polls[op] > 1

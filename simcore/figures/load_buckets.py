@@ -249,8 +249,7 @@ def traffic_at(lowered: LoweredPart, steps: list[StepOps]) -> Traffic:
     written = sum(work.hbm_write_bytes for work in works)
     l2 = sum(work.l2_hit_bytes + work.below_l2_bytes + work.hbm_write_bytes for work in works)
     links = 0
-    by_tiles = lowered.schedule.engine.by_tiles
-    stored = kernels_that_store([ops.step for ops in steps]) if by_tiles else {}
+    stored = kernels_that_store([ops.step for ops in steps]) if lowered.schedule.engine.by_tiles else {}
     for ops in steps:
         if isinstance(ops.step, Transfer):
             moved = _copied(lowered, ops.rank, ops.step)
@@ -267,8 +266,7 @@ def _copied(lowered: LoweredPart, rank: int, step: Transfer) -> Traffic:
     """Bytes that one transfer moves, flags in between included where they are sent with the data."""
     size, n = moved_bytes(lowered.scenario, step.region), lowered.scenario.num_ranks
     sent = int(size * sent_per_byte(lowered.schedule))
-    by = lowered.scenario.mover(lowered.schedule.engine, step, rank)
-    through_l2 = size if by is EngineKind.SM else 0
+    through_l2 = size if lowered.scenario.mover(lowered.schedule.engine, step, rank) is EngineKind.SM else 0
     if step.reach is Reach.PEER:
         hits = int(size * lowered.hits.at_source(rank, step)), int(size * lowered.hits.at_target(rank, step))
         read = size + (sent if step.reduce else 0) - sum(hits)

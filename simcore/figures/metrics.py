@@ -166,8 +166,7 @@ def utilization_of(lowered: LoweredPart, run: Run) -> Utilization:
 
 def utilization(program: Program, run: Run, links: Collection[int], sms: int, engines: int) -> Utilization:
     """Busy share of each kind of resource, of so many ``sms`` and ``engines`` of a rank and the servers ``links``."""
-    makespan = max(1, run.makespan_ticks)
-    busy = run.server_busy_ticks.sum(axis=1) / makespan
+    busy = run.server_busy_ticks.sum(axis=1) / max(1, run.makespan_ticks)
     declared = np.arange(program.num_servers) // program.ranks_simulated
     names = np.array(program.server_names)[declared]
 

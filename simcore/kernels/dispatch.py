@@ -333,8 +333,7 @@ def dealt_units(whole: KernelWork, flops: Sequence[int]) -> list[tuple[int, int]
 
 def split_units(num_units: int, weights: Sequence[int]) -> list[int]:
     """Units in proportion to ``weights``, at least one for each; together ``num_units``, or as many as weights."""
-    spare = split_by_weight(max(0, num_units - len(weights)), weights)
-    return [1 + units for units in spare]
+    return [1 + units for units in split_by_weight(max(0, num_units - len(weights)), weights)]
 
 
 def split_by_weight(total: int, weights: Sequence[int]) -> list[int]:

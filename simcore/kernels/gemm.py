@@ -151,8 +151,7 @@ def _fastest(gpu: Gpu, shape: GemmShape, sms: int, tiles: TileTimes, form: BodyF
             if body_us >= best_us:
                 continue
             if l2_read_bytes < 0:
-                share = gpu.gemm.cluster // units
-                l2_read_bytes = operand_bytes(left, right, tile_rows, tile_cols, share)
+                l2_read_bytes = operand_bytes(left, right, tile_rows, tile_cols, gpu.gemm.cluster // units)
             body_us = max(body_us, form.least_us(waves, l2_read_bytes + other_bytes))
             if body_us < best_us:
                 best = Tiling(body_us, block, units == 2, slots * split, l2_read_bytes, split)

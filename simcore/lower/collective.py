@@ -344,8 +344,7 @@ def _flags(state: Lowering, rank: int, step: Transfer, copied: range) -> range:
     ways = [
         (*_ports(state, rank, peer)[1], state.flag_hop(memory, step.signal, peer)) for peer in range(rank + 1, rank + n)
     ]
-    ordered = state.scenario.system.fabric.in_order
-    back = 0 if ordered else distance_ticks(state.scenario, 1, rank)
+    back = 0 if state.scenario.system.fabric.in_order else distance_ticks(state.scenario, 1, rank)
     rises, falls = ([Flow(way, 1, traffic=TrafficClass.FLAGS) for way in part] for part in ((up,), ways))
     flag = state.builder.op(
         rank, OpSpec(OpKind.TRANSFER, step.name, (Stage(back), Stage(0, tuple(rises)), Stage(0, tuple(falls))))

@@ -305,8 +305,7 @@ def _gap(state: Lowering, rank: int, step: Transfer, units: int) -> int:
 def _window(state: Lowering, rank: int, step: Transfer, units: int) -> int:
     """Units of a copy that may be under way; 0, no limit, where the copy is smaller or the limit is not known."""
     gpu = state.scenario.gpu
-    by_sms = state.sms_move(rank, step)
-    outstanding = gpu.sm_copy.outstanding_bytes if by_sms else gpu.dma.outstanding_bytes
+    outstanding = gpu.sm_copy.outstanding_bytes if state.sms_move(rank, step) else gpu.dma.outstanding_bytes
     if outstanding is None:
         return 0
     window = max(1, outstanding // state.unit_bytes)

@@ -166,8 +166,7 @@ def _all_of(state: Lowering, rank: int, arrived: Iterable[int], before: Iterable
 
 def _begun(state: Lowering, rank: int) -> Iterable[int]:
     """The launches of the kernels that begin a part, or what a lone collective begins with."""
-    steps = state.schedule.steps_of(rank)
-    kernels = [step for step in steps if isinstance(step, TileGroup)]
+    kernels = [step for step in state.schedule.steps_of(rank) if isinstance(step, TileGroup)]
     gates = state.gates.get(rank, [])
     if not kernels or (gates and not state.waiters[rank, kernels[0].name].queued):
         return tuple(gates)

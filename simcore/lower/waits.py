@@ -219,8 +219,7 @@ def announce(state: Lowering, ranks: range) -> Mapping[tuple[int, str], list[int
     for rank, offset in product(ranks if any(sums.values()) else (), range(1, n)):
         reader = (rank + offset) % state.period
         for step in sums[reader]:
-            region = seen_from(step.region, n - offset, n)
-            groups = kernels_of(region, state.schedule.steps_of(rank))
+            groups = kernels_of(seen_from(step.region, n - offset, n), state.schedule.steps_of(rank))
             done = [state.step_ops[rank, group.name].done for group in groups]
             reported = tell(state, rank, offset, step.name, f"{step.signal} {offset}", done)
             flags.setdefault((reader, step.name), []).append(reported)
@@ -297,8 +296,7 @@ def wait_for_rows(
         return list(senders)
     rows, count = sum(region.rows.size for region in step.regions), len(ops.work)
     num_blocks = max(1, min(count, rows // max(1, ops.kernel.block_rows)))
-    edges = [block * count // num_blocks for block in range(num_blocks + 1)]
-    for first, last in pairwise(edges):
+    for first, last in pairwise([block * count // num_blocks for block in range(num_blocks + 1)]):
         come = [op for unit in ops.work[first:last] for op in state.pulls.get(unit, ())]
         if come:
             done = (state.join(rank, step.name, come),)

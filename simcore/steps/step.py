@@ -192,8 +192,7 @@ def _chunks(
             if first is not None and number + stages >= len(layers):
                 beside[first] = own[first].backward  # nothing is moved yet: its gradients are the first of the rank
             last = sum(beside)
-        gained = sum(each.gained for each in own)
-        yield ChunkTicks(forward, inputs, weights, gained, end - arrives, last)
+        yield ChunkTicks(forward, inputs, weights, sum(each.gained for each in own), end - arrives, last)
         arrives = end + send
 
 

@@ -346,8 +346,7 @@ def parts_of(call: OperationCall, tensor: Tensor) -> RankParts:
     parts = rank_parts(tensor, call.num_ranks)
     if parts is None:
         message = f"{tensor.name} of {tensor.rows} x {tensor.cols} has no part for each of {call.num_ranks} ranks"
-        hint = f"{call.num_ranks} or more rows or columns"
-        raise OperationError(Rejection(Code.MGS304, message, hint))
+        raise OperationError(Rejection(Code.MGS304, message, f"{call.num_ranks} or more rows or columns"))
     return parts
 
 

@@ -172,8 +172,7 @@ def _deal(call: OperationCall, after: str) -> CallResult:
     output = replace(tensor, name=call.result, rows=rows, dtype=dtype)
     # What is merged came from all ranks, and not from the hottest alone.
     read = tensor.dtype.bytes_of(routing.home * tensor.cols) if after == "merge" else tensor.num_bytes
-    shape = RowWiseShape(rows * tensor.cols, 1, dtype, read)
-    return CallResult(output, shape)
+    return CallResult(output, RowWiseShape(rows * tensor.cols, 1, dtype, read))
 
 
 def _pick(call: OperationCall) -> CallResult:

@@ -90,8 +90,7 @@ class Symmetry:
         for end in (source, target):
             if end < num_ranks:
                 return end - end % self.period
-        known = (ranks for end in (source, target) if (ranks := self.shift_of(end)) is not None)
-        return next(known, 0)
+        return next((ranks for end in (source, target) if (ranks := self.shift_of(end)) is not None), 0)
 
 
 @dataclass(frozen=True, eq=False)

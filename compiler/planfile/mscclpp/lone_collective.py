@@ -175,8 +175,7 @@ class LoneCollective:
     @cached_property
     def unit_rows(self) -> int:
         """Rows of a chunk: all regions begin and end between chunks."""
-        moved = self.scenario.shape.moved_tensor
-        unit = moved.rows // self.scenario.num_ranks
+        unit = self.scenario.shape.moved_tensor.rows // self.scenario.num_ranks
         for rank in range(self.schedule.period(self.scenario.num_ranks)):
             for step in self.schedule.steps_of(rank):
                 if isinstance(step, Transfer | Reduction):

@@ -86,8 +86,7 @@ def _groups(events: Sequence[Event], space: BufferSpace) -> Iterator[list[int]]:
 
 
 def _is_whole(group: Sequence[Event], space: BufferSpace) -> bool:
-    pairs = pairwise(group)
-    one_behind = all(one.piece + one.count == other.piece for one, other in pairs)
+    one_behind = all(one.piece + one.count == other.piece for one, other in pairwise(group))
     return one_behind and len({event.piece // space.per_block for event in group}) == 1
 
 

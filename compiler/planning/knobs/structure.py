@@ -210,8 +210,7 @@ GATHERS = (Pattern.AG_GEMM, Pattern.A2A_GEMM)
 
 
 def _reject_order(request: ScheduleRequest) -> Rejection | None:
-    order = request.choice.order
-    if order is PeerOrder.ROTATED or request.template.has("order"):
+    if request.choice.order is PeerOrder.ROTATED or request.template.has("order"):
         return None
     return _unserved(f"{request.template.name} serves its peers in one order", "leave order out")
 

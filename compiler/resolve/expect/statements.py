@@ -175,8 +175,7 @@ def read_domain(statement: ast.Say, reading: Reading) -> tuple[ast.Name, str, Va
             pass
         case _:
             raise report.fail(Code.MGS116, "sweep says a parameter and its values", first.span, _EXAMPLE)
-    entry = reading.place.scope.value(name, report)
-    if entry.kind is not Kind.PARAM:
+    if reading.place.scope.value(name, report).kind is not Kind.PARAM:
         hint = f"make it one: param {name.text} = ..."
         raise report.fail(Code.MGS210, f"'{name.text}' is a let, a sweep sets a parameter", name.span, hint)
     group = ast.GroupNode((domain, *rest), first.note, span=domain.span.to(first.span))

@@ -181,8 +181,7 @@ def _uncut(workload: Workload, word: str, count: int) -> Rejection | None:
     from ...planning.parts import PlanError
 
     try:
-        in_groups = word == GROUPS and count > 1
-        groups = even_groups(experts_of_a_rank(workload), count) if in_groups else ()
+        groups = even_groups(experts_of_a_rank(workload), count) if word == GROUPS and count > 1 else ()
         cut_up(workload, WorkloadCut(count if word == BATCHES else 1, groups))
     except PlanError as error:
         return error.rejection

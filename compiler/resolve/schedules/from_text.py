@@ -53,8 +53,7 @@ def read_choice(scenario: OpCase, text: str) -> OpChoice:
     CompileError
         If the text is no template expression.
     """
-    declared_ones = {named.name: (named.body,) for named in scenario.schedules}
-    return _choice(scenario.system, text, declared_ones)
+    return _choice(scenario.system, text, {named.name: (named.body,) for named in scenario.schedules})
 
 
 _Bodies = Mapping[str, Sequence[OpChoice | WrittenPlan | None]]

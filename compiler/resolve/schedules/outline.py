@@ -98,8 +98,7 @@ class OutlineReader:
         if words.take_word("own"):
             self._read_own(words)
             return
-        where = words.take("rows, cols or shards")
-        axis = SplitAxis(self._choices.word("split", where, words_of(SplitAxis)))
+        axis = SplitAxis(self._choices.word("split", words.take("rows, cols or shards"), words_of(SplitAxis)))
         if axis is SplitAxis.SHARDS:
             words.end()
         elif words.take_word("into"):
@@ -187,8 +186,7 @@ class OutlineReader:
         if word := words.take_word(*known):
             self._tactics["wait"] = word
         if words.take_word("per"):
-            value = words.take("chunk or tile")
-            self._tactics["per"] = self._choices.word("per", value, words_of(WaitPer))
+            self._tactics["per"] = self._choices.word("per", words.take("chunk or tile"), words_of(WaitPer))
         elif not word:
             self._choices.word("sync", words.take("event, poll or monitor"), known)
         words.end(() if "per" in self._tactics else ("per",))

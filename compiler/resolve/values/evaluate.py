@@ -102,15 +102,13 @@ class ExpressionEvaluator:
         self._values.setdefault(entry, None)
         self._open.append(entry)
         with self._report.attempt():
-            expression = single(entry.declaration.values, self._report)
-            self._values[entry] = self(expression, Place(entry.scope))
+            self._values[entry] = self(single(entry.declaration.values, self._report), Place(entry.scope))
         self._open.pop()
 
     def _chain(self, chain: ast.ChainNode, place: Place) -> Quantity:
         total, so_far = self(chain.first, place), chain.first.span
         for operator, operand in chain.rest:
-            value = self(operand, place)
-            total = self._apply(operator, total, value, so_far.to(operand.span))
+            total = self._apply(operator, total, self(operand, place), so_far.to(operand.span))
             so_far = so_far.to(operand.span)
         return total
 

@@ -165,8 +165,7 @@ def bind(scope: Scope, settings: Settings, report: Report) -> Mapping[str, Quant
             if len(text) <= PLAIN_DIGITS and text.isascii() and text.isdigit():  # most are: not worth a parser
                 bound[name] = Quantity(Fraction(int(text)))
                 continue
-            expression = single(parse_value(source, report), report)
-            bound[name] = evaluator(expression, Place(scope))
+            bound[name] = evaluator(single(parse_value(source, report), report), Place(scope))
     return bound
 
 

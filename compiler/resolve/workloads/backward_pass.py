@@ -210,8 +210,7 @@ class BackwardPass:
         self, forward: Forward, kept: Mapping[str, SyntaxWriter], reserved: Iterable[str], write: SyntaxWriter
     ) -> None:
         self._forward, self._write = forward, write
-        defined = {call.definition for call in forward.calls}
-        self._names = Names({*reserved, *forward.inputs, *defined})
+        self._names = Names({*reserved, *forward.inputs, *(call.definition for call in forward.calls)})
         self._tensors = ForwardTensors(forward, kept, self._names, write, self._state)
         self._to_come = Counter(operand.tensor.name for call in forward.calls for operand in call.operands)
         self._terms: dict[str, list[GradientTerm]] = {}

@@ -168,8 +168,7 @@ def _factor(back: BackCall, operand: CallOperand, name: str) -> _Factor:
 
 
 def _gathered(back: BackCall, gradient: GradientTerm) -> Terms:
-    summed = back.write.call("reduce_scatter", (gradient.expression,))
-    yield 0, GradientTerm(summed, gradient.needs)
+    yield 0, GradientTerm(back.write.call("reduce_scatter", (gradient.expression,)), gradient.needs)
 
 
 def _scattered(back: BackCall, gradient: GradientTerm) -> Terms:
@@ -237,8 +236,7 @@ def narrowed(call: WorkloadCall) -> DType | None:
     That is a recipe of products in 8 bits (Transformer Engine): all three have both factors in them.
     """
     left, product = call.operands[0].tensor.dtype, call.result.dtype
-    is_product = call.operation.name in (GEMM, EXPERTS)
-    return left if is_product and left is not product else None
+    return left if call.operation.name in (GEMM, EXPERTS) and left is not product else None
 
 
 RULES: Mapping[str, Callable[[BackCall, GradientTerm], Terms]] = {

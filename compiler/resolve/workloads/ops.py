@@ -227,8 +227,7 @@ def _joins(group: _Group, call: WorkloadCall, readers: Mapping[str, Sequence[Wor
     pattern = pattern_in_turn([first.operation, call.operation])
     if pattern is None or pattern.beside or _is_apart(first):
         return False
-    alone = len(readers[operand.tensor.name]) == 1
-    return pattern.consumes or alone
+    return pattern.consumes or len(readers[operand.tensor.name]) == 1
 
 
 def _is_apart(call: WorkloadCall) -> bool:

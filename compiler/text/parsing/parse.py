@@ -269,8 +269,7 @@ def _known_tree(declaration: _Declaration) -> tuple[Tree[Token] | None, int]:
 def parse_value(source: Source, report: Report) -> tuple[Expression, ...]:
     """Parse the text of one value, as it stands after ``let name =``."""
     check_size(source, report)
-    tokens = list(read_tokens(source, report).tokens)
-    tree = _feed(tokens, "value")
+    tree = _feed(list(read_tokens(source, report).tokens), "value")
     if tree is None:
         raise report.fail(
             Code.MGS107, f"'{source.text.strip()[:60]}' is not a value", Span(source, 0, len(source.text))
