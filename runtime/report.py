@@ -14,6 +14,7 @@ from ..compiler.ir import (
     Pattern,
     Plan,
     Reduction,
+    RejectedError,
     Rejection,
     System,
     TileGroup,
@@ -94,9 +95,7 @@ class RunReport:
         RunRefused
             If the plan cannot be carried out; then no run is begun.
         """
-        unfit = reject_run(system, plan)
-        if unfit is not None:
-            raise RunRefused(unfit)
+        RunRefused.require(reject_run(system, plan))
         done: list[SeedRun] = []
         for run in runs:
             done.append(run)
@@ -112,12 +111,8 @@ class RunReport:
         return all(run.outcome is Outcome.EXACT for run in self.runs)
 
 
-class RunRefused(ValueError):
+class RunRefused(RejectedError):
     """A plan that is not carried out here, and why."""
-
-    def __init__(self, rejection: Rejection) -> None:
-        super().__init__(rejection)
-        self.rejection = rejection
 
 
 def reject_run(system: System, plan: Plan) -> Rejection | None:

@@ -50,9 +50,7 @@ def with_kernels(scenario: OpCase, method: Method) -> OpCase:
     """
     system, library = scenario.system, scenario.gpu.collectives
     if method.routed is not None:
-        unfit = reject_exchange(method, scenario)
-        if unfit is not None:
-            raise ScheduleError(unfit)
+        ScheduleError.require(reject_exchange(method, scenario))
         return replace(scenario, system=with_routed(system, (method.routed,)))
     if not method.kernels or library is None:
         return scenario
@@ -200,9 +198,7 @@ def library_us(scenario: OpCase, options: RunOptions = DEFAULT_OPTIONS) -> float
     RunTooLarge
         As ``simulated_us``.
     """
-    unfit = library_rejection(scenario)
-    if unfit is not None:
-        raise ScheduleError(unfit)
+    ScheduleError.require(library_rejection(scenario))
     return simulated_us(scenario, library_serial(scenario), options=options)
 
 

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from ... import __version__
 from ...compiler.codes import Code
-from ...compiler.ir import Rejection
+from ...compiler.ir import RejectedError, Rejection
 from ...compiler.text.diagnostics import did_you_mean, listing
 from ..policy.table import PolicyRule, PolicyTable, SweepPoint, policy_text
 
@@ -20,12 +20,8 @@ COMMENT_COLUMNS = 110
 """Columns of a comment line. A tuner of NCCL reads 255 characters of a line and takes the rest for a rule."""
 
 
-class Refused(ValueError):
+class Refused(RejectedError):
     """The format cannot say what the table says; ``rejection`` has the code, the reason and a hint."""
-
-    def __init__(self, rejection: Rejection) -> None:
-        super().__init__(str(rejection))
-        self.rejection = rejection
 
 
 @dataclass(frozen=True, slots=True)

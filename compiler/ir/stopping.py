@@ -86,3 +86,17 @@ class Rejection:
 
     def __str__(self) -> str:
         return self.message
+
+
+class RejectedError(ValueError):
+    """What cannot be, and why."""
+
+    def __init__(self, rejection: Rejection) -> None:
+        super().__init__(rejection)
+        self.rejection = rejection
+
+    @classmethod
+    def require(cls, rejection: Rejection | None) -> None:
+        """Raise it if a check says why."""
+        if rejection is not None:
+            raise cls(rejection)

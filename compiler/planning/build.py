@@ -20,6 +20,7 @@ from ..ir import (
     OpMode,
     OpPlan,
     Pattern,
+    RejectedError,
     Rejection,
     Schedule,
     Step,
@@ -175,12 +176,8 @@ def _text(knob: Knob, choice: OpChoice) -> str | None:
 _EXECUTION = {ENGINE.word, *OPTIONS}
 
 
-class ScheduleError(ValueError):
+class ScheduleError(RejectedError):
     """A schedule that cannot run on its scenario, and why."""
-
-    def __init__(self, rejection: Rejection) -> None:
-        super().__init__(rejection)
-        self.rejection = rejection
 
 
 def template_named(name: str) -> Template:
@@ -206,9 +203,7 @@ def build_op_plan(scenario: OpCase, body: OpChoice | WrittenPlan, name: str = ""
         If the choice is illegal here; see ``reject_choice``.
     """
     if isinstance(body, WrittenPlan):
-        unfit = reject_execution(scenario, body.engine, body.tactics)
-        if unfit is not None:
-            raise ScheduleError(unfit)
+        ScheduleError.require(reject_execution(scenario, body.engine, body.tactics))
         sms, ranks = compute_sms(scenario, body.engine, body.overlaps), body.by_rank or (body.steps,)
         sliced = any(isinstance(step, TileGroup) and step.accumulate for step in chain(*ranks))
         staging = staging_of_steps(scenario, ranks, slices_inner=sliced)
@@ -227,8 +222,7 @@ def build_schedules(scenario: OpCase, choices: Iterable[OpChoice]) -> Iterator[O
     written: dict[tuple[str, TemplateInput], tuple[tuple[Step, ...], tuple[tuple[Step, ...], ...]]] = {}
     for choice in choices:
         template, (request, unfit) = template_named(choice.template), _examined(scenario, choice, knobs.KNOBS)
-        if unfit is not None:
-            raise ScheduleError(unfit)
+        ScheduleError.require(unfit)
         problem = replace(request.problem, engine=EngineKind.DMA) if template.any_engine else request.problem
         plan = template.name, problem
         known = written.get(plan)  # a problem is hashed by all its parts

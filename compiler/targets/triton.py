@@ -184,9 +184,9 @@ def unwritable(scenario: OpCase, schedule: OpPlan) -> Rejection | None:
 
 def _programs(scenario: OpCase, schedule: OpPlan, kernel: RewrittenKernel | None = None) -> tuple[GemmProgram, ...]:
     """The program of each rank, which a ``kernel`` of the user can carry out if there is one."""
-    unfit = reject_triton(scenario, schedule) or (_reject_slices(scenario, schedule) if kernel is not None else None)
-    if unfit is not None:
-        raise ScheduleError(unfit)
+    ScheduleError.require(reject_triton(scenario, schedule))
+    if kernel is not None:
+        ScheduleError.require(_reject_slices(scenario, schedule))
     try:
         programs = gemm_programs(scenario, schedule)
         if kernel is not None:

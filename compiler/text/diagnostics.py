@@ -225,6 +225,12 @@ class Report:
         if rejection is not None:
             raise self.refuse(rejection, span)
 
+    def once(self, word: str, seen: set[str], span: Span) -> None:
+        """Add ``word`` to those that were ``seen``; leave the enclosing ``attempt`` if it is one of them."""
+        if word in seen:
+            raise self.fail(Code.MGS206, f"{word} is said twice", span)
+        seen.add(word)
+
     def stop(self) -> Stopped:
         """Return what to raise where a value is needed whose error was reported before."""
         return Stopped()
@@ -236,6 +242,14 @@ class Report:
             yield
         except Stopped:
             self.num_failures += 1
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Run a block with attempts in it, and leave the enclosing ``attempt`` behind it if one of them failed."""
+        failures = self.num_failures
+        yield
+        if self.num_failures > failures:
+            raise self.stop()
 
     @contextmanager
     def trial(self) -> Iterator[None]:

@@ -55,9 +55,7 @@ def carry_out_over_torch(
     if find_spec("torch") is None:
         raise ModuleNotFoundError("torch is not installed", name="torch")
     for system, _, plan in jobs:
-        unfit = reject_run(system, plan)
-        if unfit is not None:
-            raise RunRefused(unfit)
+        RunRefused.require(reject_run(system, plan))
     (num_ranks,) = {system.num_ranks for system, _, _ in jobs}
     with TemporaryDirectory(prefix="magus-") as name:
         folder = Path(name)

@@ -7,18 +7,14 @@ from typing import Any
 
 from ...codes import Code
 from ..hardware import Gpu
-from ..stopping import Rejection
+from ..stopping import RejectedError, Rejection
 from ..tensors import DType, Pattern, RankParts, Shard, Tensor, rank_parts
 from .kernel_shape import KernelShape
 from .routing_laws import UNIFORM, RoutingLaw
 
 
-class OperationError(ValueError):
+class OperationError(RejectedError):
     """A call that cannot be, and why."""
-
-    def __init__(self, rejection: Rejection) -> None:
-        super().__init__(rejection)
-        self.rejection = rejection
 
 
 def mismatch(message: str, hint: str = "") -> OperationError:
@@ -329,9 +325,7 @@ def check_inner_blocks(x: Tensor, w: Tensor, inner: int) -> None:
 
 def check_blocks(name: str, dtype: DType, size: int) -> None:
     """Reject ``size`` elements side by side that are not whole blocks of one scale each."""
-    rejection = reject_blocks(name, dtype, size)
-    if rejection is not None:
-        raise OperationError(rejection)
+    OperationError.require(reject_blocks(name, dtype, size))
 
 
 def check_scales(call: OperationCall, dtype: DType) -> None:

@@ -158,10 +158,8 @@ MAX_BYTES = 1 << 40
 def read_replay(text: ast.Text, num_ranks: int, report: Report) -> Replay:
     """Read the profile at the path ``text``, in the folder of the file that names it or below."""
     source = read_source(path_beside(text, "profile", report), report, text.span)
-    failures_before = report.num_failures
-    writes = tuple(_writes(source, num_ranks, report))
-    if report.num_failures > failures_before:
-        raise report.stop()
+    with report.whole():
+        writes = tuple(_writes(source, num_ranks, report))
     return Replay(text.value, writes)
 
 

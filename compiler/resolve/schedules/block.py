@@ -56,14 +56,13 @@ class ScheduleBlockReader:
 
     def read(self, declaration: ast.PlanNode) -> Schedule:
         """Read a schedule."""
-        failures, seen = self._report.num_failures, set[str]()
-        self._cut = WorkloadCut(self._batches(declaration.block), self._groups(declaration.block))
-        self._names = OpNames(self._graph, self._cut, self._reading)
-        for statement in declaration.block.statements:
-            with self._report.attempt():
-                self._statement(statement, seen)
-        if self._report.num_failures > failures:
-            raise self._report.stop()
+        seen = set[str]()
+        with self._report.whole():
+            self._cut = WorkloadCut(self._batches(declaration.block), self._groups(declaration.block))
+            self._names = OpNames(self._graph, self._cut, self._reading)
+            for statement in declaration.block.statements:
+                with self._report.attempt():
+                    self._statement(statement, seen)
         return Schedule(
             declaration.name,
             tuple(self._modes.values()),
@@ -135,9 +134,8 @@ class ScheduleBlockReader:
 
     def _say(self, statement: ast.Say, seen: set[str]) -> None:
         head = known_head(statement, SCHEDULE_WORDS, "a schedule of ops", self._report)
-        if head in seen and head not in ("separate", "stream", "start"):
-            raise self._report.fail(Code.MGS206, f"{head} is said twice", statement.span)
-        seen.add(head)
+        if head not in ("separate", "stream", "start"):
+            self._report.once(head, seen, statement.span)
         words = behind(statement, self._report)
         match head:
             case "separate":

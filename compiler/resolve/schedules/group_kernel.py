@@ -69,12 +69,11 @@ class GroupKernelReader:
 
     def _statements(self, block: ast.BlockNode, known: tuple[str, ...], owner: str) -> dict[str, ast.Say]:
         """The statements of a block by their first word."""
-        failures, said = self._report.num_failures, dict(said_in(block, known, owner, self._report))
-        for word, statement in said.items():
-            if statement.block is not None and word not in (*KERNEL_LOOPS, "program"):
-                raise self._report.fail(Code.MGS116, f"{word} opens no block", statement.span)
-        if self._report.num_failures > failures:
-            raise self._report.stop()
+        with self._report.whole():
+            said = dict(said_in(block, known, owner, self._report))
+            for word, statement in said.items():
+                if statement.block is not None and word not in (*KERNEL_LOOPS, "program"):
+                    raise self._report.fail(Code.MGS116, f"{word} opens no block", statement.span)
         return said
 
     def _number(self, statement: ast.Say, reading: Reading) -> int:

@@ -86,11 +86,9 @@ class MethodReader:
 
     def read(self, pattern: Pattern, word: str, layers: Sequence[Layer]) -> tuple[Method, DeviceNumbers]:
         """Return the method and its numbers; ``layers`` are those of the parents and of the child, which comes last."""
-        failures_before = self._report.num_failures
-        for layer in layers:
-            self._read(word, layer)
-        if self._report.num_failures > failures_before:
-            raise self._report.stop()
+        with self._report.whole():
+            for layer in layers:
+                self._read(word, layer)
         if self._choice is None or self._path is None:
             lacking = "schedule" if self._choice is None else "path"
             message, statement = f"{word} of {layers[-1].entry.name} does not say its {lacking}", layers[-1].statement

@@ -70,22 +70,16 @@ class OutlineReader:
             If a statement could not be read; what is wrong is reported.
         """
         seen: set[str] = set()
-        good = 0
-        for statement in plan.block.statements:
-            with self._report.attempt():
-                self._read(statement, seen)
-                good += 1
-        if good < len(plan.block.statements):
-            raise self._report.stop()
+        with self._report.whole():
+            for statement in plan.block.statements:
+                with self._report.attempt():
+                    self._read(statement, seen)
         return replace(self._said, tactics=options_from(self._tactics))
 
     def _read(self, statement: ast.Define | ast.Say, seen: set[str]) -> None:
         word = known_head(statement, WORDS, "a schedule", self._report)
         assert isinstance(statement, ast.Say), "a definition has no head that is known"
-        what = subject_of(statement)
-        if what in seen:
-            raise self._report.fail(Code.MGS206, f"{what} is said twice", statement.span)
-        seen.add(what)
+        self._report.once(subject_of(statement), seen, statement.span)
         if statement.block is not None:
             raise self._report.fail(Code.MGS116, f"{word} has no block", statement.block.span)
         self._readers[word](behind(statement, self._report))
@@ -143,9 +137,7 @@ class OutlineReader:
         first = words.span
         while word := words.take_word(*known):
             kind = kinds.get(word, word)
-            if kind in seen:
-                raise self._report.fail(Code.MGS206, f"{kind} is said twice", first)
-            seen.add(kind)
+            self._report.once(kind, seen, first)
             self._move_clause(kind, word, words)
         if words.peek() is None and not seen:
             words.take("who moves and how")
@@ -207,9 +199,7 @@ class _Clauses:
         self._seen: set[str] = set()
 
     def _once(self, clause: str) -> None:
-        if clause in self._seen:
-            raise self._report.fail(Code.MGS206, f"{clause} is said twice", self._words.span)
-        self._seen.add(clause)
+        self._report.once(clause, self._seen, self._words.span)
 
     def _one_of(self, *known: str) -> str:
         """Take one of the words that can stand here."""

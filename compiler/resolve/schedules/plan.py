@@ -76,17 +76,15 @@ class PlanReader:
                 message = "a plan says steps of all ranks, or a block for each rank"
                 self._report.error(Code.MGS116, message, other.span, "rank 0 { t1 = put ... }")
         found: dict[int, tuple[Step, ...]] = {}
-        failures = self._report.num_failures
-        for statement in ranks:
-            with self._report.attempt():
-                rank, block = self._rank_block(statement, "rank", "rank 3 { t1 = put ... }")
-                if rank in found:
-                    raise self._report.fail(Code.MGS206, f"rank {rank} is said twice", statement.span)
-                self._steps.clauses.begin_rank()
-                self._steps.at(rank)
-                found[rank] = self._only_steps(block)
-        if self._report.num_failures > failures:
-            raise self._report.stop()
+        with self._report.whole():
+            for statement in ranks:
+                with self._report.attempt():
+                    rank, block = self._rank_block(statement, "rank", "rank 3 { t1 = put ... }")
+                    if rank in found:
+                        raise self._report.fail(Code.MGS206, f"rank {rank} is said twice", statement.span)
+                    self._steps.clauses.begin_rank()
+                    self._steps.at(rank)
+                    found[rank] = self._only_steps(block)
         missing = [rank for rank in range(self._system.num_ranks) if rank not in found]
         if missing:
             message = f"the steps of rank {', '.join(map(str, missing[:8]))} are missing"

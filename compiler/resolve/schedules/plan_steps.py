@@ -147,9 +147,7 @@ class ClauseReader:
         """Read what is left of ``statement``, a step that does ``action``; ``inner`` is the size that k cuts."""
         said, known = Clauses(), PLAN_CLAUSES[action]
         while word := words.take_word(*known):
-            if word in said.seen:
-                raise self._report.fail(Code.MGS206, f"{word} is said twice", statement.span)
-            said.seen.add(word)
+            self._report.once(word, said.seen, statement.span)
             self._clause(word, words, said, override, inner)
         words.end(known)
         return said

@@ -84,9 +84,8 @@ def said_in(
     for statement in block.statements:
         with report.attempt():
             word = known_head(statement, known, owner, report)
-            if word in seen and word not in several:
-                raise report.fail(Code.MGS206, f"{word} is said twice", statement.span)
-            seen.add(word)
+            if word not in several:
+                report.once(word, seen, statement.span)
             assert isinstance(statement, ast.Say), "a definition has no head that is known"
             yield word, statement
 

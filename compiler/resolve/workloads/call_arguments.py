@@ -68,9 +68,7 @@ class ArgumentReader:
                 what = f"no argument '{name[:64]}'" if names else "no named arguments"
                 hint = did_you_mean(name, names) or known
                 raise self._report.fail(Code.MGS201, f"{operation.name} has {what}", call.span, hint)
-            if name in seen:
-                raise self._report.fail(Code.MGS206, f"{name} is said twice", argument.span)
-            seen.add(name)
+            self._report.once(name, seen, argument.span)
         values = [single(each.values, self._report, in_call=True) for each in call.arguments if each.name is None]
         fewest, most = operation.num_tensors
         if not fewest <= len(values) <= most:

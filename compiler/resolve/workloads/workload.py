@@ -110,16 +110,14 @@ class WorkloadReader:
     def read(self) -> Workload:
         """Return the workload."""
         declaration = self._entry.workload
-        failures_before = self._report.num_failures
         self._taken = {each.name for each in declaration.block.statements if isinstance(each, ast.Define)}
-        for statement in declaration.block.statements:
-            with self._report.attempt():
-                if isinstance(statement, ast.Define):
-                    self._define(statement)
-                else:
-                    self._say(statement)
-        if self._report.num_failures > failures_before:
-            raise self._report.stop()
+        with self._report.whole():
+            for statement in declaration.block.statements:
+                with self._report.attempt():
+                    if isinstance(statement, ast.Define):
+                        self._define(statement)
+                    else:
+                        self._say(statement)
         self._check(declaration)
         if self._batch is None:
             workload = self._graph(self._calls, self._known)

@@ -99,7 +99,7 @@ def test_each_fact_has_the_type_of_its_field() -> None:
             assert all(type(value) is wanted for value in values), f"{name} of {part}"
 
 
-FACTS = dict.fromkeys(("title", "version", "source", "today", "today_with_dp", "all_reduce"), "own")
+FACTS: dict[str, Any] = dict.fromkeys(("title", "version", "source", "today", "today_with_dp", "all_reduce"), "own")
 SWITCH = {"offer": "domino", "what": "Domino", "setting": "--domino", "costs": "nothing", "needs": ["tp"]}
 
 
