@@ -319,9 +319,7 @@ def _mark_text(task: Task, mark: Mark, names: set[Mark], setters: dict[str, list
         place = f" of rank {rank}" if rank != task.rank else ""
         queue = f", before it in {task.queue[1]}" if name == task.behind and name not in task.step.after else ""
         return f"{name}{place}{queue}"
-    if name not in setters:
-        return f"{name}, which nothing sets"
-    return name
+    return f"{name}, which nothing sets" if name not in setters else name
 
 
 def differences(executor: Executor, problem: Problem, tasks: Sequence[Task], ranks: Sequence[int]) -> Iterator[str]:

@@ -207,9 +207,7 @@ def _name(problem: CollectiveProblem, stem: str, way: int, piece: int, step: int
 
 
 def _gather(problem: CollectiveProblem) -> Fragment:
-    if not problem.has_nodes:
-        return _gather_both_ways(problem)
-    return nodes_gather(problem, ring_gather)
+    return _gather_both_ways(problem) if not problem.has_nodes else nodes_gather(problem, ring_gather)
 
 
 def _scatter(problem: CollectiveProblem) -> Fragment:

@@ -218,9 +218,7 @@ def tile_rows(shape: OpShape, num_ranks: int, owner: int = 0) -> int:
 
 def tile_cols(shape: OpShape) -> int:
     """Columns of the output of one rank's kernels, rows where that is transposed (``OpShape.by_columns``)."""
-    if shape.by_columns and shape.gemm is not None:
-        return shape.gemm.m
-    return _cols_and_inner(shape)[0]
+    return shape.gemm.m if shape.by_columns and shape.gemm is not None else _cols_and_inner(shape)[0]
 
 
 def inner_size(shape: OpShape) -> int:

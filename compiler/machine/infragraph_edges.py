@@ -117,9 +117,7 @@ class DeviceEdges:
 
     def takes(self, link: NamedLink, kinds: set[str]) -> bool:
         """Whether edges over ``link`` between components of these kinds may join GPUs."""
-        if link.is_pcie or kinds == {CPU}:
-            return kinds <= {XPU, SWITCH, CPU}
-        return kinds <= {XPU, SWITCH}
+        return kinds <= {XPU, SWITCH, CPU} if link.is_pcie or kinds == {CPU} else kinds <= {XPU, SWITCH}
 
     def add(self, link: NamedLink, ends: Iterable[Ends]) -> None:
         """Add the links of one edge, each once; they go both ways."""

@@ -80,7 +80,7 @@ def _names(outline: Outline, ordered: Iterable[Kernel]) -> dict[str, Kernel]:
 def _groups(outline: Outline, problem: TemplateInput, names: Mapping[str, Kernel], moving: Moves) -> list[TileGroup]:
     """Return the kernels as steps, assigned to streams in turn; one that adds to output of others waits for them."""
     groups: list[TileGroup] = []
-    index, may_add = 0, outline.split.axis is SplitAxis.COLS or problem.adds_ranks
+    index, may_add = 0, outline.split.axis is SplitAxis.COLS or problem.cutting.adds_ranks
     for name, kernel in names.items():
         stream, index = (0, index) if name == "own" else (index % outline.streams, index + 1)
         k, after = inner_slice(outline, problem, kernel), Names()

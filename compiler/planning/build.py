@@ -168,9 +168,7 @@ def _text(knob: Knob, choice: OpChoice) -> str | None:
     if knob in (CHUNKS, STREAMS):
         said = knob.has(template) and (knob is CHUNKS or max(value, template.default_streams) > 1)
         return str(value) if said else None
-    if knob is TEMPLATE or value == knob.usual:
-        return None
-    return value_text(value)
+    return None if knob is TEMPLATE or value == knob.usual else value_text(value)
 
 
 _EXECUTION = {ENGINE.word, *OPTIONS}

@@ -164,9 +164,7 @@ def expected_at(place: Context) -> ExpectedWords:
         return _in_call(place)
     if not place.blocks:
         return _in_head(place)
-    if place.is_definition:
-        return _in_definition(place)
-    return _in_statement(place)
+    return _in_definition(place) if place.is_definition else _in_statement(place)
 
 
 def section_of(place: Context) -> str:

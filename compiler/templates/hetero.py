@@ -42,7 +42,7 @@ def _gather_fused(problem: TemplateInput) -> Iterator[Step]:
         yield from (fetch.transfer for fetch in fetches if fetch.moves)
         arrived = tuple(fetch.transfer.signal for fetch in fetches if fetch.arrives)
         if arrived:
-            tiles, adds = tuple(fetch.tiles for fetch in fetches if fetch.arrives), problem.adds_ranks
+            tiles, adds = tuple(fetch.tiles for fetch in fetches if fetch.arrives), problem.cutting.adds_ranks
             yield TileGroup(f"g{step}", tiles, problem.all_inner, arrived, accumulate=adds)
 
 
@@ -76,7 +76,7 @@ def _gather_unfused(problem: TemplateInput) -> Iterator[Step]:
         if fetch.moves:
             yield replace(fetch.transfer, after=problem.freed_by(step, f"_{fetch.transfer.peer}"))
         name, arrived = "g" + fetch.transfer.name.removeprefix("x"), (fetch.transfer.signal,)
-        stream, adds = index % problem.streams, problem.adds_ranks
+        stream, adds = index % problem.streams, problem.cutting.adds_ranks
         if fetch.arrives:
             yield TileGroup(name, (fetch.tiles,), problem.all_inner, arrived, stream, adds)
 
@@ -119,7 +119,7 @@ def _gather_shards(problem: TemplateInput) -> Iterator[Step]:
             before = (fetch.transfer.name,)
     for fetch in (each for each in fetches if each.arrives):
         name, arrived = f"g{fetch.transfer.peer}", (fetch.transfer.signal,)
-        yield TileGroup(name, (fetch.tiles,), problem.all_inner, arrived, accumulate=problem.adds_ranks)
+        yield TileGroup(name, (fetch.tiles,), problem.all_inner, arrived, accumulate=problem.cutting.adds_ranks)
 
 
 def _scatter_shards(problem: TemplateInput) -> Iterator[Step]:

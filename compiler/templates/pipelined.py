@@ -114,7 +114,7 @@ def _consume(problem: TemplateInput) -> Iterator[Step]:
     arriving = _arriving(problem, moved.done)
     for index, chunks in enumerate(_joined(arriving, range(0, len(arriving), problem.waves))):
         tiles, arrived = _tiles(problem, chunks), dict.fromkeys(name for chunk in chunks for name in moved.done[chunk])
-        stream, adds = (index + 1) % problem.streams, problem.adds_ranks
+        stream, adds = (index + 1) % problem.streams, problem.cutting.adds_ranks
         yield TileGroup(f"g{index}", tiles, problem.all_inner, (*arrived,), stream, adds)
 
 

@@ -150,11 +150,6 @@ class TemplateInput:
         return self.cutting.adds is Adds.ROWS
 
     @property
-    def adds_ranks(self) -> bool:
-        """Whether kernels over what comes from different ranks add to one output, one after the other."""
-        return self.cutting.adds_ranks
-
-    @property
     def gets(self) -> bool:
         """Whether destinations issue the transfers."""
         return self.tactics.direction is Direction.GET

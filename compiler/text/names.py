@@ -289,9 +289,7 @@ def dotted(expression: ast.Expression | ast.Path) -> tuple[str, ...] | None:
     while isinstance(expression, ast.Member):
         names.append(expression.name)
         expression = expression.base
-    if not isinstance(expression, ast.Name):
-        return None
-    return (expression.text, *reversed(names))
+    return None if not isinstance(expression, ast.Name) else (expression.text, *reversed(names))
 
 
 _WORD = re.compile(r"[^\W\d]\w*")

@@ -14,13 +14,11 @@ from ...compiler.ir import (
     Plan,
     Reach,
     Reduction,
-    ShouldStop,
     Step,
     System,
     TileGroup,
     Transfer,
     checkpoint,
-    heeding,
     network_of,
     num_sharing,
 )
@@ -137,22 +135,9 @@ def check_unlike(scenario: OpCase, schedule: OpPlan) -> None:
         raise RunTooLarge(f"{message}; an answer simulates {MAX_UNLIKE:.1e}, `magus simulate` more")
 
 
-def affordable_unit(
-    scenario: OpCase,
-    schedule: OpPlan,
-    unit_bytes: int,
-    max_line_hops: int,
-    should_stop: ShouldStop | None = None,
-) -> int:
-    """``unit_bytes``, doubled until the rank with most steps has no more than ``max_line_hops`` line-hops.
-
-    Raises
-    ------
-    Cancelled
-        If ``should_stop`` said so.
-    """
-    with heeding(should_stop):
-        cost = cost_of(scenario, schedule, (_busiest(scenario, schedule),))
+def affordable_unit(scenario: OpCase, schedule: OpPlan, unit_bytes: int, max_line_hops: int) -> int:
+    """``unit_bytes``, doubled until the rank with most steps has no more than ``max_line_hops`` line-hops."""
+    cost = cost_of(scenario, schedule, (_busiest(scenario, schedule),))
     while cost.line_hops(unit_bytes) > max_line_hops:
         unit_bytes *= 2
     return unit_bytes

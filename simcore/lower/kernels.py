@@ -208,9 +208,7 @@ def _launch_ticks(state: Lowering, work: KernelWork, *, fitted: bool, waits: boo
     start = fitted_start(state, work) if fitted else work.start_ticks
     if state.schedule.tactics.launch is LaunchMode.STREAM or graph is None:
         return start + (launch.event_ticks if waits else 0)
-    if fitted:
-        return start + (graph if waits else 0)
-    return start - launch.kernel_ticks + graph
+    return start + (graph if waits else 0) if fitted else start - launch.kernel_ticks + graph
 
 
 def _as_whole(state: Lowering, shape: KernelShape, work: KernelWork, kernel: int = 0) -> KernelWork:

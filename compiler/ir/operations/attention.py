@@ -165,9 +165,7 @@ class AttentionShape(KernelShape):
 
     def tile_extent(self, pattern: Pattern, moved: Tensor | None) -> tuple[int, int]:
         """Columns of all heads; after a collective tiles are sliced along its columns, which are heads."""
-        if moved is None:
-            return 1, 1
-        return self.heads * self.value_dim, moved.cols if pattern.consumes else 1
+        return (1, 1) if moved is None else (self.heads * self.value_dim, moved.cols if pattern.consumes else 1)
 
 
 def _infer(call: OperationCall) -> CallResult:

@@ -96,9 +96,7 @@ class KernelShape(ABC):
 
         If not said, the output has the columns of the moved tensor, which tiles after a collective are sliced along.
         """
-        if moved is None:
-            return 1, 1
-        return moved.cols, moved.cols if pattern.consumes else 1
+        return (1, 1) if moved is None else (moved.cols, moved.cols if pattern.consumes else 1)
 
     def at_rank(self, rows: int, experts: tuple[int, ...], of: int) -> Self:
         """The kernel of a rank that gets ``rows`` in an uneven all_to_all, ``experts`` of them for each expert.

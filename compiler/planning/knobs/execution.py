@@ -279,7 +279,7 @@ SUMS = Knob("sums", CountValues(MAX_STREAMS), rules=(Rule(("kernel", "sums"), _r
 
 def _reject_trees(request: ScheduleRequest) -> Rejection | None:
     if request.template.has("trees"):
-        if request.problem.adds_ranks:
+        if request.problem.cutting.adds_ranks:
             why = "kernels of forest take rows of any rank, and here those of each rank add up"
             return _rejection(why, "pipelined takes the rows of each rank by themselves")
         return reject_trees(request.problem)

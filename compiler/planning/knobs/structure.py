@@ -44,7 +44,7 @@ def _uncut(template: Template, problem: TemplateInput) -> Rejection | None:
     if not problem.cutting.by_rows:
         why = f"{template.name} cuts rows, and a query that comes by all_to_all needs the keys of all rows"
         return _rejection(why, "uniform_fused_2d cuts heads")
-    if problem.adds_ranks and not template.rows_from_all_ranks and problem.streams > 1:
+    if problem.cutting.adds_ranks and not template.rows_from_all_ranks and problem.streams > 1:
         what = "parts of the keys" if problem.adds_rows else "blocks side by side"
         return _rejection(f"kernels over {what} add to one output, one after the other", "streams=1")
     return None

@@ -117,11 +117,6 @@ class BackCall:
     routing: tuple[ast.Argument, ...]
     write: SyntaxWriter
 
-    @property
-    def word(self) -> str:
-        """The operation."""
-        return self.call.operation.name
-
 
 Terms = Iterator[tuple[int, GradientTerm]]
 """Terms of gradients, each with the position of the operand that it is for."""
@@ -184,7 +179,7 @@ def _through(back: BackCall, gradient: GradientTerm) -> Terms:
 
 def _row_wise(back: BackCall, gradient: GradientTerm) -> Terms:
     operand = back.write.name(back.names[0])
-    made = back.write.call(f"{back.word}_back", (operand, gradient.expression), back.arguments)
+    made = back.write.call(f"{back.call.operation.name}_back", (operand, gradient.expression), back.arguments)
     yield 0, GradientTerm(made, back.names)
 
 

@@ -83,8 +83,8 @@ class WorkloadReader:
         """Calls as the text has them, by their results."""
         self._taken: set[str] = set()
         self._about = ""
-        self._repeat: Repeat | None = None
-        self._batch: BatchSaid | None = None
+        self.repeat: Repeat | None = None
+        self.batch: BatchSaid | None = None
         self._is_too_long = False
 
     @property
@@ -96,16 +96,6 @@ class WorkloadReader:
     def tensors(self) -> tuple[Tensor, ...]:
         """All tensors that were read, results included."""
         return tuple(self._known.values())
-
-    @property
-    def repeat(self) -> Repeat | None:
-        """The layers."""
-        return self._repeat
-
-    @property
-    def batch(self) -> BatchSaid | None:
-        """Which tensors may be cut."""
-        return self._batch
 
     def read(self) -> Workload:
         """Return the workload."""
@@ -119,21 +109,21 @@ class WorkloadReader:
                     else:
                         self._say(statement)
         self._check(declaration)
-        if self._batch is None:
+        if self.batch is None:
             workload = self._graph(self._calls, self._known)
             self._check_loads(workload)
             return workload
-        one, cuts = batches_of(self._calls, self._known, self._batch, self._repeat, self._system, self._report)
-        batch = Batch(self._batch.names, self._batch.rows, tuple((count, self._graph(*cut)) for count, cut in cuts))
+        one, cuts = batches_of(self._calls, self._known, self.batch, self.repeat, self._system, self._report)
+        batch = Batch(self.batch.names, self.batch.rows, tuple((count, self._graph(*cut)) for count, cut in cuts))
         return replace(self._graph(*one), batch=batch)
 
     def _graph(self, calls: Mapping[str, WorkloadCall], tensors: Mapping[str, Tensor]) -> Workload:
-        alone = self._repeat is None and self._batch is None
+        alone = self.repeat is None and self.batch is None
         ops, results = ops_of(list(calls.values()), tensors, alone=alone)
         viewed = {name: view.tensor.name for name, view in self._views.items()}
         made = {tensor: (op, what) for tensor, op, what in results}
         views = tuple((name, *made[tensor]) for name, tensor in viewed.items() if tensor in made)
-        return Workload(self._entry.name, self._about, ops, tuple(tensors.values()), (*results, *views), self._repeat)
+        return Workload(self._entry.name, self._about, ops, tuple(tensors.values()), (*results, *views), self.repeat)
 
     def _check(self, declaration: ast.WorkloadNode) -> None:
         if not self._calls:
@@ -189,7 +179,7 @@ class WorkloadReader:
     def _read_repeat(self, statement: ast.Say) -> None:
         """Read ``repeat 80 y as x``."""
         layers, result, first = repeat_said(statement, self._reading)
-        if self._repeat is not None:
+        if self.repeat is not None:
             raise self._report.fail(Code.MGS206, "repeat is said twice", statement.span)
         made, taken = self._tensor(result), self._tensor(first)
         if result.text not in self._calls:
@@ -199,17 +189,17 @@ class WorkloadReader:
         if (made.dtype, made.rows, made.cols, made.shard) != (taken.dtype, taken.rows, taken.cols, taken.shard):
             message = f"{_text(made)} cannot be the next layer's {_text(taken)}"
             raise self._report.fail(Code.MGS310, message, statement.span, "what is repeated has the form of its input")
-        self._repeat = Repeat(layers, result.text, first.text)
+        self.repeat = Repeat(layers, result.text, first.text)
 
     def _read_batch(self, statement: ast.Say) -> None:
         said = read_batch(statement, self._reading)
-        if self._batch is not None:
+        if self.batch is not None:
             raise self._report.fail(Code.MGS206, "batch is said twice", statement.span)
         for name in said.inputs:
             self._tensor(name)
             if name.text in self._calls:
                 raise self._report.fail(Code.MGS310, f"'{name.text}' is no input of the workload", name.span)
-        self._batch = said
+        self.batch = said
 
     def _define(self, statement: ast.Define) -> None:
         name = statement.name

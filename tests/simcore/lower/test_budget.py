@@ -18,7 +18,7 @@ from magus.compiler.ir import (
 )
 from magus.compiler.ir.topologies.levels import FatTree
 from magus.compiler.planning.build import build_op_plan
-from magus.simcore import RunOptions, RunOutcome, RunTooLarge, WhatIf, affordable_unit, simulate_op
+from magus.simcore import RunOptions, RunOutcome, RunTooLarge, WhatIf, simulate_op
 from magus.simcore.lower.budget import MAX_UNLIKE, check_budget, check_routes, check_unlike, cost_of
 from magus.simcore.lower.plan import plan_of
 from tests.helpers.marks import thinned
@@ -101,8 +101,6 @@ def test_a_stop_is_heard_before_anything_is_simulated() -> None:
     scenario = ag_gemm(4096, 4096, 4096, ranks=8, fabric=torus(8))
     schedule = build_op_plan(scenario, OpChoice("serial", 8, DMA))
 
-    with pytest.raises(Cancelled):
-        affordable_unit(scenario, schedule, 1024, 1000, should_stop=lambda: True)
     with pytest.raises(Cancelled):
         simulate_op(scenario, schedule, options=RunOptions(should_stop=lambda: True))
 
