@@ -109,15 +109,13 @@ class Compiled:
         """A scenario, unless its step does a part of it."""
         for each in scenario.workload.in_context:
             message = f"attention of {scenario.name} is over {each.over}, whose keys and values its step exchanges"
-            hint = f"ask about the step, or about whole sequences: {each.over} 1"
-            raise self._error(Code.MGS573, message, hint)
+            raise self._error(Code.MGS573, message, f"ask about the step, or about whole sequences: {each.over} 1")
         return scenario
 
     def _of_step(self, step: StepScenario) -> CompileError:
         layers = " or ".join(dict.fromkeys(part.forward.name for block in step.step.blocks for part in block.parts))
         hint = f"about its layers: --workload {layers}; magus advise and magus simulate answer about the step"
-        message = f"{step.name} is a training step, and this is not answered about one"
-        return self._error(Code.MGS573, message, hint)
+        return self._error(Code.MGS573, f"{step.name} is a training step, and this is not answered about one", hint)
 
     def _error(self, code: Code, message: str, hint: str = "") -> CompileError:
         """What is wrong with a question about the file."""

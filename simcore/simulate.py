@@ -296,8 +296,7 @@ def record_writes(
         If the run would take minutes or more memory than is sensible.
     """
     if scenario.system.replay is not None:
-        message = f"{scenario.system.name} replays a profile, and records none"
-        raise ScheduleError(Rejection(Code.MGS523, message))
+        raise ScheduleError(Rejection(Code.MGS523, f"{scenario.system.name} replays a profile, and records none"))
     case = Case(scenario.system, plan_of(scenario, schedule), perturbation_of(scenario.system, seed))
     lowered, finished = case.simulated(unit_bytes)
     return recorded_writes(lowered.parts[0], finished.run)

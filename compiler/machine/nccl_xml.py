@@ -250,8 +250,7 @@ class _Reader:
         for gpu, found in zip(gpus, self._found, strict=True):
             units = self._xml.number(found.element, "sm", model.sms, 10**5)
             if units in (model.sms // 2, model.sms // 4, model.sms // 8):
-                message = f"{gpu.label} has {units} compute units of {model.sms}"
-                raise refuse_partitions(message, gpu, self._report)
+                raise refuse_partitions(f"{gpu.label} has {units} compute units of {model.sms}", gpu, self._report)
             if units != model.sms:
                 self._doubts.append(f"GPUs have {units} CUs, and {model.name} has {model.sms}: they are others")
 

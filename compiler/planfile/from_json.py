@@ -99,8 +99,7 @@ def read_plan(system: System, workload: Workload, document: Item, name: str) -> 
     said = file.get("hash")
     if said is not None and said != plan_document(system, workload, plan)["hash"]:
         hint = "leave the key 'hash' out, or write the plan anew: magus plan --format json"
-        message = "this is not the hash of this plan, which was changed"
-        raise document.members()["hash"].fail(message, hint, Code.MGS525)
+        raise document.members()["hash"].fail("this is not the hash of this plan, which was changed", hint, Code.MGS525)
     check(system, fitting, plan, document, {read.said.name: file["plans"][read.said.plan] for read in parts})
     _check_staging(plan, parts)
     return plan

@@ -311,5 +311,4 @@ class _Builder:
         gets = any(isinstance(s, Transfer) and s.direction is Direction.GET for s in part.schedule.steps)
         if gets and read.moves and not part.shape.is_collective:
             message = f"{op.name} gets {read.tensor} from peers, which {read.made_by} makes there, and is not told when"
-            hint = "let the rank that makes it put it: transfer=put"
-            raise PlanError(Rejection(Code.MGS517, message, hint), op.name)
+            raise PlanError(Rejection(Code.MGS517, message, "let the rank that makes it put it: transfer=put"), op.name)

@@ -229,8 +229,7 @@ class _Resolver:
                         continue
                     entry, system = self._system(question.workload)
                     if entry in spaces:
-                        message = f"{entry.name} is explored twice"
-                        raise self._report.fail(Code.MGS206, message, question.workload.span)
+                        raise self._report.fail(Code.MGS206, f"{entry.name} is explored twice", question.workload.span)
                     with_system = ChoiceReader(system, self._reading), ImplementationReader(system, self._reading)
                     spaces[entry] = ExploreReader(*with_system, self._reading).read(question)
                     self._check_requested(spaces[entry], self._workload(entry), question)

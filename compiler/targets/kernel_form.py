@@ -258,8 +258,7 @@ def _steps(form: KernelForm, pointer: KernelValue, node: ast.AST) -> tuple[Produ
             or any(pointer.terms[each] != 1 for each in pointer.terms if _along(each, axis))
         ):
             side = "rows" if axis == 0 else "columns"
-            message = f"the {side} of a stored tile do not begin at {index} * {block}"
-            raise NotRecognised(node, message, _hint(form))
+            raise NotRecognised(node, f"the {side} of a stored tile do not begin at {index} * {block}", _hint(form))
         found.append(within[0] or ())
     return found[0], found[1]
 
@@ -269,8 +268,7 @@ def _steps_of_block(form: KernelForm, pointer: BlockPointer, node: ast.AST) -> t
         wanted = {tuple(sorted(((place, SCALAR), (block, SCALAR)))): 1}
         if axis >= len(pointer.offsets) or pointer.offsets[axis].terms != wanted:
             side = "rows" if axis == 0 else "columns"
-            message = f"the {side} of a stored block do not begin at {index} * {block}"
-            raise NotRecognised(node, message, _hint(form))
+            raise NotRecognised(node, f"the {side} of a stored block do not begin at {index} * {block}", _hint(form))
     if not pointer.strides:
         return None
     strides = [each.terms for each in pointer.strides]

@@ -231,8 +231,7 @@ class Scope:
             word = "name" if kinds == _VALUES else wanted
             raise report.fail(Code.MGS203, f"unknown {word} '{written[:64]}'", span, hint)
         if entry.kind not in kinds:
-            message = f"'{written}' is {entry.kind.one}, {kinds[0].one} is expected here"
-            raise report.fail(Code.MGS210, message, span)
+            raise report.fail(Code.MGS210, f"'{written}' is {entry.kind.one}, {kinds[0].one} is expected here", span)
         return entry
 
     def _add(self, entry: Entry, span: Span, report: Report) -> None:

@@ -83,8 +83,7 @@ def value_text(name: str, text: str, report: Report) -> str:
     source = Source(name, text)
     values = parse_value(source, report)
     if len(values) != 1:
-        hint = "for instance 4.2 TB/s"
-        raise report.fail(Code.MGS114, "two values side by side", Span(source, 0, len(text)), hint)
+        raise report.fail(Code.MGS114, "two values side by side", Span(source, 0, len(text)), "for instance 4.2 TB/s")
     return values[0].span.text
 
 

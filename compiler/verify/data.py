@@ -185,8 +185,7 @@ def _needs(
         if missing is not None:
             owner = (plan.rank + region.owner) % n
             message = f"{step.name} uses {missing} of rank {owner}'s shard without waiting for them"
-            hint = bring_hint(plan, step, missing, region.owner, coming)
-            yield PlanFault(Code.MGS508, step.name, message, hint)
+            yield PlanFault(Code.MGS508, step.name, message, bring_hint(plan, step, missing, region.owner, coming))
 
 
 def _source_faults(plan: RankPlan, step: Transfer, before: Mapping[str, frozenset[str]]) -> Iterator[PlanFault]:
@@ -394,8 +393,7 @@ class _Flow:
         if not self._access_map.sums:
             moved = self._scenario.shape.moved_tensor.name
             return PlanFault(Code.MGS501, "", f"{rect} of block {block} of {moved} never reach rank {rank}")
-        message = f"{rect} of block {block} at rank {rank} lack {self._ranks(missing, rank)}"
-        return PlanFault(Code.MGS507, "", message)
+        return PlanFault(Code.MGS507, "", f"{rect} of block {block} at rank {rank} lack {self._ranks(missing, rank)}")
 
     def _ranks(self, parts: int, rank: int) -> str:
         names = sorted((rank + bit) % self._n for bit in range(self._n) if parts >> bit & 1)

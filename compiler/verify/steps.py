@@ -95,8 +95,7 @@ def _region_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:
         inside = 0 <= region.rows.start < region.rows.stop <= rows
         if not inside or not 0 <= region.cols.start < region.cols.stop <= cols:
             where = f"[{region.rows}, {region.cols}]"
-            message = f"{step.name} names {where}, outside a shard of {rows} x {cols}"
-            yield PlanFault(Code.MGS509, step.name, message)
+            yield PlanFault(Code.MGS509, step.name, f"{step.name} names {where}, outside a shard of {rows} x {cols}")
 
 
 def _block_of(plan: RankPlan, step: Step, region: Region) -> tuple[int, int]:
@@ -244,8 +243,7 @@ def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozense
             of = f"{_tensor(plan, workload)}block +{region.owner}"
             message = f"{step.name} takes {missing} of {of} before they are computed"
             later = [g for g in _groups(plan, 0) if g.name not in before and g.k.start < high and low < g.k.stop]
-            hint = compute_hint(plan, step, missing, region.owner, later)
-            yield PlanFault(Code.MGS508, step.name, message, hint)
+            yield PlanFault(Code.MGS508, step.name, message, compute_hint(plan, step, missing, region.owner, later))
             return
 
 

@@ -134,8 +134,7 @@ def _rows(call: OperationCall) -> tuple[int, ...]:
     if "rows" in call.arguments:
         return call.counts("rows")
     if routing is None:
-        message = f"{call.operation.name} does not say its rows"
-        raise OperationError(Rejection(Code.MGS209, message, OPERATION.example))
+        raise OperationError(Rejection(Code.MGS209, f"{call.operation.name} does not say its rows", OPERATION.example))
     return routing.dealt
 
 

@@ -347,8 +347,7 @@ class BlockReader:
                     raise self._report.fail(Code.MGS305, message, statement.span)
                 self.tiles[word] = tuple(self._pair(item, wanted, example) for item in items)
             case _:
-                hint = f"{word} {example}"
-                raise self._report.fail(Code.MGS116, f"{word} is a list of pairs", statement.span, hint)
+                raise self._report.fail(Code.MGS116, f"{word} is a list of pairs", statement.span, f"{word} {example}")
 
     def _pair(self, item: ast.Expression, wanted: tuple[Property, Property], example: str) -> tuple[int, int]:
         if not isinstance(item, ast.Listed) or len(item.items) != 2:

@@ -133,8 +133,7 @@ def read_distribution(
     shapes = {shape.value: shape for shape in known}
     if not isinstance(call.function, ast.Name):
         raise report.fail(Code.MGS116, f"{word} has a distribution", call.span, f"for instance: {example}")
-    hint = f"distributions are {listing(shapes)}"
-    shape = shapes[one_of(shapes, call.function, "distribution", report, hint)]
+    shape = shapes[one_of(shapes, call.function, "distribution", report, f"distributions are {listing(shapes)}")]
     names = _ARGUMENTS[shape]
     if len(call.arguments) != len(names) or any(argument.name for argument in call.arguments):
         message = f"{shape.value} takes {' and '.join(names)}"

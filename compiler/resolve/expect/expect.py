@@ -143,8 +143,7 @@ class ExpectReader:
     def _count(self, expression: ast.Expression) -> int:
         value = self._reading.value(expression)
         if value.dimension != NUMBER or value.amount.denominator != 1 or not 1 <= value.amount <= MAX_SEEDS:
-            message = f"seeds are a whole number from 1 to {MAX_SEEDS:,}"
-            raise self._report.fail(Code.MGS307, message, expression.span)
+            raise self._report.fail(Code.MGS307, f"seeds are a whole number from 1 to {MAX_SEEDS:,}", expression.span)
         return int(value.amount)
 
     def _readers(self, seeds: int) -> _Readers:
@@ -212,8 +211,7 @@ class ExpectReader:
 
     def _shapes(self, statement: ast.Say, readers: _Readers) -> ShapeReader:
         if readers.shapes is None:
-            message = "this compares the points of a sweep"
-            raise self._report.fail(Code.MGS330, message, statement.span, _SWEEP_EXAMPLE)
+            raise self._report.fail(Code.MGS330, "this compares the points of a sweep", statement.span, _SWEEP_EXAMPLE)
         return readers.shapes
 
     def _no_statement(self, statement: ast.Say) -> Exception:

@@ -74,8 +74,7 @@ class ComparisonReader:
                 return VerdictIs(Verdict(word))
             case "==", ast.Name(text=word):
                 about = "a collective alone" if self._verdicts is ON_ALGORITHM else "anything but a collective alone"
-                message = f"{word} is no verdict on {about}"
-                raise self._report.fail(Code.MGS116, message, compare.right.span, hint)
+                raise self._report.fail(Code.MGS116, f"{word} is no verdict on {about}", compare.right.span, hint)
             case _:
                 raise self._report.fail(Code.MGS116, "a verdict is compared with ==", compare.span, hint)
 

@@ -312,8 +312,7 @@ class ImplementationReader:
         nothing = not methods and experts is None and stack is None
         if nothing and self._report.num_failures == failures_before:
             hint = f"what it does is {listing((*PATTERN_WORDS, EXPERTS, STACK))}: ag_gemm {{ ... }}"
-            message = f"implementation {entry.name} does nothing"
-            self._report.error(Code.MGS209, message, entry.declaration.span, hint)
+            self._report.error(Code.MGS209, f"implementation {entry.name} does nothing", entry.declaration.span, hint)
         if self._report.num_failures > failures_before or nothing:
             raise self._report.stop()
         return Implementation(entry.name, gpus, dtypes, methods, tuple(self._provenance), experts, stack)

@@ -47,8 +47,7 @@ def read_experts(layers: Sequence[Layer], reading: Reading) -> tuple[FusedExpert
     lacking = [each.name for each in EXPERTS_NUMBERS if each.required and each.name not in figures]
     if lacking:
         message = f"{EXPERTS} of {layers[-1].entry.name} does not say its {lacking[0]}"
-        hint = f"for instance: {EXPERTS} {{ {_EXAMPLE} }}"
-        raise report.fail(Code.MGS209, message, layers[-1].statement.span, hint)
+        raise report.fail(Code.MGS209, message, layers[-1].statement.span, f"for instance: {EXPERTS} {{ {_EXAMPLE} }}")
     numbers = DeviceNumbers(figures)
     least, most = numbers.whole("least_ranks"), numbers.whole("most_ranks")
     if least > most:

@@ -88,8 +88,7 @@ class PlanReader:
         missing = [rank for rank in range(self._system.num_ranks) if rank not in found]
         if missing:
             message = f"the steps of rank {', '.join(map(str, missing[:8]))} are missing"
-            hint = f"rank {missing[0]} {{ }} if there are none"
-            raise self._report.fail(Code.MGS209, message, ranks[-1].span, hint)
+            raise self._report.fail(Code.MGS209, message, ranks[-1].span, f"rank {missing[0]} {{ }} if there are none")
         return tuple(found[rank] for rank in range(self._system.num_ranks))
 
     def _only_steps(self, block: ast.BlockNode) -> tuple[Step, ...]:

@@ -202,8 +202,7 @@ class ChoiceReader:
             case (ast.Argument(name=None, values=(ast.Name() as name,)),):
                 pass
             case _:
-                message = "program names a kernel"
-                raise self._report.fail(Code.MGS116, message, template.values[0].span, "program(NAME)")
+                raise self._report.fail(Code.MGS116, "program names a kernel", template.values[0].span, "program(NAME)")
         if case is None:
             raise self._report.stop()
         from .group_kernel import GroupKernelReader

@@ -353,8 +353,7 @@ def repeat_said(statement: ast.Say, reading: Reading) -> tuple[int, ast.Name, as
     layers = reading.count("a number of layers", 1, MAX_LAYERS, words.take("a number of layers"))
     result = words.take_name("a result")
     if words.take_word("as") is None:
-        message = "'as' and an input are missing"
-        raise reading.report.fail(Code.MGS116, message, statement.span, "repeat 80 y as x")
+        raise reading.report.fail(Code.MGS116, "'as' and an input are missing", statement.span, "repeat 80 y as x")
     first = words.take_name("an input")
     words.end()
     return layers, result, first

@@ -136,8 +136,7 @@ def read_tokens(source: Source, report: Report, room: int = MAX_TOKENS) -> Token
     raw = list(islice(language().lex(source.text), room + 1))
     if len(raw) > room:
         span = Span(source, raw[-1].start_pos or 0, raw[-1].end_pos or 0)
-        message = f"more than {MAX_TOKENS:,} words in a file with all that it includes"
-        raise report.fail(Code.MGS131, message, span)
+        raise report.fail(Code.MGS131, f"more than {MAX_TOKENS:,} words in a file with all that it includes", span)
     return _Filter(source, report, raw).run()
 
 
