@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.magus-dev
 USER   := $(VENV)/.magus
 CODE   := $(VENV)/.magus-machine-code
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
-SOURCES := $(shell find grammar compiler simcore runtime advisor tui examples -name '*.py' -o -name '*.lark' -o -name '*.mgs' -o -name '*.tcss' -o -name '*.model' -o -name '*.json' 2>/dev/null)
+SOURCES := $(shell find grammar compiler simcore runtime advisor tui examples -name '*.py' -o -name '*.lark' -o -name '*.mgs' -o -name '*.tcss' -o -name '*.model' -o -name '*.json' -o -name '*.toml' 2>/dev/null)
 
 # Without what Python has compiled, each process of the tests would compile it again.
 unexport PYTHONDONTWRITEBYTECODE

@@ -53,6 +53,7 @@ def test_the_wheel_holds_all_modules_of_the_product_grammar_library_model_and_ex
         "magus/grammar/mgs.lark",
         "magus/compiler/library/amd/mi300x.mgs",
         "magus/compiler/from_model/classes.toml",
+        "magus/compiler/machine/known_gpus.toml",
         "magus/compiler/targets/triton_kernel.py.txt",
         "magus/compiler/library/nvidia/h100.mgs",
         "magus/advisor/learned/model/proposals.model",

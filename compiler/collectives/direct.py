@@ -220,8 +220,7 @@ def _multicast(problem: CollectiveProblem) -> Fragment:
 
 
 def _to_all(problem: CollectiveProblem, name: str, owner: int, piece: int, after: Names) -> Transfer:
-    region = problem.region(owner, piece)
-    return Transfer(name, Direction.PUT, region, 0, signal_of(name), after, reach=Reach.ALL)
+    return Transfer(name, Direction.PUT, problem.region(owner, piece), 0, signal_of(name), after, reach=Reach.ALL)
 
 
 def _nvls_rule(problem: CollectiveProblem) -> Rejection | None:

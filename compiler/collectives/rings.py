@@ -84,8 +84,7 @@ def ring_scatter(problem: CollectiveProblem, group: RankGroup) -> Fragment:
                 sent = (group.before(step + 1) + shift) % problem.num_ranks
                 arrived = (group.before(step + 2) + shift) % problem.num_ranks
                 after = summed.get((sent, piece), problem.ready(sent, piece))
-                region = problem.region(sent, piece)
-                steps.append(problem.put(name, region, next_member, after, reduce=problem.adds))
+                steps.append(problem.put(name, problem.region(sent, piece), next_member, after, reduce=problem.adds))
                 parts = (*problem.ready(arrived, piece), signal_of(name))
                 summed[arrived, piece] = parts
                 if not problem.adds:

@@ -54,8 +54,7 @@ def arrivals_at(scenario: OpCase, schedule: OpPlan, rank: int) -> tuple[Arrival,
     for first in range(period):
         for place, step in enumerate(schedule.steps_of(first)):
             if isinstance(step, Transfer):
-                issuers = _issuers(step, rank, n)
-                found += [(issuer, place, step) for issuer in issuers if issuer % period == first]
+                found += [(issuer, place, step) for issuer in _issuers(step, rank, n) if issuer % period == first]
     return tuple(_arrival(step, issuer, rank, n) for issuer, _, step in sorted(found, key=lambda one: one[:2]))
 
 

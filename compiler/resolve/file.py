@@ -215,8 +215,7 @@ class _Resolver:
                 entry, system = self._system(declaration.workload)
                 resolved = self._workloads[entry]
                 workload = resolved[1] if resolved is not None else None
-                reader = ScheduleReader(system, workload, self._reading, as_written=not self._settings)
-                found = reader.read(declaration)
+                found = ScheduleReader(system, workload, self._reading, as_written=not self._settings).read(declaration)
                 by_workload[entry] += () if found is None else (found,)
         return by_workload
 
@@ -261,8 +260,7 @@ class _Resolver:
         resolved = self._workloads.get(entry)
         work = None if resolved is None else resolved[1]
         ops = tuple(op.name for op in work.ops) if work is not None and work.only_shape is None else ()
-        of_step = is_step(entry.declaration)
-        reader = ExpectReader(names, self._reading, ops, _verdicts_on(work), of_step=of_step)
+        reader = ExpectReader(names, self._reading, ops, _verdicts_on(work), of_step=is_step(entry.declaration))
         expectation = reader.read(question, entry.name)
         if not settable:
             raise self._report.stop()

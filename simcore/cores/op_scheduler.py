@@ -158,8 +158,7 @@ class Control:
         if pool == NONE:
             self._begin(op, now)
         else:
-            turn = (self._priority[op], now, self._local_id[op], self._rank[op], op)
-            heapq.heappush(self._queues[pool], turn)
+            heapq.heappush(self._queues[pool], (self._priority[op], now, self._local_id[op], self._rank[op], op))
             self._stirred.add(pool)
 
     def _grant(self, pool: int, now: int) -> None:

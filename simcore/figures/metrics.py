@@ -37,8 +37,7 @@ from .result import Interval, IntervalKind, ServerLoad, Timeline, Utilization
 def intervals_of(lowered: LoweredPart, run: Run, starts: Int64Array | None = None) -> list[Interval]:
     """Every step that ran; transfers are not dealt to engines yet. ``starts`` are the ``work_starts`` if known."""
     starts = work_starts(lowered.program, run) if starts is None else starts
-    shown = _shown(lowered)
-    return [interval for ops in shown if (interval := _interval(lowered, ops, run, starts)) is not None]
+    return [interval for ops in _shown(lowered) if (interval := _interval(lowered, ops, run, starts)) is not None]
 
 
 def timeline_with(program: Program, run: Run, intervals: Iterable[Interval]) -> Timeline:
@@ -150,8 +149,7 @@ def server_loads(program: Program, run: Run) -> tuple[ServerLoad, ...]:
         server = program.server_instance(number, rank)
         mean = None if waited is None else float(waited[server]) / max(1.0, float(units[server]))
         compute, comm, flags = run.server_busy_ticks[server].tolist()
-        name = program.server_names[number]
-        loads.append(ServerLoad(name, rank, compute, comm, flags, int(units[server]), mean))
+        loads.append(ServerLoad(program.server_names[number], rank, compute, comm, flags, int(units[server]), mean))
     return tuple(loads)
 
 

@@ -205,8 +205,7 @@ def batched_gemm_work(gpu: Gpu, shape: BatchedGemmShape, sms: int) -> KernelWork
     ValueError
         As ``grouped_gemm_work`` does.
     """
-    rows = (shape.m,) * shape.heads
-    experts = GroupedGemmShape(rows, shape.n, shape.k, shape.dtype, shape.weights, shape.product)
+    experts = GroupedGemmShape((shape.m,) * shape.heads, shape.n, shape.k, shape.dtype, shape.weights, shape.product)
     return grouped_gemm_work(_without_grouped(gpu), experts, sms)
 
 

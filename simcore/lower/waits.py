@@ -193,8 +193,7 @@ def _halves(
         lead = state.sent_units.get(tile, 0) * per_unit
         state.sent_units[tile] = state.sent_units.get(tile, 0) + part
         later = tuple(flow._replace(offset_ticks=flow.offset_ticks + lead) for flow in flows_of(part))
-        spec = OpSpec(OpKind.TRANSFER, name, (Stage(0, later),), setup_ticks=setup_ticks)
-        halves += state.builder.op(rank, spec)
+        halves += state.builder.op(rank, OpSpec(OpKind.TRANSFER, name, (Stage(0, later),), setup_ticks=setup_ticks))
     return range(halves[0], halves[-1] + 1)
 
 

@@ -51,8 +51,7 @@ def _from_first(call: OperationCall) -> CallResult:
     (tensor,) = call.tensors
     check_whole(tensor, f"{call.operation.name} moves what rank 0 holds in full")
     parts = parts_of(call, tensor)
-    moved = replace(parts.moved, shard=Shard.NONE)
-    return CallResult(replace(tensor, name=call.result), moved=moved, in_parts=parts)
+    return CallResult(replace(tensor, name=call.result), moved=replace(parts.moved, shard=Shard.NONE), in_parts=parts)
 
 
 ALL_GATHER = CollectiveOperation(

@@ -95,8 +95,7 @@ class LoneCollective:
     @property
     def by_switch(self) -> bool:
         """Whether the switch copies to all, or sums."""
-        steps = self.schedule.steps_of(0)
-        return any(isinstance(step, Transfer) and step.reach is Reach.ALL for step in steps)
+        return any(isinstance(step, Transfer) and step.reach is Reach.ALL for step in self.schedule.steps_of(0))
 
     @cached_property
     def arrived(self) -> Mapping[Key, tuple[Arrival, ...]]:

@@ -82,8 +82,7 @@ class VariabilityReader:
 
     def _time(self, name: str, shape: Shape, value: ast.Expression) -> Fraction:
         """Read a time from 0 up, in ticks."""
-        wanted = Property(name, TIME, Fraction(0), _MAX_DELAY)
-        return self._reading.number(wanted, value).amount * TICKS_PER_SECOND
+        return self._reading.number(Property(name, TIME, Fraction(0), _MAX_DELAY), value).amount * TICKS_PER_SECOND
 
     def _share(self, name: str, shape: Shape, value: ast.Expression) -> Fraction:
         """Read a relative deviation; a constant or uniform one may be negative and shorten kernels."""

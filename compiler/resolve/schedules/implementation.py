@@ -270,8 +270,7 @@ def reject_implementation(implementation: Implementation, shape: OpShape) -> Rej
     if implementation.experts is not None and shape.routing is not None:
         return None
     if method is None:
-        does = f"it does {implementation.does}"
-        return Rejection(Code.MGS530, f"{name} does not do {shape.pattern.value}", does)
+        return Rejection(Code.MGS530, f"{name} does not do {shape.pattern.value}", f"it does {implementation.does}")
     if method.missing:
         missing = ", ".join(method.missing)
         return Rejection(Code.MGS209, f"{name} cannot be predicted: {missing} not known", "say it, with its source")

@@ -224,8 +224,7 @@ class Reading:
 
     def count(self, what: str, low: int, high: int, expression: ast.Expression) -> int:
         """Evaluate a plain whole number between two ends."""
-        wanted = Property(what, NUMBER, Fraction(low), Fraction(high), whole=True)
-        return int(self.number(wanted, expression).amount)
+        return int(self.number(Property(what, NUMBER, Fraction(low), Fraction(high), whole=True), expression).amount)
 
 
 def check_dimension(name: str, wanted: Dimension, value: Quantity, expression: ast.Expression, report: Report) -> None:
