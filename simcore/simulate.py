@@ -134,7 +134,9 @@ class Case:
         shifts = options.fold and self._only_shifts(lowered)
         fold = options.fold and not shifts and not self.drawn and self.system.replay is None
         whole = run_folded(lowered.program, replace(options, fold=fold))
-        return self.finished(replace(whole, not_alike=_shifts(whole.ranks_simulated)) if shifts else whole)
+        if shifts:
+            whole = replace(whole, not_alike=f"the fabric repeats every {whole.ranks_simulated} ranks")
+        return self.finished(whole)
 
     def simulated(
         self,
@@ -176,10 +178,6 @@ class Case:
             return False
         units = np.bincount(program.hop_server, minlength=program.num_servers)
         return all(units[server * ranks + rank] for server, rank in lowered.parts[0].machine.links)
-
-
-def _shifts(ranks: int) -> str:
-    return f"the fabric repeats every {ranks} ranks"
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,8 +170,9 @@ class _Wiring:
             return f"full_mesh({self._model.link})"
         parts = list(joined_parts(self._num_gpus, machine.direct, machine.switched))
         self._name_lone()
-        alone = len(parts) == 1 and len(machine.switched) == 1 and not machine.direct and self._of_one_switch
-        if alone and machine.switched[0].said.may_lead_to_switch:
+        alone = len(parts) == 1 and len(machine.switched) == 1 and not machine.direct
+        of_rails = machine.network is None or machine.network.rail is not None
+        if alone and of_rails and machine.switched[0].said.may_lead_to_switch:
             return self._behind_switch(machine.switched[0])
         if machine.network is not None:
             return self._by_edges(parts)
@@ -181,11 +182,6 @@ class _Wiring:
             if not others and said.is_even:
                 return f"full_mesh({self._blocks.links(count, said.there)})"
         return self._by_edges(parts)
-
-    @property
-    def _of_one_switch(self) -> bool:
-        """Whether no network, or one of rails, joins hosts whose GPUs are behind a switch."""
-        return self._machine.network is None or self._machine.network.rail is not None
 
     def _behind_switch(self, group: SwitchedGpus) -> str:
         count = self._links_to_switch(group)

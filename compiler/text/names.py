@@ -299,12 +299,13 @@ class Soundness:
 
     def __init__(self, scope: Scope, report: Report) -> None:
         diagnostics = report.diagnostics
-        self._errors = [diagnostic.span for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR]
+        errors = [diagnostic.span for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR]
         self._own = {entry.name: entry for entry in scope.own()}
         read = {entry.declaration.span.source.path for entry in self._own.values()}
         # An error in a library, or in a value from outside, may affect every declaration.
-        self._nothing = any(error.source.path not in read for error in self._errors)
-        wrong = {name for name, entry in self._own.items() if self._holds_error(entry.declaration.span)}
+        self._nothing = any(error.source.path not in read for error in errors)
+        spans = {name: entry.declaration.span for name, entry in self._own.items()}
+        wrong = {name for name, span in spans.items() if any(within(error, span) for error in errors)}
         self._wrong = _spread(
             wrong | scope.declared_twice, {name: self._named(entry) for name, entry in self._own.items()}
         )
@@ -312,9 +313,6 @@ class Soundness:
     def of_name(self, name: str) -> bool:
         """Whether the declaration of that name, and all it depends on, is sound."""
         return not self._nothing and name not in self._wrong
-
-    def _holds_error(self, span: Span) -> bool:
-        return any(within(error, span) for error in self._errors)
 
     def _named(self, entry: Entry) -> frozenset[str]:
         return words_in(entry.declaration.span) & self._own.keys()

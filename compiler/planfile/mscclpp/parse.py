@@ -51,7 +51,9 @@ class _GpuReader:
         self._switched: list[Buffer] = []
         for channel in _items(item, "channels", MAX_OPS):
             self._channel(channel)
-        self._remote = [self._remote_buffer(each) for each in _items(item, "remote_buffers", MAX_OPS)]
+        self._remote = [
+            (self._rank_in(each, "rank"), _buffer(each, "type")) for each in _items(item, "remote_buffers", MAX_OPS)
+        ]
 
     def gpu(self) -> GpuDocument:
         """Return the whole GPU."""
@@ -89,9 +91,6 @@ class _GpuReader:
             if rank == self._rank:
                 raise peer.fail("this is the GPU itself")
             self._channels[kind].append(Channel(kind, rank, before))
-
-    def _remote_buffer(self, item: Item) -> tuple[int, Buffer]:
-        return self._rank_in(item, "rank"), _buffer(item, "type")
 
     def _threadblock(self, item: Item, at: int) -> tuple[BlockOp, ...]:
         if _number(item, "id", 0, MAX_THREADBLOCKS) != at:

@@ -127,13 +127,11 @@ class FabricResolver:
         wires: list[Wire] = []
         joined: set[tuple[int, int]] = set()
         named = {argument.name for argument in topology.arguments}
-        failures = self._report.num_failures
-        for name, pairs in given.items():
-            with self._report.attempt():
-                if name not in named:
-                    wires += self._wires_of(name, pairs, last, joined)
-        if self._report.num_failures > failures:
-            return ()
+        with self._report.whole():
+            for name, pairs in given.items():
+                with self._report.attempt():
+                    if name not in named:
+                        wires += self._wires_of(name, pairs, last, joined)
         if not 1 <= len(wires) <= _MAX_WIRES:
             message = f"{topology.name} has 1 to {_MAX_WIRES:,} links, got {len(wires)}"
             raise self._report.fail(Code.MGS305, message, call.span)
