@@ -213,17 +213,16 @@ def _read_parts(system: System, graph: Workload, plans: Sequence[Item], items: S
     known = _known_parts(graph, {str(item.members()["name"].value) for item in items if "name" in item.members()})
     read: dict[tuple[int, int], tuple[WrittenPlan, str | None]] = {}
     parts = list[ReadPart]()
-    for item in items:
-        with report.attempt():
-            said = PART.read(item)
-            op, workload = _op_of(item, said, known)
-            item.members()["plan"].number(0, len(plans) - 1)
-            key = said.plan, workload.num_kernels
-            if key not in read:
-                read[key] = _read_steps(plans[said.plan], system.num_ranks, workload.num_kernels)
-            parts.append(ReadPart(said, item, op, workload, *read[key]))
-    if len(parts) < len(items):
-        raise report.stop()
+    with report.whole():
+        for item in items:
+            with report.attempt():
+                said = PART.read(item)
+                op, workload = _op_of(item, said, known)
+                item.members()["plan"].number(0, len(plans) - 1)
+                key = said.plan, workload.num_kernels
+                if key not in read:
+                    read[key] = _read_steps(plans[said.plan], system.num_ranks, workload.num_kernels)
+                parts.append(ReadPart(said, item, op, workload, *read[key]))
     return tuple(parts)
 
 

@@ -260,11 +260,10 @@ def list_form(each: Form[T], most: int, least: int = 0, *, report_each: bool = F
         if not report_each:
             return tuple(map(each.read, items))
         found: list[T] = []
-        for one in items:
-            with one.origin.report.attempt():
-                found.append(each.read(one))
-        if len(found) < len(items):
-            raise item.origin.report.stop()
+        with item.origin.report.whole():
+            for one in items:
+                with one.origin.report.attempt():
+                    found.append(each.read(one))
         return tuple(found)
 
     schema = list_of(each.schema, most) | ({"minItems": least} if least else {})
