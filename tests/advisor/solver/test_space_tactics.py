@@ -107,6 +107,18 @@ def test_why_a_template_is_not_there(explore: Explore, template: str, reasons: s
     assert set(found) == reasons
 
 
+def test_parts_along_k_are_tried_beside_whole_tiles_and_launched_kernels() -> None:
+    """Where persistent kernels are all that is named, only in the parts that are named too."""
+    scenario = exploring(AG, Explore.of(split_k=(2, 4), engine=(DMA,), chunks=(8,)))
+    both = {(each.tactics.kernel, each.tactics.split_k) for each in enumerate_space(scenario).choices}
+    alone = exploring(scenario, scenario.explore.asking("kernel", (Kernels.PERSISTENT,)))
+
+    assert both == {(Kernels.LAUNCHED, 1), *((Kernels.PERSISTENT, split) for split in (1, 2, 4))}
+    assert {each.tactics.split_k for each in enumerate_space(alone).choices} == {2, 4}
+    short = exploring(ag_gemm(8192, 28672, 1024), alone.explore.asking("split_k", (16,)))
+    assert "16 parts of an inner dimension of 1,024 are none that kernels have on MI300X" in explain(short)
+
+
 def test_less_is_staged_where_less_is_held() -> None:
     explore = Explore.of(
         schedules=("hetero_fused_1d",),
