@@ -145,7 +145,7 @@ def measure(seed: int, budget: SearchBudget = BUDGET) -> Row:
 def _sweep(scenario: OpCase, unit: int) -> tuple[OpChoice, int]:
     """The fastest template, and how many were simulated: all that the estimate does not rule out."""
     choices = uniform_choices(scenario)
-    estimates = [estimate_ticks(scenario, build_op_plan(scenario, choice)).makespan_ticks for choice in choices]
+    estimates = [estimate_ticks(scenario, build_op_plan(scenario, choice)) for choice in choices]
     limit = WITHIN * min(estimates)
     likely = [choice for choice, ticks in zip(choices, estimates, strict=True) if ticks <= limit]
     times = [_ticks(scenario, choice, unit) for choice in likely]
@@ -171,7 +171,7 @@ def _ticks(scenario: OpCase, choice: OpChoice, unit: int) -> int:
 
 def _why(scenario: OpCase, choice: OpChoice, template: OpChoice) -> tuple[tuple[str, float], ...]:
     def ticks_of(each: OpChoice) -> float:
-        return estimate_ticks(scenario, build_op_plan(scenario, each)).makespan_ticks
+        return estimate_ticks(scenario, build_op_plan(scenario, each))
 
     return why_bespoke(scenario, choice, template, ticks_of)
 

@@ -274,7 +274,7 @@ def _candidate(scenario: OpCase, result: SearchResult, plan: SimulatedPlan) -> C
     template = result.best_template
 
     def ticks_of(choice: OpChoice) -> float:
-        return estimate_ticks(scenario, build_op_plan(scenario, choice)).makespan_ticks
+        return estimate_ticks(scenario, build_op_plan(scenario, choice))
 
     provenance = SearchProvenance(
         found_by=plan.proposer.value,

@@ -82,10 +82,9 @@ def _likely(
     for one in varied:
         new = [form for form in forms(scenario, one.choice) if form not in known]
         if new:
-            off = one.best_us * TICKS_PER_US / estimate_ticks(scenario, one.schedule).makespan_ticks
+            off = one.best_us * TICKS_PER_US / estimate_ticks(scenario, one.schedule)
             for form in new:
-                estimate = estimate_ticks(scenario, build_op_plan(scenario, form))
-                predicted.setdefault(form, off * estimate.makespan_ticks)
+                predicted.setdefault(form, off * estimate_ticks(scenario, build_op_plan(scenario, form)))
     limit = max_ratio * TICKS_PER_US * min((one.best_us for one in varied), default=0.0)
     best = sorted(predicted, key=lambda form: predicted[form])
     named = [
@@ -103,7 +102,7 @@ def _soonest(scenario: OpCase, forms: Iterable[OpChoice], limit_us: float) -> li
     built = ((form, build_op_plan(scenario, form)) for form in forms)
     most = scenario.explore.staging_limit_bytes
     fitting = [(form, plan) for form, plan in built if most is None or plan.staging_bytes <= most]
-    times = {form: estimate_ticks(scenario, plan).makespan_ticks / TICKS_PER_US for form, plan in fitting}
+    times = {form: estimate_ticks(scenario, plan) / TICKS_PER_US for form, plan in fitting}
     return [form for form in sorted(times, key=lambda form: times[form]) if times[form] < limit_us][:NUM_TRIED]
 
 

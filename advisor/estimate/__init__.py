@@ -1,1 +1,1 @@
-"""Times without cache lines. In: an ``OpPlan``. Out: an ``Estimate`` in milliseconds. Begin with ``makespan.py``."""
+"""Times without cache lines. In: an ``OpPlan``. Out: its makespan, within milliseconds. Begin with ``makespan.py``."""

@@ -30,13 +30,12 @@ from ...simcore.lower.collective import MAX_SLICES
 class FluidLink:
     """A FIFO server: ``backlog`` in ticks of work, ``inflow`` in ticks of work per tick, both at time ``now``.
 
-    ``served`` and ``landing`` are kept by the caller: the work done so far, and the bytes per tick that leave it.
+    ``landing`` is kept by the caller: the bytes per tick that leave it.
     """
 
     now: float = 0.0
     backlog: float = 0.0
     inflow: float = 0.0
-    served: float = 0.0
     landing: float = 0.0
 
     @property

@@ -25,7 +25,7 @@ class EstimateRun:
         gpu, engine, sms = scenario.gpu, schedule.engine, schedule.compute_sms
         count, ranks = len(graph.steps), range(graph.num_ranks)
         self.waits = list(graph.waits)  # [i] steps it still waits for
-        self.begin, self.done = [0.0] * count, [0.0] * count  # [i] first work, and end
+        self.done = [0.0] * count  # [i] end
         self.left = [0] * count  # [i] engines a transfer still wants
         self.missing = [0] * count  # [i] parts or spans that run
         self.in_turn = graph.num_ranks > 1 or scenario.shape.compute is None
@@ -117,8 +117,6 @@ class EstimateRun:
             self.left[i] -= taken
             if not self.left[i]:
                 heappop(engines.queue)
-            if not self.missing[i]:
-                self.begin[i] = now
             self.missing[i] += 1
             if self.graph.kind[i] < 0:
                 self._sum(now, i, taken)
@@ -177,8 +175,6 @@ class EstimateRun:
         for link, change in part.flows:
             link.feed(now, -change)
         queued = max([link.backlog for link, _ in part.flows])
-        for link, ticks_per_byte in part.legs:
-            link.served += part.num_bytes * ticks_per_byte
         if part.following is not None:
             self.parts[part.following].late = max(part.late, now + queued)
         else:
@@ -245,7 +241,7 @@ class EstimateRun:
 
     def _run(self, i: int, spans: Sequence[UnitSpan]) -> None:
         """Let the units of a kernel compute."""
-        self.begin[i], self.done[i] = min(span.begin for span in spans), max(span.end for span in spans)
+        self.done[i] = max(span.end for span in spans)
         self.missing[i] = len(spans)
         for number, span in enumerate(spans, len(self.spans)):
             heappush(self.events, (span.begin, _BEGUN, number))

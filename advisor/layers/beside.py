@@ -272,7 +272,7 @@ def between_nodes(case: OpCase) -> OpChoice | None:
     if len(fit) < 2:
         return next(iter(fit), None)
     plans = dict(zip(fit, build_schedules(case, fit), strict=True))
-    return min(fit, key=lambda choice: estimate_ticks(case, plans[choice]).makespan_ticks)
+    return min(fit, key=lambda choice: estimate_ticks(case, plans[choice]))
 
 
 def _by_rings(case: OpCase, algorithm: str, mode: EngineMode = EngineMode.SHARED, sms: int = 0) -> OpChoice:

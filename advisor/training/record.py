@@ -108,7 +108,7 @@ def _with_joint_options(scenario: OpCase, plans: tuple[SimulatedPlan, ...], pool
     for choice in joint_options(scenario, plans):
         if choice not in known and choice not in new:
             schedule = build_op_plan(scenario, choice)
-            if choice.template == BASELINE.name or estimate_ticks(scenario, schedule).makespan_ticks <= limit:
+            if choice.template == BASELINE.name or estimate_ticks(scenario, schedule) <= limit:
                 new[choice] = SimulationJob(scenario, schedule, shortlist_unit(scenario, schedule))
     results = pool.run(list(new.values()))
     return tuple(
@@ -131,7 +131,7 @@ def joint_options(scenario: OpCase, plans: Iterable[SimulatedPlan]) -> Iterable[
 def _tried(scenario: OpCase) -> Callable[[SimulatedPlan], Tried]:
     def tried(plan: SimulatedPlan) -> Tried:
         library = plan.choice.engine.by_library
-        estimate = plan.ticks if library else estimate_ticks(scenario, plan.schedule).makespan_ticks
+        estimate = plan.ticks if library else estimate_ticks(scenario, plan.schedule)
         return Tried(expression_of(plan.choice), plan.proposer.value, plan.ticks, plan.unit_bytes, float(estimate))
 
     return tried
@@ -235,7 +235,7 @@ def fingerprint() -> str:
         schedule = build_op_plan(scenario, choice)
         ticks = simulate_op(scenario, schedule, unit_bytes=UNIT_BYTES).makespan_ticks
         # Estimates to the digits that are safe to compare.
-        estimate = f"{estimate_ticks(scenario, schedule).makespan_ticks:.6g}"
+        estimate = f"{estimate_ticks(scenario, schedule):.6g}"
         digest.update(f"\n{expression_of(choice)} {ticks} {estimate}".encode())
     return digest.hexdigest()
 

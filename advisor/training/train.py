@@ -168,7 +168,7 @@ def _ticks(scenario: OpCase, structures: Sequence[Structure]) -> Iterator[float]
             yield float("inf")
             continue
         if choice not in known:
-            known[choice] = estimate_ticks(scenario, build_op_plan(scenario, choice)).makespan_ticks
+            known[choice] = estimate_ticks(scenario, build_op_plan(scenario, choice))
         yield known[choice]
 
 

@@ -60,7 +60,7 @@ def predicted_ticks(scenario: OpCase, choice: OpChoice) -> float:
     """Return the estimated time of a schedule; that of the library is a closed form."""
     if choice.engine.by_library:
         return library_us(scenario) * TICKS_PER_US
-    return estimate_ticks(scenario, build_op_plan(scenario, choice)).makespan_ticks
+    return estimate_ticks(scenario, build_op_plan(scenario, choice))
 
 
 def nearest(winners: ProposalModel, scenario: OpCase) -> OpChoice | None:

@@ -38,7 +38,7 @@ def test_the_estimate_of_gets_is_that_of_the_rank_that_gets_most(kind: str) -> N
     scenario = scenario_of(kind, drawn(random.Random(7), ranks=4, rows=1024))
     for choice in some(legal_choices(scenario)):
         schedule = build_op_plan(scenario, choice)
-        estimate = estimate_ticks(scenario, schedule).makespan_ticks
+        estimate = estimate_ticks(scenario, schedule)
         assert estimate > 0
         if choice.tactics.direction is Direction.GET and choice.template == "serial":
             found = simulate_op(scenario, schedule).makespan_ticks

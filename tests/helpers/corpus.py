@@ -27,7 +27,7 @@ def quick_record(drawn: Drawn) -> Record:
 def serial_record(drawn: Drawn) -> Record:
     """A record of the usual serial schedule, as if it had been simulated."""
     scenario, (choice, *_) = drawn.scenario, usual_serials(drawn.scenario)
-    ticks = round(estimate_ticks(scenario, build_op_plan(scenario, choice)).makespan_ticks)
+    ticks = round(estimate_ticks(scenario, build_op_plan(scenario, choice)))
     plan = Tried(expression_of(choice), "template", ticks + 10, 1024, float(ticks))
     return Record(drawn.seed, drawn.idx, drawn.family, 1, plan.expression, (plan,))
 

@@ -57,10 +57,7 @@ def legal(scenario: OpCase, choices: list[OpChoice]) -> list[OpChoice]:
 def ratio(scenario: OpCase, choice: OpChoice) -> float:
     """Estimated time over simulated time."""
     schedule = build_op_plan(scenario, choice)
-    return (
-        estimate_ticks(scenario, schedule).makespan_ticks
-        / simulate_op(scenario, schedule, unit_bytes=16384).makespan_ticks
-    )
+    return estimate_ticks(scenario, schedule) / simulate_op(scenario, schedule, unit_bytes=16384).makespan_ticks
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def test_estimate_is_near_the_simulation(name: str) -> None:
     for choice in choices_of(scenario):
         schedule = build_op_plan(scenario, choice)
         simulated = simulate_op(scenario, schedule, unit_bytes=4096).makespan_ticks
-        errors.append(abs(math.log(simulated / estimate_ticks(scenario, schedule).makespan_ticks)))
+        errors.append(abs(math.log(simulated / estimate_ticks(scenario, schedule))))
 
     assert sorted(errors)[len(errors) // 2] < 0.03
     assert max(errors) < 0.3
@@ -54,11 +54,7 @@ def test_serial_on_an_idle_mesh_is_exact_to_a_thousandth() -> None:
 
     found = estimate_ticks(scenario, schedule)
 
-    assert found.makespan_ticks == pytest.approx(simulate_op(scenario, schedule).makespan_ticks, rel=1e-3)
-    assert found.num_groups == 1
-    assert found.num_transfers == 7
-    assert found.tail_ticks + found.first_ticks == pytest.approx(found.makespan_ticks)
-    assert found.exposed_ticks == pytest.approx(found.makespan_ticks - (found.part.body_ticks if found.part else 0))
+    assert found == pytest.approx(simulate_op(scenario, schedule).makespan_ticks, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +65,7 @@ def test_estimate_of_half_a_workload(scenario: OpCase) -> None:
 
     found = estimate_ticks(scenario, schedule)
 
-    assert found.makespan_ticks == pytest.approx(simulate_op(scenario, schedule).makespan_ticks, rel=0.03)
+    assert found == pytest.approx(simulate_op(scenario, schedule).makespan_ticks, rel=0.03)
 
 
 def test_a_faster_link_never_hurts_a_serial_schedule() -> None:
@@ -77,7 +73,7 @@ def test_a_faster_link_never_hurts_a_serial_schedule() -> None:
     fast = make.ag_gemm(4096, 8192, 8192, fabric=make.full_mesh(make.nvlink()))
     choice = OpChoice("serial", 8, EngineChoice(DMA, 7))
 
-    times = [estimate_ticks(one, build_op_plan(one, choice)).makespan_ticks for one in (slow, fast)]
+    times = [estimate_ticks(one, build_op_plan(one, choice)) for one in (slow, fast)]
 
     assert times[1] < times[0]
 
@@ -124,4 +120,4 @@ def test_rows_that_hold_an_engine_and_tiles_for_a_share_of_the_sms_are_estimated
     for choice in (columns, slices):
         schedule = build_op_plan(scenario, choice)
         simulated = simulate_op(scenario, schedule, unit_bytes=4096).makespan_ticks
-        assert estimate_ticks(scenario, schedule).makespan_ticks == pytest.approx(simulated, rel=0.03)
+        assert estimate_ticks(scenario, schedule) == pytest.approx(simulated, rel=0.03)

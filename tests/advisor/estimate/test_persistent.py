@@ -64,7 +64,7 @@ def test_the_estimate_is_near_the_simulation(pattern: Pattern, system: int) -> N
 
         simulated = simulate_op(one, schedule, unit_bytes=16384).makespan_ticks
 
-        assert estimate_ticks(one, schedule).makespan_ticks == pytest.approx(simulated, rel=0.1)
+        assert estimate_ticks(one, schedule) == pytest.approx(simulated, rel=0.1)
 
 
 def test_what_a_copy_costs_before_its_first_byte() -> None:

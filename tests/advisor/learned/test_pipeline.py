@@ -44,7 +44,7 @@ def times(scenario: OpCase, *structures: Structure) -> list[float]:
 def estimated(scenario: OpCase, structure: Structure) -> float:
     choice = fitted(structure, scenario)
     assert choice is not None
-    ticks = estimate_ticks(scenario, build_op_plan(scenario, choice)).makespan_ticks
+    ticks = estimate_ticks(scenario, build_op_plan(scenario, choice))
     return ticks / 1e8 / Situation.of(scenario).ratio("log_whole_us")
 
 

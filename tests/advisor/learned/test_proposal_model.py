@@ -65,7 +65,7 @@ def test_proposals_are_legal_and_the_fastest_by_estimate_is_first(model: Proposa
     assert len({proposal.choice for proposal in found}) == 8 and ticks == sorted(ticks)
     for proposal in found:
         assert reject_choice(scenario, proposal.choice) is None
-        assert proposal.estimate_ticks == estimate_ticks(scenario, proposal.schedule).makespan_ticks
+        assert proposal.estimate_ticks == estimate_ticks(scenario, proposal.schedule)
     assert model.propose(scenario, 8) == found
 
 

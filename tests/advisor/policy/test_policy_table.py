@@ -251,7 +251,7 @@ def test_padding_is_no_slower_than_what_takes_the_size_as_it_is(advisor: Advisor
 
 def _us(request: Request, schedule: str) -> float:
     case = scenario_of(request).case
-    return estimate_ticks(case, resolve_schedule(case, schedule, ignore_warnings)).makespan_ticks / TICKS_PER_US
+    return estimate_ticks(case, resolve_schedule(case, schedule, ignore_warnings)) / TICKS_PER_US
 
 
 def test_where_no_overlap_is_promised_the_rule_is_plain_serial(advisor: Advisor) -> None:
