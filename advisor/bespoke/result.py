@@ -95,11 +95,6 @@ class SearchResult:
     failures: tuple[Failure, ...] = ()
 
     @property
-    def best(self) -> SimulatedPlan | None:
-        """The fastest plan, None if nothing was simulated."""
-        return self.plans[0] if self.plans else None
-
-    @property
     def best_template(self) -> SimulatedPlan | None:
         """The fastest of the templates with their usual options."""
         return next((plan for plan in self.plans if plan.proposer is Proposer.TEMPLATE), None)

@@ -324,19 +324,6 @@ class Frame:
             case Naming.ABSOLUTE:
                 return (other,)
 
-    def decode(self, rank: int, code: Code) -> int:
-        """Return the absolute rank that ``rank`` names by ``code``."""
-        match self.naming:
-            case Naming.SHIFT:
-                return (rank + code[0]) % self.num_ranks
-            case Naming.NODES:
-                nodes, size = self.moduli
-                return (rank // size + code[0]) % nodes * size + (rank + code[1]) % size
-            case Naming.XOR:
-                return rank ^ code[0]
-            case Naming.ABSOLUTE:
-                return code[0]
-
 
 def shared_frames(num_ranks: int, node_size: int) -> tuple[Frame, ...]:
     """Return the frames in which a plan may be the same for all ranks, the plainest first."""

@@ -19,7 +19,6 @@ from ...compiler.request.request import RequestError, shipped_gpu
 from ...compiler.text.units import bytes_text
 from ..answer.switches import Today, today_of
 from ..steps.outcome import MARGIN, RESERVED_BYTES, made_bytes
-from ..steps.search import TIE
 from ..steps.times import elements_of_rank
 from .question import MOST_COUNT, ModelQuestion, model_named, requested_tokens
 
@@ -270,11 +269,6 @@ class ComparedLayouts:
     limit: int
     reason: str = ""
     interrupted: bool = False
-
-    @property
-    def ties(self) -> tuple[LayoutOutcome, ...]:
-        """The fastest one, and those that tie with it."""
-        return tuple(each for each in self.outcomes if each.model_us <= self.outcomes[0].model_us * (1 + TIE))
 
 
 def compare_layouts(question: LayoutQuestion, should_stop: ShouldStop = never) -> ComparedLayouts:

@@ -168,8 +168,22 @@ def _compare(facts: StepFacts[Expression], names: CodeNames, rounds: tuple[int, 
             assert eval(names.number(number), dict(here)) == number.at(rounds)
     codes = [*([facts.peer] if facts.peer else []), *(block.owner for block in facts.blocks if block.owner)]
     for code in codes if names.frame.naming is not Naming.NODES else []:
-        wanted = names.frame.decode(rank, tuple(each.at(rounds) for each in code))
+        wanted = decoded(names.frame, rank, tuple(each.at(rounds) for each in code))
         assert eval(names.rank(code), {**here, "r": rank}) % n == wanted
+
+
+def decoded(frame: Frame, rank: int, code: tuple[int, ...]) -> int:
+    """Return the absolute rank that ``rank`` names by ``code``."""
+    match frame.naming:
+        case Naming.SHIFT:
+            return (rank + code[0]) % frame.num_ranks
+        case Naming.NODES:
+            nodes, size = frame.moduli
+            return (rank // size + code[0]) % nodes * size + (rank + code[1]) % size
+        case Naming.XOR:
+            return rank ^ code[0]
+        case Naming.ABSOLUTE:
+            return code[0]
 
 
 class _Judge:
@@ -250,7 +264,7 @@ class _Judge:
         return alike and names.index(name) < names.index(step.name)
 
     def rank_of(self, code: tuple[Expression, ...], at: tuple[int, ...]) -> int:
-        return self.frame.decode(self.rank, tuple(each.at(at) for each in code))
+        return decoded(self.frame, self.rank, tuple(each.at(at) for each in code))
 
     def other_end(self, block: Block[Expression], at: tuple[int, ...]) -> int:
         return self.rank_of(block.other, at) if block.other else self.rank
@@ -303,7 +317,7 @@ def test_every_rank_has_a_name_of_its_own(naming: Naming) -> None:
     for rank in range(8):
         codes = [frame.code(rank, other) for other in range(8)]
         assert len(set(codes)) == 8
-        assert [frame.decode(rank, code) for code in codes] == list(range(8))
+        assert [decoded(frame, rank, code) for code in codes] == list(range(8))
 
 
 def test_a_plan_of_64_chunks_takes_a_screen() -> None:
