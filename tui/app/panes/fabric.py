@@ -1,6 +1,5 @@
 """The pane Fabric: the fabric, and how busy its links are."""
 
-import textwrap
 from math import atan2, pi
 from typing import ClassVar
 
@@ -12,7 +11,6 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ....compiler.ir import TICKS_PER_US
@@ -24,6 +22,7 @@ from ..charts.rows import bars_text
 from ..charts.sweep_plot import DOTS_X, DOTS_Y, Canvas, line_dots
 from ..session.job import Job
 from ..session.view import fabric_text
+from ..widgets.rows_view import PaintedView
 from . import FABRIC
 from .candidates import ViewPane
 from .timeline import RUNNING, TimelineView
@@ -47,7 +46,7 @@ NODE_MARGIN = 3
 """Columns kept free at both sides of the map for the names of nodes."""
 
 
-class FabricView(ScrollView, can_focus=True):
+class FabricView(PaintedView):
     """Show the loads of a Result; left and right scrub through time."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -68,7 +67,6 @@ class FabricView(ScrollView, can_focus=True):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.model: HeatModel | None = None
-        self._message = ""
         self._as_matrix = False
         self._lines: list[list[Segment]] | None = None
         """What is drawn, None until it is asked for: the styles of a new theme are there only when it is painted."""
@@ -79,21 +77,17 @@ class FabricView(ScrollView, can_focus=True):
         if before is not None and before.loads.span_ticks == model.loads.span_ticks:
             model.window = before.window
         self.model, self._message = model, ""
-        self._draw()
+        self._lay_out()
 
     def say(self, message: str) -> None:
         """Show a sentence in place of the fabric."""
         self.model, self._message = None, message
-        self._draw()
+        self._lay_out()
 
     def notify_style_update(self) -> None:
         """Draw again in the styles of the theme."""
         super().notify_style_update()
-        self._draw()
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Draw again: the map fills the pane."""
-        self._draw()
+        self._lay_out()
 
     # Keys and the mouse.
 
@@ -101,13 +95,13 @@ class FabricView(ScrollView, can_focus=True):
         """Look at a later or earlier part of the run."""
         if self.model is not None:
             self.model.scrub(windows)
-            self._draw()
+            self._lay_out()
 
     def action_whole(self) -> None:
         """Look at the whole run."""
         if self.model is not None:
             self.model.window = self.model.whole
-            self._draw()
+            self._lay_out()
 
     def action_cursor_time(self) -> None:
         """Look at the time of the interval under the timeline's cursor."""
@@ -117,29 +111,21 @@ class FabricView(ScrollView, can_focus=True):
         """Look at a part of the run."""
         if self.model is not None:
             self.model.look_at(start_ticks, end_ticks)
-            self._draw()
+            self._lay_out()
 
     def action_matrix(self) -> None:
         """Switch between the map and the matrix of pairs."""
         self._as_matrix = not self._as_matrix
-        self._draw()
+        self._lay_out()
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Look at an earlier part of the run."""
-        self._wheel(event, -1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Look at a later part of the run."""
-        self._wheel(event, 1)
-
-    def _wheel(self, event: events.MouseEvent, windows: int) -> None:
+    def _wheel(self, event: events.MouseEvent, steps: int) -> None:
         event.stop()
         event.prevent_default()
-        self.action_scrub(windows)
+        self.action_scrub(-steps)
 
     # Drawing.
 
-    def _draw(self) -> None:
+    def _lay_out(self) -> None:
         self._lines = None
         self.virtual_size = Size(0, 0)
         self.refresh()
@@ -189,7 +175,7 @@ class FabricView(ScrollView, can_focus=True):
             for x0, y0, x1, y1 in _strokes(spots[wire.a], spots[wire.b], wraps=wire.wraps, size=(width, height)):
                 if wire.one_way:
                     x, y = int((x0 + 2 * x1) / 3 / DOTS_X), int((y0 + 2 * y1) / 3 / DOTS_Y)
-                    arrow = _arrow(x1 - x0, y1 - y0)
+                    arrow = ARROWS[round(atan2(y1 - y0, x1 - x0) / (pi / 4)) % 8]
                     cells[min(max(y, 0), height - 1)][min(max(x, 0), width - 1)] = Segment(arrow, self._style("node"))
                 if idx in model.cut_wires:
                     x, y = int((x0 + x1) / 2 / DOTS_X), int((y0 + y1) / 2 / DOTS_Y)
@@ -240,7 +226,7 @@ class FabricView(ScrollView, can_focus=True):
         """Return line ``y`` of what was drawn."""
         width = self.size.width
         if self.model is None:
-            lines = ["", *textwrap.wrap(printable(self._message, block=True), max(20, width - 2))]
+            lines = self._sentence()
             segments = [Segment(f" {lines[y]}" if y < len(lines) else "", self._style("empty"))]
         else:
             if self._lines is None:
@@ -250,11 +236,6 @@ class FabricView(ScrollView, can_focus=True):
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"fabric--{name}")
-
-
-def _arrow(across: float, down: float) -> str:
-    """The arrow in the direction of a link of one way."""
-    return ARROWS[round(atan2(down, across) / (pi / 4)) % 8]
 
 
 def _strokes(

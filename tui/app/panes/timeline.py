@@ -54,30 +54,19 @@ class TimelineView(RowsView[TimelineModel]):
 
     def action_unfollow(self) -> None:
         """Follow nothing any more."""
-        if self.model is not None:
-            self.model.unfollow()
-            self._lay_out()
-            self._see_cursor()
+        self._act(lambda model: model.unfollow(), self._lay_out, self._see_cursor)
 
     def action_emphasise(self, name: str) -> None:
         """Let the critical path or exposed communication stand out, or everything again."""
-        if self.model is not None:
-            self.model.emphasise(Emphasis[name])
-            self._changed()
+        self._act(lambda model: model.emphasise(Emphasis[name]), self._changed)
 
     def action_ranks(self) -> None:
         """Show one rank, those that differ, or all."""
-        if self.model is not None:
-            self.model.next_ranks()
-            self._lay_out()
-            self._see_cursor()
+        self._act(lambda model: model.next_ranks(), self._lay_out, self._see_cursor)
 
     def action_other_rank(self, ranks: int) -> None:
         """Show another rank."""
-        if self.model is not None:
-            self.model.other_rank(ranks)
-            self._lay_out()
-            self._see_cursor()
+        self._act(lambda model: model.other_rank(ranks), self._lay_out, self._see_cursor)
 
 
 TITLE = TIMELINE.title

@@ -2,7 +2,7 @@
 
 import textwrap
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
@@ -161,35 +161,32 @@ class RowsView(PaintedView, Generic[M]):
 
     # Keys and the mouse.
 
+    def _act(self, change: Callable[[M], object], *then: Callable[[], None]) -> None:
+        """Change what is shown if there is anything, and ``then`` show it."""
+        if self.model is not None:
+            change(self.model)
+            for show in then:
+                show()
+
     def action_zoom(self, steps: int) -> None:
         """Zoom in (positive) or out about the cursor; zero shows everything."""
-        if self.model is not None:
-            self.model.zoom(steps)
-            self._changed()
+        self._act(lambda model: model.zoom(steps), self._changed)
 
     def action_frame(self) -> None:
         """Zoom to the interval under the cursor."""
-        if self.model is not None:
-            self.model.frame()
-            self._changed()
+        self._act(lambda model: model.frame(), self._changed)
 
     def action_pan(self, steps: int) -> None:
         """Move the time in view later (positive) or earlier."""
-        if self.model is not None:
-            self.model.pan(steps)
-            self._changed()
+        self._act(lambda model: model.pan(steps), self._changed)
 
     def action_step(self, intervals: int) -> None:
         """Move the cursor along its row."""
-        if self.model is not None:
-            self.model.step(intervals)
-            self._see_cursor()
+        self._act(lambda model: model.step(intervals), self._see_cursor)
 
     def action_row(self, rows: int) -> None:
         """Move the cursor to another row."""
-        if self.model is not None:
-            self.model.step_row(rows)
-            self._see_cursor()
+        self._act(lambda model: model.step_row(rows), self._see_cursor)
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor where the mouse is."""
