@@ -3,20 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from ....compiler.ir import (
-    Kernels,
-    OpCase,
-    OpPlan,
-    Reduction,
-    Scenario,
-    Step,
-    TileGroup,
-    Transfer,
-)
+from ....compiler.ir import Kernels, OpCase, OpPlan, Reduction, Scenario, Step, TileGroup, Transfer
 from ....compiler.text.units import bytes_text, ticks_text
-from ....simcore.figures.result import Result
 from ....simcore.kernels.dispatch import compute_shape, stream_work, work_of
 from ....simcore.shown_run import OpSummary, ShownRun, op_times
 
@@ -49,20 +38,29 @@ class Compared:
     run: ShownRun | None
     problem: str | None = None
 
-    @property
-    def result(self) -> Result | None:
-        """The figures of the run."""
-        return None if self.run is None else self.run.result
+
+Value = int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
-    """A row of the table: what is read, how it is written, and whether less of it is better."""
+    """A row of the table: what is read of a run, or of the plan of one op, and how it is written.
+
+    ``several`` is whether it is of several ops alone, or of one alone; None is of both.
+    """
 
     label: str
-    value: Callable[[Any, Compared, int | None], int | float | str | None]
+    of_run: Callable[[ShownRun], Value] | None = None
     text: Callable[..., str] = str
+    of_plan: Callable[[OpCase, OpPlan], Value] | None = None
     less_is_better: bool = True
+    several: bool | None = None
+
+    def value(self, scenario: Scenario, one: Compared) -> Value:
+        """What is read of a schedule, None where that is not known yet."""
+        if self.of_plan is not None:
+            return None if one.schedule is None else self.of_plan(scenario.case, one.schedule)
+        return None if one.run is None or self.of_run is None else self.of_run(one.run)
 
 
 def differences_of(scenario: Scenario, marked: Sequence[Compared], bound_ticks: int | None) -> tuple[Difference, ...]:
@@ -70,14 +68,14 @@ def differences_of(scenario: Scenario, marked: Sequence[Compared], bound_ticks: 
 
     Of several ops the figures of each follow.
     """
-    figures: tuple[_Figure, ...] = _FIGURES
-    if scenario.only_case is None:
-        figures = (*_GRAPH_FIGURES, *_op_figures(marked))
-    return tuple(_difference(figure, scenario, marked, bound_ticks) for figure in figures)
+    several = scenario.only_case is None
+    figures = [each for each in _figures(bound_ticks) if each.several in (None, several)]
+    figures += _op_figures(marked) if several else ()
+    return tuple(_difference(figure, scenario, marked) for figure in figures)
 
 
-def _difference(figure: _Figure, scenario: Scenario, marked: Sequence[Compared], bound_ticks: int | None) -> Difference:
-    values = [figure.value(scenario, one, bound_ticks) for one in marked]
+def _difference(figure: _Figure, scenario: Scenario, marked: Sequence[Compared]) -> Difference:
+    values = [figure.value(scenario, one) for one in marked]
     texts = tuple(UNKNOWN if value is None else figure.text(value) for value in values)
     numbers = [value for value in values if isinstance(value, int | float)]
     best = None
@@ -122,44 +120,13 @@ def _persistent(scenario: OpCase, schedule: OpPlan) -> bool:
     return schedule.tactics.kernel is Kernels.PERSISTENT and scenario.shape.gemm is not None
 
 
-def _of_run(read: Callable[[ShownRun], int | float | str | None]) -> Callable[..., int | float | str | None]:
-    return lambda scenario, one, bound_ticks: None if one.run is None else read(one.run)
-
-
-def _of_schedule(read: Callable[..., int]) -> Callable[..., int | None]:
-    return lambda scenario, one, bound_ticks: None if one.schedule is None else read(scenario.case, one.schedule)
-
-
-def _of_result(read: Callable[[Result], int | float | str | None]) -> Callable[..., int | float | str | None]:
-    return lambda scenario, one, bound_ticks: None if one.result is None else read(one.result)
-
-
-def _gap(scenario: Scenario, one: Compared, bound_ticks: int | None) -> float | None:
-    if one.run is None or not bound_ticks:
-        return None
-    return one.run.makespan_ticks / bound_ticks - 1
-
-
-def _num(kind: type[Step]) -> Callable[..., int | None]:
+def _num(plan: OpPlan, kind: type[Step]) -> int | None:
     """The number of steps of a kind; a call of the library does not say how many it makes."""
-
-    def count(scenario: Scenario, one: Compared, bound_ticks: int | None) -> int | None:
-        if one.schedule is None:
-            return None
-        steps = one.schedule.steps_of(0)
-        return None if one.schedule.engine.by_library else sum(isinstance(step, kind) for step in steps)
-
-    return count
+    return None if plan.engine.by_library else sum(isinstance(step, kind) for step in plan.steps_of(0))
 
 
-def _moved_by(scenario: OpCase, one: Compared, bound_ticks: int | None) -> str | None:
-    return None if one.schedule is None else str(one.schedule.engine)
-
-
-def _sms(scenario: OpCase, one: Compared, bound_ticks: int | None) -> str | None:
-    if one.schedule is None:
-        return None
-    engine, sms = one.schedule.engine, f"{one.schedule.compute_sms} for kernels"
+def _sms(_: OpCase, plan: OpPlan) -> str:
+    engine, sms = plan.engine, f"{plan.compute_sms} for kernels"
     return f"{sms}, {engine.copy_sms} copy" if engine.copy_sms else sms
 
 
@@ -167,36 +134,31 @@ def _share(share: float) -> str:
     return f"{share:.0%}"
 
 
-_FIGURES = (
-    _Figure("makespan", _of_result(lambda result: result.makespan_ticks), ticks_text),
-    _Figure("exposed", _of_result(lambda result: result.exposed_ticks), ticks_text),
-    _Figure("gap to the bound", _gap, lambda gap: f"{gap:.1%}"),
-    _Figure("communication", _of_result(lambda result: result.comm_ticks), ticks_text),
-    _Figure("compute", _of_result(lambda result: result.compute_ticks), ticks_text),
-    _Figure("launches", _of_schedule(launches_of)),
-    _Figure("waves", _of_schedule(waves_of)),
-    _Figure("copies", _num(Transfer)),
-    _Figure("sums", _num(Reduction)),
-    _Figure("staging memory", _of_schedule(lambda _, schedule: schedule.staging_bytes), bytes_text),
-    _Figure("moved by", _moved_by, less_is_better=False),
-    _Figure("SMs", _sms, less_is_better=False),
-    _Figure("engines busy", _of_result(lambda result: result.utilization.engines), _share, less_is_better=False),
-    _Figure("SMs busy", _of_result(lambda result: result.utilization.sms), _share, less_is_better=False),
-    _Figure("links busy", _of_result(lambda result: result.utilization.links), _share, less_is_better=False),
-    _Figure("HBM busy", _of_result(lambda result: result.utilization.hbm), _share, less_is_better=False),
-)
+def _figures(bound_ticks: int | None) -> Iterator[_Figure]:
+    """Yield all rows; times of several ops are, but for the first two, of the layers that were simulated."""
 
-_GRAPH_FIGURES = (
-    _Figure("makespan", _of_run(lambda run: run.makespan_ticks), ticks_text),
-    _Figure("a layer", _of_run(lambda run: run.result.period_ticks), ticks_text),
-    _Figure("exposed", _of_result(lambda result: result.exposed_ticks), ticks_text),
-    _Figure("gap to the bound", _gap, lambda gap: f"{gap:.1%}"),
-    _Figure("communication", _of_result(lambda result: result.comm_ticks), ticks_text),
-    _Figure("compute", _of_result(lambda result: result.compute_ticks), ticks_text),
-    _Figure("staging memory", _of_result(lambda result: result.schedule.staging_bytes), bytes_text),
-    *(figure for figure in _FIGURES if figure.label.endswith(" busy") and not figure.label.startswith("engines")),
-)
-"""Figures of several ops: but for the first two of the layers that were simulated."""
+    def gap(run: ShownRun) -> float | None:
+        return run.makespan_ticks / bound_ticks - 1 if bound_ticks else None
+
+    of_one, neutral = partial(_Figure, several=False), partial(_Figure, less_is_better=False)
+    yield _Figure("makespan", lambda run: run.makespan_ticks, ticks_text)
+    yield _Figure("a layer", lambda run: run.result.period_ticks, ticks_text, several=True)
+    yield _Figure("exposed", lambda run: run.result.exposed_ticks, ticks_text)
+    yield _Figure("gap to the bound", gap, lambda gap: f"{gap:.1%}")
+    yield _Figure("communication", lambda run: run.result.comm_ticks, ticks_text)
+    yield _Figure("compute", lambda run: run.result.compute_ticks, ticks_text)
+    yield of_one("launches", of_plan=launches_of)
+    yield of_one("waves", of_plan=waves_of)
+    yield of_one("copies", of_plan=lambda _, plan: _num(plan, Transfer))
+    yield of_one("sums", of_plan=lambda _, plan: _num(plan, Reduction))
+    yield of_one("staging memory", of_plan=lambda _, plan: plan.staging_bytes, text=bytes_text)
+    yield _Figure("staging memory", lambda run: run.result.schedule.staging_bytes, bytes_text, several=True)
+    yield neutral("moved by", of_plan=lambda _, plan: str(plan.engine), several=False)
+    yield neutral("SMs", of_plan=_sms, several=False)
+    yield neutral("engines busy", lambda run: run.result.utilization.engines, _share, several=False)
+    yield neutral("SMs busy", lambda run: run.result.utilization.sms, _share)
+    yield neutral("links busy", lambda run: run.result.utilization.links, _share)
+    yield neutral("HBM busy", lambda run: run.result.utilization.hbm, _share)
 
 
 def _op_figures(marked: Sequence[Compared]) -> Iterator[_Figure]:
@@ -209,9 +171,8 @@ def _op_figures(marked: Sequence[Compared]) -> Iterator[_Figure]:
                 yield _Figure(f"{name} {label}", partial(_of_op, name, read), ticks_text)
 
 
-def _of_op(name: str, read: Callable[[OpSummary], int], _: Any, one: Compared, __: int | None) -> int | None:
-    ops = () if one.run is None else op_times(one.run)
-    return next((read(op) for op in ops if op.name == name), None)
+def _of_op(name: str, read: Callable[[OpSummary], int], run: ShownRun) -> int | None:
+    return next((read(op) for op in op_times(run) if op.name == name), None)
 
 
 _OP_TIMES: tuple[tuple[str, Callable[[OpSummary], int]], ...] = (

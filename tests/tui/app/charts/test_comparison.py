@@ -34,7 +34,7 @@ def test_the_table_has_the_figures_of_the_results(three: tuple[Compared, ...]) -
     scenario = real.gather()
     bound = 10**9
     table = {row.label: row for row in differences_of(Scenario.of_one(scenario), three, bound)}
-    results = [one.result for one in three if one.result is not None]
+    results = [one.run.result for one in three if one.run is not None]
     times = [result.makespan_us for result in results]
 
     assert table["makespan"].values == tuple(f"{us:.1f} us" for us in times)
@@ -107,7 +107,7 @@ def test_rows_of_a_schedule_are_two_or_all(three: tuple[Compared, ...]) -> None:
     model = ComparisonModel(Scenario.of_one(real.gather()), three, 10**9)
 
     assert {tuple(row.lane for row in band.rows) for band in model.bands} == {("kernels", "copies")}
-    assert model.viewport.total_ticks == max(one.result.makespan_ticks for one in three if one.result is not None)
+    assert model.viewport.total_ticks == max(one.run.result.makespan_ticks for one in three if one.run is not None)
     (serial_copies,) = (row for row in model.bands[2].rows if row.lane == "copies")
     assert len(serial_copies.intervals) == 1, "what runs at once is one"
     model.toggle_lanes()
