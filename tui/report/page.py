@@ -28,6 +28,7 @@ from ..text.render import (
     OFFER_VERDICTS,
     bound_sentence,
     calls_text,
+    candidate_cells,
     legend,
     shown_candidates,
     threshold_sentence,
@@ -115,17 +116,12 @@ def candidates(advice: Advice, top: int) -> Iterator[Markup]:
 
 def _candidate(advice: Advice, candidate: Candidate) -> tuple[str, ...]:
     mark = "*" if candidate.expression == advice.recommended.expression else ""
-    simulated, line = candidate.simulated_us, advice.scenario.gpu.line_bytes
-    coarse = "" if candidate.unit_bytes == line else "~"
-    staging = candidate.schedule.staging_bytes
-    return (
-        mark or ("=" if candidate.expression in advice.ties else ""),
-        advice.name_of(candidate.expression),
-        "-" if candidate.predicted_us is None else f"{candidate.predicted_us:.1f}",
-        "-" if simulated is None else f"{coarse}{simulated:.1f}",
-        f"{advice.serial.best_us / candidate.best_us:.2f}x",
-        bytes_text(staging) if staging else "none",
-    )
+    mark = mark or ("=" if candidate.expression in advice.ties else "")
+    return mark, *candidate_cells(advice, candidate), _staging(candidate.schedule.staging_bytes)
+
+
+def _staging(num_bytes: int) -> str:
+    return bytes_text(num_bytes) if num_bytes else "none"
 
 
 def implementations(found: Offers) -> Iterator[Markup]:
@@ -214,7 +210,7 @@ def _schedule(answer: Advice, candidate: Candidate) -> tuple[str, ...]:
         "-" if result.period_ticks is None else f"{result.period_ticks / TICKS_PER_US:.1f}",
         gain,
         f"{result.exposed_ticks / TICKS_PER_US:.1f}",
-        bytes_text(result.schedule.staging_bytes) if result.schedule.staging_bytes else "none",
+        _staging(result.schedule.staging_bytes),
         "-" if bound is None else f"{result.total_ticks / bound.ticks - 1:.1%}",
     )
 

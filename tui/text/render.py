@@ -304,23 +304,22 @@ def _spelled_names(advice: Advice, top: int, spelled: Collection[str]) -> Iterat
             yield from hanging(f"{name}: {candidate.what}", 2)
 
 
+def candidate_cells(advice: Advice, candidate: Candidate) -> tuple[str, str, str, str]:
+    """Return the name of a schedule, its predicted and its simulated time, and its gain."""
+    simulated, is_line = candidate.simulated_us, candidate.unit_bytes == advice.scenario.gpu.line_bytes
+    return (
+        advice.name_of(candidate.expression),
+        "-" if candidate.predicted_us is None else f"{candidate.predicted_us:.1f}",
+        "-" if simulated is None else f"{'' if is_line and not candidate.is_estimate else '~'}{simulated:.1f}",
+        f"{advice.serial.best_us / candidate.best_us:.2f}x",
+    )
+
+
 def candidate_table(advice: Advice, top: int) -> Iterator[str]:
     """Yield the table of ranked schedules."""
-    line_bytes, names = advice.scenario.gpu.line_bytes, advice.short_names
-    rows = [("", "schedule", "pred us", "sim us", "gain")]
     shown = shown_candidates(advice, top)
-    for candidate in shown:
-        simulated = candidate.simulated_us
-        coarse = "" if candidate.unit_bytes == line_bytes and not candidate.is_estimate else "~"
-        rows.append(
-            (
-                _mark(advice, candidate),
-                names.get(candidate.expression, candidate.expression),
-                "-" if candidate.predicted_us is None else f"{candidate.predicted_us:.1f}",
-                "-" if simulated is None else f"{coarse}{simulated:.1f}",
-                f"{advice.serial.best_us / candidate.best_us:.2f}x",
-            )
-        )
+    rows = [("", "schedule", "pred us", "sim us", "gain")]
+    rows += [(_mark(advice, candidate), *candidate_cells(advice, candidate)) for candidate in shown]
     yield from table(rows)
     yield from wrapped(legend(advice, shown))
     estimated = [each.expression for each in shown if each.is_estimate and each.result is not None]

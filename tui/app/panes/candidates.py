@@ -156,9 +156,33 @@ class Pickable(Protocol):
 
 
 R = TypeVar("R", bound=Pickable)
+AnyRow = TypeVar("AnyRow")
 
 
-class PickTable(DataTable[Text], Generic[R]):
+class RowsTable(DataTable[Text], Generic[AnyRow]):
+    """A table of rows with one under the cursor; it is filled again at another width: one column gets the rest."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id, cursor_type="row", cell_padding=0, header_height=1)
+        self._rows: tuple[AnyRow, ...] = ()
+        self._filled_width = 0
+
+    @property
+    def picked(self) -> AnyRow | None:
+        """The row under the cursor."""
+        return self._rows[self.cursor_row] if 0 <= self.cursor_row < len(self._rows) else None
+
+    def on_resize(self) -> None:
+        """Fill again at another width."""
+        if self._rows and self.size.width != self._filled_width:
+            self.fill_again()
+
+    @abstractmethod
+    def fill_again(self) -> None:
+        """Fill the table with the rows that it has."""
+
+
+class PickTable(RowsTable[R], Generic[R]):
     """Rows, one of them under the cursor; ``LEFT`` are those of words in ``COLUMNS``."""
 
     COLUMNS: ClassVar[tuple[Column, ...]]
@@ -167,14 +191,12 @@ class PickTable(DataTable[Text], Generic[R]):
     """Columns that the one which takes the rest has at least."""
 
     def __init__(self, *, id: str) -> None:
-        super().__init__(id=id, cursor_type="row", cell_padding=0, header_height=1)
-        self._rows: tuple[R, ...] = ()
+        super().__init__(id=id)
         self._key: Enum | None = None
-        self._filled_width = 0
 
     def on_mount(self) -> None:
         """Fill again when the theme changes: cells have its colours."""
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._fill_again())
+        self.app.theme_changed_signal.subscribe(self, lambda _: self.fill_again())
 
     def show(self, rows: Sequence[R], key: Enum, picked: str | None) -> None:
         """Fill the table; the cursor goes to ``picked``, or to the top."""
@@ -186,17 +208,8 @@ class PickTable(DataTable[Text], Generic[R]):
         at = self.picked.expression if self.picked is not None else None
         return (self._rows, self._key, at) == (tuple(rows), key, picked)
 
-    @property
-    def picked(self) -> R | None:
-        """The row under the cursor."""
-        return self._rows[self.cursor_row] if 0 <= self.cursor_row < len(self._rows) else None
-
-    def on_resize(self) -> None:
-        """Fill again at another width: one column gets the rest."""
-        if self.size.width != self._filled_width:
-            self._fill_again()
-
-    def _fill_again(self) -> None:
+    def fill_again(self) -> None:
+        """Fill the table with the rows that it has; the cursor stays on its row."""
         if self._rows:
             self._fill(self.picked.expression if self.picked is not None else None)
 

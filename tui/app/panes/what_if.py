@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from rich.text import Text
-from textual import events, work
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -24,25 +24,15 @@ from ..session.job import AnyJob
 from ..session.listed_files import exists, typed_path
 from ..session.values import ValueRow, with_value
 from . import WHAT_IF
-from .candidates import JobPane
+from .candidates import JobPane, RowsTable
 
 # Heading and width of each column; the last one takes the rest.
 COLUMNS = (("", 2), ("value of", 28), ("now", 15), ("in the file", 15), ("origin", 9), ("", 0))
 CHANGED = "●"
 
 
-class WhatIfTable(DataTable[Text]):
+class WhatIfTable(RowsTable[ValueRow]):
     """A row for each value; those that differ from the file have a sign."""
-
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id, cursor_type="row", cell_padding=0, header_height=1)
-        self._rows: tuple[ValueRow, ...] = ()
-        self._filled_width = 0
-
-    @property
-    def picked(self) -> ValueRow | None:
-        """The row under the cursor."""
-        return self._rows[self.cursor_row] if 0 <= self.cursor_row < len(self._rows) else None
 
     def show(self, rows: Sequence[ValueRow]) -> None:
         """Fill the table unless it holds these rows; the cursor stays on its value."""
@@ -52,7 +42,7 @@ class WhatIfTable(DataTable[Text]):
     def fill(self, rows: Sequence[ValueRow]) -> None:
         """Fill the table, whatever values that were being compiled it shows."""
         self._rows = tuple(rows)
-        self._fill()
+        self.fill_again()
 
     def show_value(self, name: str, text: str) -> None:
         """Show the text of a value that is being compiled."""
@@ -60,12 +50,8 @@ class WhatIfTable(DataTable[Text]):
             if row.name == name:
                 self.update_cell_at((index, 2), Text(printable(text), style="bold italic"))  # type: ignore[arg-type]
 
-    def on_resize(self, event: events.Resize) -> None:
-        """Fill again at another width: the last column gets the rest."""
-        if self._rows and self.size.width != self._filled_width:
-            self._fill()
-
-    def _fill(self) -> None:
+    def fill_again(self) -> None:
+        """Fill the table with the rows that it has; the cursor stays where it is."""
         at, top, self._filled_width = self.cursor_row, self.scroll_y, self.size.width
         with self.app.batch_update():
             self.clear(columns=True)

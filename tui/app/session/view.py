@@ -1,6 +1,6 @@
 """Texts and rows of the screen: pure functions of the session's data. No Textual."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
@@ -71,33 +71,21 @@ def us(ticks: int) -> str:
 
 def title_of(scenario: Scenario, job_idx: int, num_jobs: int) -> str:
     """Scenario, workload, pattern, GPUs, fabric and shape in one line; of several ops their number and layers."""
-    case, system = scenario.only_case, scenario.system
+    case, workload, system = scenario.only_case, scenario.workload, scenario.system
+    where = (system.title, fabric_text(system.fabric))
+    place = f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else ""
     if case is None:
-        return " · ".join(_title_of_graph(scenario, job_idx, num_jobs))
-    workload = case.shape
-    parts = [] if scenario.name == workload.name else [scenario.name]
-    parts.append(workload.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else ""))
-    parts.append(workload.label)
-    parts.append(system.title)
-    parts.append(fabric_text(system.fabric))
-    if workload.then is not None:
-        parts.append(shape_text(workload))
-    elif workload.gemm is not None:
-        shape = workload.gemm
-        parts.append(f"{shape.dtype.value} {shape.m}x{shape.n}x{shape.k}/rank")
-    elif workload.moved is not None and workload.kernel is not None:
-        parts.append(shape_text(workload))
+        ops = f"{len(workload.ops)} op{'s' if len(workload.ops) > 1 else ''}"
+        layers = () if workload.repeat is None else (f"{workload.repeat.count} layers",)
+        return " · ".join((workload.name + place, ops, *layers, *where))
+    shape = case.shape
+    parts = [] if scenario.name == shape.name else [scenario.name]
+    parts += [shape.name + place, shape.label, *where]
+    if shape.gemm is not None and shape.then is None:
+        parts.append(f"{shape.gemm.dtype.value} {shape.gemm.m}x{shape.gemm.n}x{shape.gemm.k}/rank")
+    elif shape.then is not None or (shape.moved is not None and shape.kernel is not None):
+        parts.append(shape_text(shape))
     return " · ".join(parts)
-
-
-def _title_of_graph(scenario: Scenario, job_idx: int, num_jobs: int) -> Iterator[str]:
-    workload, system = scenario.workload, scenario.system
-    yield workload.name + (f" ({job_idx + 1} of {num_jobs})" if num_jobs > 1 else "")
-    yield f"{len(workload.ops)} op{'s' if len(workload.ops) > 1 else ''}"
-    if workload.repeat is not None:
-        yield f"{workload.repeat.count} layers"
-    yield system.title
-    yield fabric_text(system.fabric)
 
 
 def fabric_text(fabric: Fabric) -> str:
@@ -214,10 +202,7 @@ def rows_of(advice: Advice, runs: Mapping[str, ShownRun], key: SortKey) -> tuple
 
 def row_of(advice: Advice, runs: Mapping[str, ShownRun], expression: str | None) -> CandidateRow | None:
     """Return the row of one candidate."""
-    for rank, one in enumerate(advice.candidates, 1):
-        if one.expression == expression:
-            return _row(rank, advice.short_names.get(expression, expression), one, advice, runs.get(expression))
-    return None
+    return next((row for row in rows_of(advice, runs, SortKey.RANK) if row.expression == expression), None)
 
 
 _ORDER: Mapping[SortKey, Callable[[CandidateRow], float | str]] = {
