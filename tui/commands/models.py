@@ -29,7 +29,7 @@ from ...advisor.training.train import (
 from ...advisor.work.workers import failure_sentences
 from ...compiler.ir import Progress
 from ...compiler.text.writing import check_writable
-from ..text.door import Exit, bullet, hanging, print_json, put, say
+from ..text.door import Exit, bullet, hanging, put, put_answer, say
 from ..text.progress import duration_text, progress_line
 from .inputs import save
 from .running import command
@@ -57,12 +57,9 @@ def _fit_and_write(fit: Fit, write: Path | None, as_json: bool) -> Exit:
         return Exit.INPUT
     text = calibrated_text(calibration)
     written = Exit.DONE if write is None else save(write, text, "what was fitted")
-    if as_json:
-        print_json(calibration_document(calibration))
-    else:
-        put(calibration_text(calibration))
-        if write is None:
-            put("\n" + text.removesuffix("\n"))
+    put_answer(calibration_text(calibration), calibration_document(calibration), as_json=as_json)
+    if write is None and not as_json:
+        put("\n" + text.removesuffix("\n"))
     return written
 
 
@@ -76,10 +73,7 @@ def validate_folder(data: Path, *, sample: int, seed: int, write: Path | None, a
         say(f"magus validate: {error}")
         return Exit.INPUT
     written = Exit.DONE if write is None else save(write, validation_page(validation), "the report")
-    if as_json:
-        print_json(validation_document(validation))
-    else:
-        put(validation_text(validation))
+    put_answer(validation_text(validation), validation_document(validation), as_json=as_json)
     return written
 
 
@@ -106,10 +100,7 @@ def build_store(request: CorpusRequest, *, as_json: bool) -> Exit:
     """Search what the store lacks and print what it then has; also after Ctrl-C."""
     with progress_line() as progress, open_store(request.path, engine_version()) as store:
         report = build_corpus(store, request.seed, request.scenarios, request.backend(), progress)
-    if as_json:
-        print_json(_document(request, report))
-    else:
-        put("\n".join(_lines(request, report)))
+    put_answer("\n".join(_lines(request, report)), _document(request, report), as_json=as_json)
     if report.interrupted:
         say("magus corpus: stopped; the same command goes on from here")
         return Exit.INTERRUPTED
@@ -169,10 +160,7 @@ def train_model(request: TrainRequest, *, as_json: bool) -> Exit:
         table = _table(request, progress)
         progress("fit", 0, 1)
         report = train_on(table, request.out, request.seed)
-    if as_json:
-        print_json(proposal_document(report))
-    else:
-        put(proposal_text(report))
+    put_answer(proposal_text(report), proposal_document(report), as_json=as_json)
     return Exit.DONE
 
 
@@ -204,8 +192,6 @@ def evaluate_table(table: Path, *, limit: int, seed: int, workers: int, as_json:
     found = load_table(table)
     with progress_line() as progress:
         evaluation = evaluate(found, limit, seed, workers, partial(progress, "evaluate"))
-    if as_json:
-        print_json({**evaluation_document(evaluation), "table": str(table), "limit": limit, "seed": seed})
-    else:
-        put(evaluation_text(evaluation))
+    document = {**evaluation_document(evaluation), "table": str(table), "limit": limit, "seed": seed}
+    put_answer(evaluation_text(evaluation), document, as_json=as_json)
     return Exit.DONE

@@ -122,6 +122,14 @@ def print_json(document: dict[str, Any]) -> None:
     put(text.replace("\x7f", "\\u007f"))  # the one control character that json.dumps does not escape
 
 
+def put_answer(text: str, document: dict[str, Any], *, as_json: bool) -> None:
+    """Print an answer for a reader, or as one JSON document."""
+    if as_json:
+        print_json(document)
+    else:
+        put(text)
+
+
 def is_terminal(stream: TextIO | None) -> bool:
     """Whether a terminal reads the stream."""
     return stream is not None and stream.isatty()

@@ -14,7 +14,7 @@ from ....advisor.targets import SCENARIO_TARGETS, TARGETS, Refused, Target
 from ....compiler.codes import Code
 from ....compiler.ir import Rejection, Scenario, Settings
 from ....compiler.request.request import KERNEL_PATTERNS, one_of
-from ...text.door import Exit, interruptible, print_json, put, say
+from ...text.door import Exit, interruptible, put_answer, say
 from ...text.progress import progress_line
 from ...text.sweep import space_text
 from ..inputs import ScenarioInput, deliver
@@ -38,10 +38,7 @@ def list_schedules(source: ScenarioInput, *, limit: int | None, as_json: bool) -
             cut_short = stopped()
         bound = lower_bound(case)
         document = space_document(case, space, bound)
-    if as_json:
-        print_json(document)
-    else:
-        put(space_text(question, space, bound))
+    put_answer(space_text(question, space, bound), document, as_json=as_json)
     return Exit.INTERRUPTED if cut_short else Exit.DONE
 
 

@@ -15,7 +15,7 @@ from ....runtime import RunRefused, carry_out
 from ....runtime.over_torch.launch import RankFailed, carry_out_over_torch
 from ....runtime.run import Job, jobs_of
 from ....runtime.steps.run import carry_out_step
-from ...text.door import Exit, interruptible, print_json, put, say
+from ...text.door import Exit, interruptible, print_json, put, put_answer, say
 from ...text.progress import progress_line
 from ...text.result import Carried, run_text, runs_document
 from ...text.step import replay_document, replay_text
@@ -113,8 +113,5 @@ def replay_trace(
                 advices.append(advice)
                 if advice.interrupted:
                     break
-    if as_json:
-        print_json(replay_document(step, results, advices))
-    else:
-        put(replay_text(step, results, advices))
+    put_answer(replay_text(step, results, advices), replay_document(step, results, advices), as_json=as_json)
     return Exit.INTERRUPTED if advices and advices[-1].interrupted else done
