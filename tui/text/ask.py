@@ -13,6 +13,7 @@ from ...compiler.ir import JsonObject
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.units import bytes_text, us_text
 from .door import bullet, hanging, wrapped
+from .render import interval_text
 from .step import aligned
 
 
@@ -169,15 +170,13 @@ def _by_call(each: Switched) -> str:
     return f", {least:.2f}x {'in a CUDA graph' if least == promise.in_graph else 'where the GPU waits for calls'}"
 
 
+def _speedup(promise: Promise) -> str:
+    return f"{promise.speedup:.2f}x{interval_text(promise)}"
+
+
 def _gain(each: Switched) -> str:
     trying = ", worth trying" if each.promise.verdict is Verdict.WORTH_TRYING else ""
-    return _promise(each.promise) + trying
-
-
-def _promise(promise: Promise) -> str:
-    interval = promise.interval
-    ends = "" if interval is None else f" ({interval[0]:.2f}x to {interval[1]:.2f}x)"
-    return f"{promise.speedup:.2f}x{ends}"
+    return _speedup(each.promise) + trying
 
 
 def _from(each: Switched) -> str:
@@ -186,7 +185,7 @@ def _from(each: Switched) -> str:
 
 def _kernel(answer: ModelAnswer) -> Iterator[str]:
     kernel, limit, simulated = answer.kernel, answer.limit, f"{answer.simulated:.2f}x"
-    gain = f"{simulated} as simulated" if kernel is None else f"{_promise(kernel)}; as simulated {simulated}"
+    gain = f"{simulated} as simulated" if kernel is None else f"{_speedup(kernel)}; as simulated {simulated}"
     most = "" if limit is None else f"; bound {limit:.2f}x"
     loses = round(answer.simulated if kernel is None else kernel.speedup, 2) < 1
     lead = "A kernel would lose: " if loses else "A kernel could gain: "

@@ -224,6 +224,12 @@ def _times(target: Target[Any], advice: Advice, schedule: OpPlan, given: Options
     return target.text([advice.case], given)
 
 
+def _of_target(target: Target[Any], write: Callable[..., str]) -> Handover:
+    """The file of a runtime."""
+    name = target.name
+    return Handover(name, target.about, f"{name}.txt", partial(write, target), target.options, of_advice=True)
+
+
 PLAN_JSON = Handover("json", "the plan as JSON", "plan.json", _written_out(_json))
 PLAN_MGS = Handover("mgs", "the plan in the language of Magus", "plan.mgs", _written_out(plan_block))
 
@@ -236,17 +242,7 @@ HANDOVERS: tuple[Handover, ...] = (
     Handover("triton", "a GEMM in Triton that follows the plan", "plan_triton.py", _written_out(triton_text)),
     Handover("mscclpp", "an execution plan of MSCCL++", "plan_mscclpp.json", _written_out(_mscclpp)),
     Handover("syncopate", "a CommPlan of Syncopate, in Python", "plan_syncopate.py", _written_out(syncopate_text)),
-    *(
-        Handover(
-            target.name, target.about, f"{target.name}.txt", partial(_rules, target), target.options, of_advice=True
-        )
-        for target in TARGETS
-    ),
-    *(
-        Handover(
-            target.name, target.about, f"{target.name}.txt", partial(_times, target), target.options, of_advice=True
-        )
-        for target in SCENARIO_TARGETS
-    ),
+    *(_of_target(target, _rules) for target in TARGETS),
+    *(_of_target(target, _times) for target in SCENARIO_TARGETS),
 )
 """Plans and runs first, then the files of ``magus export`` for the size of the scenario."""

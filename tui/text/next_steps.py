@@ -1,6 +1,7 @@
 """What to do with an answer: what can be switched on today, and commands to copy."""
 
 import shlex
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -98,11 +99,8 @@ def _magus(*words: str) -> tuple[str, ...]:
 
 def _nearest(offers: Sequence[Offer]) -> Offer | None:
     """Return the fastest implementation that pays, else the fastest that is worth trying; offers are by time."""
-    for verdict in (Verdict.OVERLAP, Verdict.WORTH_TRYING):
-        found = next((offer for offer in offers if offer.promise.verdict is verdict), None)
-        if found is not None:
-            return found
-    return None
+    gains = (offer for offer in offers if offer.promise.verdict in (Verdict.OVERLAP, Verdict.WORTH_TRYING))
+    return min(gains, key=lambda offer: offer.promise.verdict is not Verdict.OVERLAP, default=None)
 
 
 def _switch_on(advice: Advice, offer: Offer, library: str, source: tuple[str, ...]) -> NextStep:
@@ -151,19 +149,11 @@ def _command_lines(words: Sequence[str]) -> Iterator[str]:
 
 def _options(words: Sequence[str]) -> Iterator[str]:
     """Yield the words of a command, quoted, an option together with its value."""
-    named = ""
-    for word in map(shlex.quote, words):
-        if named and not word.startswith("-"):
-            yield f"{named} {word}"
-            named = ""
-            continue
-        if named:
-            yield named
-        named = word if word.startswith("-") and word != "-" else ""
-        if not named:
-            yield word
-    if named:
-        yield named
+    left = deque(map(shlex.quote, words))
+    while left:
+        word = left.popleft()
+        is_option = word.startswith("-") and word != "-"
+        yield f"{word} {left.popleft()}" if is_option and left and not left[0].startswith("-") else word
 
 
 _WHOLE_WORDS: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}

@@ -212,10 +212,7 @@ def _one(carried: Carried) -> dict[str, Any]:
         "schedule": carried.schedule,
         "outcome": carried.outcome,
         "seed": None if report is None or report.exact else report.runs[-1].seed,
-        "copies": None if report is None else report.copies,
-        "kernels": None if report is None else report.kernels,
-        "sums": None if report is None else report.sums,
-        "layers": None if report is None else report.layers,
+        **{name: getattr(report, name, None) for name in ("copies", "kernels", "sums", "layers")},
         "notes": list(carried.notes),
         "sentences": list(carried.sentences),
     }

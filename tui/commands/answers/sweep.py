@@ -13,7 +13,7 @@ from ....advisor.policy.layer_rules import Simulate, across
 from ....advisor.policy.sweep import OtherSizes, Sweep, swept
 from ....advisor.sensitivity.several import ParamAxis, values_around
 from ....advisor.work.pools import counted, in_threads
-from ....compiler import CompileError
+from ....compiler import Compiled, CompileError
 from ....compiler.ir import Cancelled, JsonObject, Progress, Scenario, Schedule, Settings, ShouldStop
 from ....compiler.ir.step import StepScenario
 from ....compiler.pipeline import compile_text
@@ -22,7 +22,7 @@ from ....simcore.lower.variability import check_compared
 from ...text.door import Exit, interruptible, print_json, put, put_text, say
 from ...text.progress import progress_line
 from ...text.sweep import sweep_text
-from ..inputs import ScenarioInput, is_stdin, say_rejection, show, source_of
+from ..inputs import ScenarioInput, compiled, is_stdin, say_rejection, show, source_of
 from ..out import Pictures
 from ..running import command
 
@@ -217,6 +217,11 @@ def _begun(advisor: Advisor, request: SweepRequest, scenarios: Sequence[Scenario
     return advisor.in_processes(options.workers if pays else 0)
 
 
+def _unswept(request: SweepRequest) -> Compiled:
+    """The file with the settings that do not vary."""
+    return compiled(request.file, tuple(pair for pair in request.settings if not is_swept(pair[1])))
+
+
 def steps_of(request: SweepRequest) -> tuple[StepScenario, list[Settings]] | None:
     """Return the training step that a request is about, with the settings of each point; None if it is of none.
 
@@ -225,11 +230,9 @@ def steps_of(request: SweepRequest) -> tuple[StepScenario, list[Settings]] | Non
     CompileError
         If the file has an error as it stands.
     """
-    source = source_of(request.file)
-    plain = tuple((name, text) for name, text in request.settings if not is_swept(text))
-    compiled = compile_text(source.text, source.path, plain)
-    step = compiled.step(request.workload)
-    return None if step is None else (step, list(points_of(request.settings, compiled.params)))
+    found = _unswept(request)
+    step = found.step(request.workload)
+    return None if step is None else (step, list(points_of(request.settings, found.params)))
 
 
 def subjects_of(request: SweepRequest) -> tuple[list[tuple[Settings, Scenario]], bool]:
@@ -240,15 +243,13 @@ def subjects_of(request: SweepRequest) -> tuple[list[tuple[Settings, Scenario]],
     CompileError
         If all have.
     """
-    source = source_of(request.file)
-    plain = tuple((name, text) for name, text in request.settings if not is_swept(text))
-    compiled = compile_text(source.text, source.path, plain)
-    show(compiled.warnings)
+    found, scenario_at = _unswept(request), _at(request)
+    show(found.warnings)
     points: list[tuple[Settings, Scenario]] = []
     errors: list[CompileError] = []
-    for settings in points_of(request.settings, compiled.params):
+    for settings in points_of(request.settings, found.params):
         try:
-            points.append((settings, compile_text(source.text, source.path, settings).scenario(request.workload)))
+            points.append((settings, scenario_at(settings)))
         except CompileError as error:
             errors.append(error)
     if not points:
