@@ -29,15 +29,13 @@ class Proposer(Enum):
 class SearchBudget:
     """The budget of a search: estimates of bespoke plans, simulations, and CP-SAT's deterministic seconds.
 
-    These count work and not time, so that a run can be repeated on any machine. ``seconds`` is an additional limit of
-    wall time; a search that it cuts short is not reproducible. After ``max_vain`` simulated neighbours of the best plan
-    in a row of which none is faster, the search ends; None for never.
+    These count work and not time, so that a run can be repeated on any machine. After ``max_vain`` simulated neighbours
+    of the best plan in a row of which none is faster, the search ends; None for never.
     """
 
     evaluations: int = 3000
     simulations: int = 100
     solver_s: float = 1.0
-    seconds: float | None = None
     max_vain: int | None = None
 
 

@@ -1,6 +1,5 @@
 """The bespoke search as a stage of advice: from simulated candidates to bespoke ones."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
@@ -125,23 +124,15 @@ def optimize(
     A stage that fails is left out. If Ctrl-C interrupts the search and ``should_stop`` returns true, the search ends
     with the plans simulated so far. ``pool`` runs the simulations, this process if there is none.
     """
-    deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
-
-    def late() -> bool:
-        return deadline is not None and time.monotonic() >= deadline
-
-    def stop() -> bool:
-        return late() or should_stop()
-
-    pool = pool or Workers(should_stop=stop)
+    pool = pool or Workers(should_stop=should_stop)
     simulator = PlanSimulator(scenario, pool, budget.simulations, options.unit_of, progress)
     simulator.plans |= {plan.choice: plan for plan in options.known}
-    estimator = PlanEstimator(scenario, budget.evaluations, stop)
+    estimator = PlanEstimator(scenario, budget.evaluations, should_stop)
     random = Random(f"bespoke {options.seed}")
     search = Search(scenario, budget, options, estimator, simulator, Proposals(estimator), random)
     ended = ""
     try:
-        with heeding(stop):
+        with heeding(should_stop):
             ended = search.run()
     except Cancelled:
         simulator.stopped = True
@@ -149,16 +140,14 @@ def optimize(
         if not should_stop():
             raise
         simulator.stopped = True
-    cut_short = simulator.stopped or stop()
-    if cut_short:
-        ended = "its time was over" if late() else "it was asked to stop"
+    cut_short = simulator.stopped or should_stop()
     return SearchResult(
         plans=tuple(simulator.ranked()),
         seed=options.seed,
         evaluations=estimator.count,
         simulations=simulator.count,
         reproducible=not cut_short,
-        stopped=ended,
+        stopped="it was asked to stop" if cut_short else ended,
         failures=tuple(search.failures),
     )
 

@@ -181,14 +181,6 @@ def test_a_stage_that_fails_is_left_out(
     assert outcome.best_template is not None and outcome.plans
 
 
-def test_a_limit_by_the_clock_is_not_reproducible() -> None:
-    outcome = optimize(small(Pattern.AG_GEMM), replace(SMALL, seconds=0.0), OPTIONS)
-
-    assert not outcome.plans
-    assert not outcome.reproducible
-    assert outcome.stopped == "its time was over"
-
-
 def test_known_templates_are_not_simulated_again() -> None:
     scenario, choice = small(Pattern.AG_GEMM), OpChoice("hetero_fused_1d", 8, DMA3)
     schedule = build_op_plan(scenario, choice)
