@@ -211,11 +211,6 @@ MAX_TEXTS = 20_000
 """Methods that are kept; where there are more, all are compiled again, and those of classes that are no more go."""
 
 
-def classes_file() -> Path:
-    """Return the file of the commands."""
-    return Path(cache_from_source(__file__)).with_suffix(".classes")
-
-
 @contextmanager
 def kept_classes(path: Path) -> Iterator[None]:
     """Take the code of dataclasses that are made in the block from ``path``, and keep there what is new."""
@@ -301,7 +296,7 @@ def main() -> None:
     gc.set_threshold(300_000)
     pressed = watch_interrupts()
     try:
-        with kept_classes(classes_file()):
+        with kept_classes(Path(cache_from_source(__file__)).with_suffix(".classes")):
             app()
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)

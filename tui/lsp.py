@@ -20,7 +20,6 @@ from ..compiler.services.document import Colour, Coloured, Document, colours, re
 from ..compiler.services.hover import Hover, hover
 from ..compiler.services.names import (
     FilePlace,
-    Renamed,
     RenameError,
     Symbol,
     all_occurrences,
@@ -146,10 +145,6 @@ class Positions:
             data += [start.line - line, start.character - column_before, end.character - start.character, kind, 0]
             line, column = start.line, start.character
         return types.SemanticTokens(data)
-
-    def edits(self, renamed: Renamed) -> list[types.TextEdit]:
-        """Return the edits that give a name another one."""
-        return [types.TextEdit(self.range(use.span), renamed.new_name) for use in renamed.uses]
 
     def replacing_all(self, text: str) -> types.TextEdit:
         """Return the edit that makes ``text`` of the whole text."""
@@ -347,9 +342,9 @@ def _answer_about_names(server: MagusServer) -> None:
             includers = server.includers(document.source.path)
             changed = renaming(document, places.offset(params.position), params.new_name, includers)
             edits = {
-                uri if each.source.path == document.source.path else uri_of(each.source.path): Positions(
-                    each.source, codec
-                ).edits(each)
+                uri if each.source.path == document.source.path else uri_of(each.source.path): [
+                    types.TextEdit(Positions(each.source, codec).range(use.span), each.new_name) for use in each.uses
+                ]
                 for each in changed
             }
             return types.WorkspaceEdit(changes=edits)

@@ -132,7 +132,7 @@ def _rule_row(rule: PolicyRule, dialect: Dialect, collective: str) -> TunerRow:
     if rule.axis == "m" and rule.op.template not in _IN_CALLS:
         raise refused(f"{where} sends to single peers, and a tuner is asked about collectives", hint)
     algorithm = ENGINES if by_engines else _algorithm(rule, dialect, collective, where)
-    calls = _calls(rule)
+    calls = max(1, rule.op.chunks // rule.ranks) if rule.axis == "m" else 1
     least, most = _call_bytes(rule, rule.least, calls), _call_bytes(rule, rule.most + 1, calls) - 1
     why = f"{where}, {gain_text(rule)}{f', {calls} calls' if calls > 1 else ''}"
     if rule.axis == "m" and rule.op.algorithm in _DIRECT and not by_engines:
@@ -150,11 +150,6 @@ def _algorithm(rule: PolicyRule, dialect: Dialect, collective: str, where: str) 
     if name == "nvls" and rule.op.protocol != "simple":
         raise refused(f"{where}: NVLS has the protocol simple alone", hint)
     return name
-
-
-def _calls(rule: PolicyRule) -> int:
-    """Into how many calls the schedule cuts what moves: its pieces of a shard."""
-    return max(1, rule.op.chunks // rule.ranks) if rule.axis == "m" else 1
 
 
 def _call_bytes(rule: PolicyRule, size: int, calls: int) -> int:

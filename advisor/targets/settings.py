@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...compiler.from_model.frameworks import FrameworkSwitch, Need, framework_named
-from ...compiler.ir import GemmShape, OpCase, Pattern, Scenario
+from ...compiler.ir import OpCase, Pattern, Scenario
 from ...compiler.planning.build import ScheduleError
 from ...compiler.planning.knobs.library import library_serial
 from ...compiler.resolve.schedules.implementation import shipped_implementations
@@ -169,15 +169,11 @@ def _einsum_threshold(points: Sequence[SweepPoint]) -> int | None:
         for case in point.advice.scenario.cases if point.advice.offer("xla") is not None else ():
             us = _ring_and_library(case) if case.shape.pattern in (Pattern.AG_GEMM, Pattern.GEMM_RS) else None
             if us is not None and case.shape.gemm is not None:
-                gains.append((_result_mib(case.shape.gemm), us[0] < us[1]))
+                gains.append((case.shape.gemm.output_bytes // MIB, us[0] < us[1]))
     if not any(gain for _, gain in gains):
         return None
     lost = max((size for size, gain in gains if not gain), default=-1)
     return lost + 1
-
-
-def _result_mib(gemm: GemmShape) -> int:
-    return gemm.output_bytes // MIB
 
 
 def _ring_and_library(case: OpCase) -> tuple[float, float] | None:

@@ -12,8 +12,6 @@ from ...compiler.ir import (
     TICKS_PER_US,
     DType,
     JsonObject,
-    OpCase,
-    Region,
     TileGroup,
     Transfer,
 )
@@ -126,15 +124,11 @@ def _name(context: TraceContext, rank: int, interval: Interval) -> str:
     said = printable(interval.name).replace("Sync", "sync")  # a reader takes *Sync* for no kernel
     scenario, step = context.run.part_of(rank, interval.name).scenario, context.run.step_of(rank, interval.name)
     if interval.kind is IntervalKind.COMM:
-        return f"ncclDevKernel_{_collective(scenario)} {said}"
+        return f"ncclDevKernel_{KINETO_NAMES[library_operation(scenario).value]} {said}"
     if not isinstance(step, TileGroup):
         return f"reduce {said}"
     shape = scenario.shape.stage(step.kernel).compute
     return f"{'kernel' if shape is None else shape.operation} {said}"
-
-
-def _collective(scenario: OpCase) -> str:
-    return KINETO_NAMES[library_operation(scenario).value]
 
 
 def _args(context: TraceContext, rank: int, interval: Interval) -> JsonObject:
@@ -156,7 +150,7 @@ def _args(context: TraceContext, rank: int, interval: Interval) -> JsonObject:
         "dtype": KINETO_TYPES[moved.dtype],
     }
     if isinstance(step, Transfer):
-        elements = _elements(step.region)
+        elements = step.region.rows.size * step.region.cols.size
         args |= {"In msg nelems": elements, "Out msg nelems": elements, "bytes": moved.dtype.bytes_of(elements)}
         args |= {"direction": step.direction.value, "peer": (rank + step.peer) % n, "signal": printable(step.signal)}
     else:  # a call of the library
@@ -170,13 +164,9 @@ def _ranks_text(num_ranks: int) -> str:
     return str(ranks) if num_ranks <= MAX_NAMED_RANKS else f"[{str(ranks[:MAX_NAMED_RANKS])[1:-1]}, ..., {ranks[-1]}]"
 
 
-def _elements(region: Region) -> int:
-    return region.rows.size * region.cols.size
-
-
-def flow_events(context: TraceContext, ranks: Sequence[int], first: int) -> Iterator[JsonObject]:
-    """Yield arrows from each transfer to the step that waited for it, between ``ranks``, numbered from ``first`` on."""
-    shown, numbers = set(ranks), count(first)
+def flow_events(context: TraceContext, ranks: Sequence[int]) -> Iterator[JsonObject]:
+    """Yield arrows from each transfer to the step that waited for it, between ``ranks``."""
+    shown, numbers = set(ranks), count(1)
     for rank in ranks:
         for flow in context.run.flows(rank):
             if flow.issuer not in shown:
@@ -257,7 +247,7 @@ def _events(context: TraceContext, ranks: range) -> Iterator[JsonObject]:
     return chain(
         *(metadata_events(context, rank) for rank in ranks),
         *(slice_events(context, rank) for rank in ranks),
-        flow_events(context, ranks, first=1),
+        flow_events(context, ranks),
         counter_events(context, ranks),
     )
 

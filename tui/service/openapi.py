@@ -123,22 +123,6 @@ def _op() -> JsonObject:
     return _whole_object(words | dict.fromkeys(times, _NUMBER_OR_NULL))
 
 
-def _step_advice() -> JsonObject:
-    """The answer about a training step."""
-    return _whole_object(
-        {
-            "step": _WORD,
-            **dict.fromkeys(("layouts", "impossible", "too_large", "slower", "layers_simulated"), _COUNT),
-            "framework": _OR_NULL,
-            "recommended": _OBJECT_OR_NULL,
-            "outcomes": _OBJECTS,
-            "declared": _OBJECTS,
-            "interrupted": _FLAG,
-            "marks": _WORDS,
-        }
-    )
-
-
 PATH, LAYER_PATH, ASK_PATH = "/v1/recommend", "/v1/recommend_layer", "/v1/ask"
 _ERRORS = {
     "400": "the request is wrong: a code, the field, and what to do instead",
@@ -165,7 +149,18 @@ def openapi_document() -> JsonObject:
         "Answer": _answer(),
         "LayerQuestion": _layer_question(),
         "Advice": _advice(),
-        "StepAdvice": _step_advice(),
+        "StepAdvice": _whole_object(
+            {
+                "step": _WORD,
+                **dict.fromkeys(("layouts", "impossible", "too_large", "slower", "layers_simulated"), _COUNT),
+                "framework": _OR_NULL,
+                "recommended": _OBJECT_OR_NULL,
+                "outcomes": _OBJECTS,
+                "declared": _OBJECTS,
+                "interrupted": _FLAG,
+                "marks": _WORDS,
+            }
+        ),
         "Error": _error(),
     }
     health = {"operationId": "health", "responses": {"200": {"description": "the service answers"}}}

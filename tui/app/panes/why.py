@@ -128,7 +128,7 @@ def _backing(advice: Advice, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple
         above = f"the recommended schedule is {gap:.1%} above it"
         yield BULLET, f"{ticks_text(bound.ticks)}, binding: {bound.binding}; {above}", ""
     if advice.ties:
-        yield "", _ties(advice), "bold"
+        yield "", f"Ties: within {advice.scenario.resolution:.0%}, more than the profile can tell apart", "bold"
         for tie in advice.ties:
             yield "≈ ", tie, ""
     yield "", confidence_of(advice), "bold"
@@ -137,10 +137,6 @@ def _backing(advice: Advice, warnings: tuple[Diagnostic, ...]) -> Iterator[tuple
     for found in warnings:
         at = found.span.location
         yield "! ", f"{found.span.source.path}:{at.line}:{at.column}: {found.message}. {found.hint}".strip(), "$warning"
-
-
-def _ties(advice: Advice) -> str:
-    return f"Ties: within {advice.scenario.resolution:.0%}, more than the profile can tell apart"
 
 
 def _hanging(paragraphs: Iterator[tuple[str, str, str]], width: int) -> Content:
