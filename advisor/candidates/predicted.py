@@ -138,25 +138,15 @@ def is_judged(scenario: OpCase) -> bool:
 
 
 def predicted_us(
-    scenario: OpCase,
-    choices: Sequence[OpChoice],
-    schedules: Sequence[OpPlan],
-    should_stop: ShouldStop | None = None,
-    max_steps: int = MAX_STEPS,
+    scenario: OpCase, choices: Sequence[OpChoice], schedules: Sequence[OpPlan], max_steps: int = MAX_STEPS
 ) -> tuple[float, ...]:
     """Return the times of ``choices``, whose ``schedules`` are given: estimates, and the closed form of the library.
 
     ``max_steps`` is that of ``makespans``.
-
-    Raises
-    ------
-    Cancelled
-        If ``should_stop`` returned true.
     """
     own = [schedule for choice, schedule in zip(choices, schedules, strict=True) if not choice.engine.by_library]
-    with heeding(should_stop):
-        estimated = (ticks / TICKS_PER_US for ticks in makespans(scenario, own, max_steps))
-        return tuple(library_us(scenario) if choice.engine.by_library else next(estimated) for choice in choices)
+    estimated = (ticks / TICKS_PER_US for ticks in makespans(scenario, own, max_steps))
+    return tuple(library_us(scenario) if choice.engine.by_library else next(estimated) for choice in choices)
 
 
 def library_us(scenario: OpCase) -> float:

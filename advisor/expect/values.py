@@ -272,7 +272,7 @@ def judge_crossover(body: Crossover, sweep: CheckedSweep, left: Sequence[Value],
         return Judgement(False, f"{len(indices)} crossovers: between {sweep.param} = {', '.join(between)}")
     at = indices[0]
     crossing = crossing_of(sweep.points[at].amount, sweep.points[at + 1].amount, gaps[at], gaps[at + 1])
-    value = _parameter("crossover", crossing, sweep)
+    value = _crossing(crossing, sweep)
     return Judgement(body.low <= crossing <= body.high, f"at {sweep.param} = {value.text}", (value,))
 
 
@@ -291,12 +291,12 @@ def judge_winner(sweep: CheckedSweep, winners: Sequence[str]) -> Judgement:
     return Judgement(len(set(winners)) > 1, f"{sweep.param}: {', '.join(stretches)}")
 
 
-def _parameter(name: str, amount: Fraction, sweep: CheckedSweep) -> FigureValue:
+def _crossing(amount: Fraction, sweep: CheckedSweep) -> FigureValue:
     """Return a value of the swept parameter, rounded if its exact text is a fraction."""
     text = exact_text(Quantity(amount, sweep.unit))
     if "/ " in text:
         text = f"{float(amount):.6g} {sweep.unit.base_unit}".rstrip()
-    return FigureValue(name, text, float(amount), sweep.unit.base_unit)
+    return FigureValue("crossover", text, float(amount), sweep.unit.base_unit)
 
 
 def _shown(amount: Fraction, like: Sequence[Value]) -> str:

@@ -24,7 +24,7 @@ from ...compiler.planning.knobs.library import library_on, library_rejection, li
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.resolve.schedules.implementation_blocks import reject_exchange, with_routed
 from ...compiler.text.units import bytes_text, us_text
-from ...simcore import DEFAULT_OPTIONS, PACKET_BYTES, RunOptions, RunTooLarge, affordable_unit, simulate_op
+from ...simcore import PACKET_BYTES, RunTooLarge, affordable_unit, simulate_op
 from ...simcore.kernels.nccl import NcclProtocol
 from ...simcore.lower.collective import library_collective_time
 
@@ -128,9 +128,7 @@ def _reads(scenario: OpCase, method: Method) -> Fraction:
 MAX_LINE_HOPS = 2_000_000
 
 
-def predict_us(
-    scenario: OpCase, implementation: Implementation, options: RunOptions = DEFAULT_OPTIONS
-) -> float | Rejection:
+def predict_us(scenario: OpCase, implementation: Implementation) -> float | Rejection:
     """Return the predicted time of ``implementation`` in us, or why there is none."""
     method = method_on(scenario, implementation)
     if method is None:
@@ -139,9 +137,9 @@ def predict_us(
         return Rejection(Code.MGS209, f"{implementation.name}: {', '.join(method.missing)} not known")
     try:
         if method.path is TransferPath.LIBRARY:
-            us = library_us(with_kernels(scenario, method), options)
+            us = library_us(with_kernels(scenario, method))
         else:
-            us = simulated_us(machine_of(scenario, method), method.choice, options=options)
+            us = simulated_us(machine_of(scenario, method), method.choice)
     except ScheduleError as error:
         return error.rejection
     except RunTooLarge as error:
@@ -164,17 +162,15 @@ class CallTimes:
         return CallTimes(self.us + other.us, self.graph_us + other.graph_us, self.host_us + other.host_us)
 
 
-def call_times(
-    scenario: OpCase, implementation: Implementation, options: RunOptions = DEFAULT_OPTIONS
-) -> CallTimes | Rejection:
+def call_times(scenario: OpCase, implementation: Implementation) -> CallTimes | Rejection:
     """Return the predicted times of ``implementation``, or why there are none."""
-    us, method = predict_us(scenario, implementation, options), method_on(scenario, implementation)
+    us, method = predict_us(scenario, implementation), method_on(scenario, implementation)
     if isinstance(us, Rejection) or method is None:
         return us if isinstance(us, Rejection) else CallTimes(us, us, us)
     replayed = _in_graph(method)
     graph_us: float | Rejection = us + (replayed.call_ticks - method.call_ticks) / TICKS_PER_US
     if method.step_ticks:
-        graph_us = predict_us(scenario, replace(implementation, methods=(replayed,)), options)
+        graph_us = predict_us(scenario, replace(implementation, methods=(replayed,)))
     if isinstance(graph_us, Rejection):
         return graph_us
     return CallTimes(us, graph_us, max(us, method.host_ticks / TICKS_PER_US))
@@ -188,7 +184,7 @@ def _in_graph(method: Method) -> Method:
     return replace(method, call_ticks=ticks, step_ticks=0)
 
 
-def library_us(scenario: OpCase, options: RunOptions = DEFAULT_OPTIONS) -> float:
+def library_us(scenario: OpCase) -> float:
     """Return the simulated time of the library's kernels and its collective one after the other.
 
     Raises
@@ -199,12 +195,10 @@ def library_us(scenario: OpCase, options: RunOptions = DEFAULT_OPTIONS) -> float
         As ``simulated_us``.
     """
     ScheduleError.require(library_rejection(scenario))
-    return simulated_us(scenario, library_serial(scenario), options=options)
+    return simulated_us(scenario, library_serial(scenario))
 
 
-def simulated_us(
-    scenario: OpCase, body: OpChoice | WrittenPlan, name: str = "", options: RunOptions = DEFAULT_OPTIONS
-) -> float:
+def simulated_us(scenario: OpCase, body: OpChoice | WrittenPlan) -> float:
     """Return the simulated time of a schedule, in packets or as coarse as a run of a second needs.
 
     Raises
@@ -214,9 +208,9 @@ def simulated_us(
     RunTooLarge
         If the run would take minutes or more memory than is sensible.
     """
-    schedule = build_op_plan(scenario, body, name)
+    schedule = build_op_plan(scenario, body)
     unit_bytes = affordable_unit(scenario, schedule, PACKET_BYTES, MAX_LINE_HOPS)
-    return simulate_op(scenario, schedule, unit_bytes=unit_bytes, options=options).makespan_ticks / TICKS_PER_US
+    return simulate_op(scenario, schedule, unit_bytes=unit_bytes).makespan_ticks / TICKS_PER_US
 
 
 MIN_GAIN = 0.02

@@ -37,7 +37,6 @@ def placed_choices(
     name: str,
     batches: int,
     layers: int,
-    seed: int,
     spans_layers: bool = True,
     limit: float = LIMIT_S,
     should_stop: ShouldStop = never,
@@ -55,7 +54,7 @@ def placed_choices(
         for name, of in op_options.items()
     }
     problem = replace(_problem(workload, op_options, layers), spans_layers=spans_layers and layers >= MANY_LAYERS)
-    placements, _ = place_layer(problem, seed=seed, limit=limit, should_stop=should_stop)
+    placements, _ = place_layer(problem, seed=0, limit=limit, should_stop=should_stop)
     choices = (
         replace(_choice(workload, op_options, placement, name, spans_layers=problem.spans_layers), batches=batches)
         for placement in _unlike(placements)

@@ -162,7 +162,6 @@ class JointSearch:
     runs: JointRuns
     places: bool = True
     climbs: bool = True
-    seed: int = 0
     found: dict[Schedule, int] = field(default_factory=dict)
     known: dict[Schedule, str] = field(default_factory=dict)
     spaces: list[LayerSpace] = field(default_factory=list)
@@ -306,7 +305,6 @@ class JointSearch:
             name=JOINT,
             batches=space.cut.batches,
             layers=self.scenario.workload.num_layers,
-            seed=self.seed,
             limit=QUICK_LIMIT_S if self.runs.quick else LIMIT_S,
             should_stop=self.runs.should_stop,
         )

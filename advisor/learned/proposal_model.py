@@ -235,13 +235,12 @@ def polished(
     scenario: OpCase,
     start: Proposal,
     evaluations: int = DEFAULT_EVALUATIONS,
-    seed: int = 0,
     time_up: ShouldStop = never,
 ) -> Proposal:
     """Return the best schedule that about ``evaluations`` estimates find near ``start`` before ``time_up``."""
     estimator = PlanEstimator(scenario, evaluations)
     estimator.known[start.choice] = start.estimate_ticks
-    changes = _Changes(scenario, usual_engines(scenario), lengths_of(scenario), Random(f"polish {seed}"))
+    changes = _Changes(scenario, usual_engines(scenario), lengths_of(scenario), Random("polish 0"))
     situation, best = Situation.of(scenario), start.choice
     while not estimator.spent and not time_up():
         new = (choice for choice in changes.of(best) if choice not in estimator.known)

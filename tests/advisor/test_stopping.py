@@ -22,8 +22,8 @@ def test_the_bound() -> None:
 
 def test_the_estimate() -> None:
     schedules = [build_op_plan(SCENARIO, CHOICE)]
-    with pytest.raises(Cancelled):
-        predicted_us(SCENARIO, [CHOICE], schedules, should_stop=lambda: True)
+    with pytest.raises(Cancelled), heeding(lambda: True):
+        predicted_us(SCENARIO, [CHOICE], schedules)
 
 
 def test_the_solver_in_its_thread() -> None:

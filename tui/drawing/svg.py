@@ -155,9 +155,9 @@ class TimeScale:
         """Whether any of a span lies inside."""
         return start < self.end_ticks and (end > self.start_ticks or start == end == self.start_ticks)
 
-    def marks(self, apart: float = 90) -> Iterator[tuple[float, str]]:
-        """Yield pixel and label of round times, 1, 2 or 5 times a power of ten apart and ``apart`` pixels at least."""
-        step = round_step(self.total_ticks * apart / self.width)
+    def marks(self) -> Iterator[tuple[float, str]]:
+        """Yield pixel and label of round times, 1, 2 or 5 times a power of ten apart and 90 pixels at least."""
+        step = round_step(self.total_ticks * 90 / self.width)
         decimals = next(places for places in range(4) if step * 10**places % TICKS_PER_US == 0)
         for at in range(-(-self.start_ticks // step) * step, self.end_ticks + 1, step):
             yield self.x(at), f"{at / TICKS_PER_US:.{decimals}f}"

@@ -131,7 +131,7 @@ def timeline_svg(run: ShownRun, *, span_ticks: int = 0, max_lanes: int = MAX_LAN
     for height, part in (*_ranks(run, drawing, max_lanes), *_strips(result, drawing.scale)):
         lanes += part(top)
         top += height
-    body = [*heading(title, _summary(run), WIDTH), *legend(_KINDS, 58), *_axis(drawing.scale, AXIS, top), *lanes]
+    body = [*heading(title, _summary(run), WIDTH), *legend(_KINDS, 58), *_axis(drawing.scale, top), *lanes]
     return document(WIDTH, top + 12, title, body)
 
 
@@ -153,7 +153,7 @@ def loads_svg(run: ShownRun) -> str:
         lanes += _note(LEFT, f"{len(busiest) - MAX_LOADS} more links carry no more than the last")(top)
         top += LANE
     title = f"{run.title}: {run.expression}"
-    return document(WIDTH, top + 12, title, [*heading(title, _summary(run), WIDTH), *_axis(scale, AXIS, top), *lanes])
+    return document(WIDTH, top + 12, title, [*heading(title, _summary(run), WIDTH), *_axis(scale, top), *lanes])
 
 
 def _ranks(run: ShownRun, drawing: _Drawing, max_lanes: int) -> Iterator[_Part]:
@@ -219,10 +219,10 @@ _KINDS = (
 """What is painted how, in words."""
 
 
-def _axis(scale: TimeScale, top: float, bottom: float) -> Iterator[str]:
+def _axis(scale: TimeScale, bottom: float) -> Iterator[str]:
     for x, label in scale.marks():
-        yield line_down(x, top, bottom)
-        yield text_at(x + 3, top + 4, label, "faint")
+        yield line_down(x, AXIS, bottom)
+        yield text_at(x + 3, AXIS + 4, label, "faint")
 
 
 def _lane(row: Row, drawing: _Drawing, top: float) -> Iterator[str]:

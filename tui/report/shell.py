@@ -40,9 +40,9 @@ def tag(name: str, *parts: str, kind: str = "", **attributes: str) -> Markup:
     return Markup(f"<{name}{said}>{''.join(map(text, parts))}</{name}>")
 
 
-def joined(parts: Iterable[Markup], between: str = "\n") -> Markup:
-    """Return ``parts`` one after the other."""
-    return Markup(between.join(parts))
+def joined(parts: Iterable[Markup]) -> Markup:
+    """Return ``parts``, one on each line."""
+    return Markup("\n".join(parts))
 
 
 def bullets(items: Iterable[str]) -> Markup:

@@ -90,9 +90,9 @@ class EditorPane(JobPane[AnyJob]):
         """Keep what is typed: the arrows, tab, and letters that are keys elsewhere."""
         return self.target.has_focus and action in ("pan", "next_pane", "zoom", "reload")
 
-    def open(self, path: Path, folder: Path | None = None) -> None:
-        """Edit a file; a text that ``folder`` kept when Magus ended without saving is offered."""
-        self._file = EditedFile(path, folder or recovery_folder())
+    def open(self, path: Path) -> None:
+        """Edit a file; a text that was kept when Magus ended without saving is offered."""
+        self._file = EditedFile(path, recovery_folder())
         self._load(self._file)
         kept = self._file.kept()
         if kept is not None:
