@@ -63,7 +63,7 @@ broadcast, and with 64 KiB on ten GPUs at links of 22 GB/s it does not; above, t
 SM_COUNTS, SM_PIECES = (16, 32), (1, 3)
 """SMs that are tried, and chunks of a shard: of a broadcast both, of the rest a tree is one chunk at first."""
 MOST_STEPS = 25_000
-"""Of all ranks together, which each simulation lowers; of many those of the ranks after which the plan repeats."""
+"""Of all ranks together, which each simulation lowers; of more than 64 those after which the plan repeats."""
 MOST_RANKS = 181
 """For an all_gather on a torus: a chunk of each to all others are then as many copies as a plan may have. Sums on 128
 take minutes to be simulated. Beyond ``FEW_RANKS`` a plan is simulated for seconds, so that few are tried."""
@@ -404,7 +404,7 @@ def _fits(scenario: OpCase, choice: OpChoice) -> bool:
     n, moved = scenario.num_ranks, scenario.shape.moved
     assert moved is not None, "a collective moves a tensor"
     cut, steps = max(choice.chunks // n, len(choice.trees) // n), max(len(choice.trees), choice.chunks) * (n - 1)
-    if n > FEW_RANKS and steps > MOST_STEPS:
+    if n > MOST_PACKED and steps > MOST_STEPS:
         steps = steps * repeats_after(choice.trees, n, scenario.shape.pattern, scenario.network) // n
     least = LEAST_CHUNK_BYTES if choice.engine.kind is EngineKind.DMA else 1
     if (cut > 1 and moved.num_bytes // n < cut * least) or steps > MOST_STEPS:
