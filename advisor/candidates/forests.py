@@ -329,9 +329,9 @@ def _from_many_chunks(choices: Sequence[OpChoice], timer: Timer) -> list[tuple[i
 
 
 def _fastest_of_each(timed: Sequence[tuple[int, OpChoice]]) -> list[tuple[int, OpChoice]]:
-    """The fastest choice of each set of trees, by time."""
+    """The fastest choice of each set of trees, by time, of equally fast ones that with the fewest chunks."""
     fastest = dict[Trees, tuple[int, OpChoice]]()
-    for ticks, choice in sorted(timed, key=lambda one: one[0]):
+    for ticks, choice in sorted(timed, key=lambda one: (one[0], one[1].chunks)):
         fastest.setdefault(choice.trees, (ticks, choice))
     return list(fastest.values())
 

@@ -178,6 +178,17 @@ def test_twice_as_many_chunks_are_tried_while_that_pays(least: float, best: int)
     assert (max(tried) == 8) is (best < 3), "of a bound that is nearly reached no more is tried"
 
 
+def test_of_equally_fast_numbers_of_chunks_fewer_are_looked_around() -> None:
+    case, tried = scenario_of("all_gather", rows=1 << 17).case, list[int]()
+
+    def timer(choices: Sequence[OpChoice]) -> list[tuple[int, OpChoice]]:
+        tried.extend(one.chunks // 6 for one in choices)
+        return [(10_000 if one.chunks > 6 else 20_000, one) for one in choices]
+
+    try_forests(case, some(list(forests(case))), timer)
+    assert {2, 4} <= set(tried) and 7 not in tried, "around 3, not 8"
+
+
 def test_what_is_not_timed_is_not_tried_again() -> None:
     """As plans that stop without an end, or are too large."""
     case, tried = scenario_of("all_gather", rows=1 << 17).case, list[OpChoice]()
