@@ -91,7 +91,7 @@ def test_constants_of_experts_are_recovered(tmp_path: Path) -> None:
     truth = replace(h100(), grouped=replace(own, tile_ticks=own.tile_ticks * 2, start_ticks=own.start_ticks * 3 // 2))
     write(tmp_path, "moe_grouped_gemm.csv", EXPERTS, list(expert_lines(tmp_path, truth)))
 
-    found = calibrate(tmp_path, FitRequest("H100", sample=6))
+    found = calibrate(tmp_path, FitRequest("H100", sample=12))
 
     assert largest_error(found, "grouped") < 2
     gpu = compile_text(profile_text(found) + SYSTEM).scenario().case.gpu
