@@ -8,7 +8,7 @@ from ...codes import Code
 from ...ir import Axis, Implementation, Partition, Rejection, Scenario, Shard, System, Tensor, Workload
 from ...ir.step import KEEP_ALL, KEEP_LEAST, KEEP_WRITTEN, LayerPart, StepExplore, StepScenario, weights_of
 from ...text import syntax as ast
-from ...text.diagnostics import did_you_mean, listing
+from ...text.diagnostics import Span, did_you_mean, listing
 from ...text.names import STACKS_FOLDER, Entry, Kind, Scope
 from ...text.vocabulary import BACKWARD_WORDS
 from ..devices.system import SystemResolver
@@ -56,13 +56,14 @@ class StepsReader:
         system = self._whole(entry)
         with_stacks = (lambda name: self._stack(name, system)), self._reading.inside(entry.scope)
         reader = StepBlockReader(self._schedules(text), self._results(text), *with_stacks)
-        declared = [each.schedule for each in self._scope.of_kind(Kind.SCHEDULE)]
-        schedules = tuple(reader.schedule(each) for each in declared if each.workload.names == (entry.name,))
+        every = (each.schedule for each in self._scope.of_kind(Kind.SCHEDULE))
+        declared = [each for each in every if each.workload.names == (entry.name,)]
+        schedules = tuple(map(reader.schedule, declared))
         explored = (each for each in self._scope.questions if isinstance(each, ast.ExploreNode))
         spaces = [reader.explore(each) for each in explored if each.workload.names == (entry.name,)]
         explore = spaces[0] if spaces else StepExplore()
-        said = (*(each.keep for each in schedules), *explore.keep)
-        keeps = tuple(dict.fromkeys((KEEP_ALL, *(each for each in said if each != KEEP_LEAST))))
+        said = zip(schedules, declared, strict=True)
+        keeps = {how.keep: _place_of_keep(each) for how, each in said if how.keep not in (KEEP_ALL, KEEP_LEAST)}
         self._check_backward(text)
         parts = {part.forward.text: self._part(system, part, keeps) for part in text.parts}
         stages = self._stages(system)
@@ -182,7 +183,7 @@ class StepsReader:
                 message = f"{back.name} makes no gradient of {each.name}, a weight of {forward.name}, by its name"
                 raise self._report.fail(Code.MGS570, message, name.span, f"name it d_{each.name}, as derived passes do")
 
-    def _part(self, system: System, part: NamedPart, keeps: Sequence[str]) -> LayerPart:
+    def _part(self, system: System, part: NamedPart, keeps: Mapping[str, Span]) -> LayerPart:
         entry, forward = self._workload(part.forward)
         copies, stage = self._copies(system, entry), self._group(system, self._beside(system, ()), entry)
         context = self._context(system, entry, forward.workload)
@@ -191,8 +192,8 @@ class StepsReader:
             self._check_written(forward, written, part.backward)
             return LayerPart(forward, ((KEEP_WRITTEN, summed_once(written, forward)),), copies, stage, context)
         backward = []
-        for keep in keeps:
-            declaration = derived_backward(part, entry.workload, _kept(keep, entry.workload))
+        for keep, span in ({KEEP_ALL: part.forward.span} | dict(keeps)).items():
+            declaration = derived_backward(part, entry.workload, _kept(keep, entry.workload), span)
             derived = self._derive(Entry(declaration.name, Kind.WORKLOAD, declaration, entry.scope))
             backward.append((keep, summed_once(derived, forward)))
         return LayerPart(forward, tuple(backward), copies, stage, context)
@@ -289,6 +290,12 @@ def _meet(one: Axis, other: Axis) -> bool:
 def _lies(tensor: Tensor) -> str:
     """The size of a tensor and how ranks have it, for people."""
     return f"[{tensor.rows}, {tensor.cols}] {tensor.layout}"
+
+
+def _place_of_keep(declaration: ast.TemplateNode | ast.PlanNode) -> Span:
+    """The place where a schedule says what is kept."""
+    assert isinstance(declaration, ast.PlanNode), "the schedule of a step is a block"
+    return next(each.span for each in declaration.block.statements if head_word(each) == "keep")
 
 
 def _kept(keep: str, forward: ast.WorkloadNode) -> tuple[str, ...]:

@@ -128,9 +128,8 @@ class StepTextReader:
         return self._reading.count(what, 1, MAX_EXTENT, written)
 
 
-def derived_backward(part: NamedPart, forward: ast.WorkloadNode, keep: Sequence[str]) -> ast.WorkloadNode:
-    """The declaration of the backward pass of ``forward``, which keeps the results of these names."""
-    span = part.forward.span
+def derived_backward(part: NamedPart, forward: ast.WorkloadNode, keep: Sequence[str], span: Span) -> ast.WorkloadNode:
+    """The declaration of the backward pass of ``forward``, which keeps the results of these names, said at ``span``."""
 
     def say(*words: str, separated: bool = False) -> ast.Say:
         names = [ast.Name(word, span=span) for word in words]
