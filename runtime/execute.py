@@ -8,6 +8,7 @@ import numpy as np
 from ..compiler.ir import Direction, Pattern, Reach, Reduction, Region, TileGroup, Transfer
 from .board import Board, HoldPolicy, Moment
 from .memory import Array, Attention, CheckedArray, Fault, Mask, PartialSum, Place, common
+from .operands import ADDED
 from .problem import FROM_FIRST, GATHERS, Expected, Problem
 from .report import MAX_NAMED, Outcome
 from .tasks import MEMORY, Mark, Task, landing_ranks, marks_of, source_ranks
@@ -205,8 +206,11 @@ class Executor:
         self._pause(task, Moment.END)
         buffer = memory.outputs[step.kernel] or memory.data
         for place, values in made:
-            before = buffer.read(place, task) if step.accumulate else np.zeros_like(values)
-            buffer.write(place, before + values, task)
+            if step.accumulate:
+                values = values + buffer.read(place, task)
+            elif ADDED in self._problem.slots:
+                values = values + self.operand(task, *ADDED, place)
+            buffer.write(place, values, task)
 
     def _rows(self, rank: int, region: Region) -> tuple[int, slice]:
         """Return the block and the rows of ``region`` in what moves."""

@@ -27,9 +27,11 @@ Blocks = tuple[tuple[int, int], ...]
 """(index of a block, its rows in the tensor), one below the other."""
 Indices = NDArray[np.int64]
 Key = tuple[int, int]
-"""An operand of a kernel by the numbers of the kernel and of the operand, or MOVED_IN."""
+"""An operand of a kernel by the numbers of the kernel and of the operand, or one of these."""
 MOVED_IN: Key = (-1, 0)
 """The operand that a collective moves."""
+ADDED: Key = (-2, 0)
+"""What a kernel adds to: what it has made of other batches."""
 Given = Mapping[str, Sequence[Array]]
 """Numbers in place of drawn ones, by the name of a tensor: [row, column] of what each rank has of it."""
 

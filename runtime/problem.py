@@ -26,7 +26,7 @@ from ..compiler.ir import (
 )
 from .axes import Layout, attention_of
 from .memory import Array, Attention, CheckedArray, Place, RankMemory
-from .operands import MOVED_IN, Blocks, Indices, Key, Sheet, Slot, drawn, positions
+from .operands import ADDED, MOVED_IN, Blocks, Indices, Key, Sheet, Slot, drawn, positions
 from .tasks import Task
 
 GATHERS = (Pattern.ALL_GATHER, Pattern.AG_GEMM, Pattern.GEMM_BESIDE_AG)
@@ -176,7 +176,7 @@ class Problem:
         if not self.shape.pattern.produces:
             return self._operand(rank, *MOVED_IN)
         if self.attentions[0] is None:
-            return np.asarray(self._operand(rank, 0, 0) @ self._operand(rank, 0, 1)[0])
+            return self._added(rank, self._operand(rank, 0, 0) @ self._operand(rank, 0, 1)[0])
         made = np.full_like(self.memories[rank].data.values, np.nan)
         for place, values in self._attended(self.attentions[0], rank, 0, ()):
             made[place] = values
@@ -186,6 +186,10 @@ class Problem:
         """Return [block, row, column] of an operand at a rank."""
         return self.slots[kernel, number].wanted(rank)
 
+    def _added(self, rank: int, made: Array) -> Array:
+        """Return [block, row, column] of what a kernel has ``made``, with what it adds to."""
+        return np.asarray(made + self._operand(rank, *ADDED)) if ADDED in self.slots else made
+
     def _outputs(self, rank: int, kernel: int, buffer: CheckedArray) -> Iterator[Expected]:
         if self.shape.pattern is Pattern.KERNEL:
             taken = [slot.wanted(rank)[0] for slot in self.slots.values()]
@@ -193,7 +197,7 @@ class Problem:
             return
         stage, attention = self.shape.at(rank).stage(kernel), self.attentions[kernel]
         if attention is None and (kernel, 0) in self.slots:
-            product = self._operand(rank, kernel, 0)[0] @ self._operand(rank, kernel, 1)[0]
+            (product,) = self._added(rank, self._operand(rank, kernel, 0)[:1] @ self._operand(rank, kernel, 1)[0])
             yield self._expect(rank, buffer, 0, product, self._rows_of(kernel, tile_rows(stage, 1)))
             return
         exchanges, n = stage.pattern.exchanges, self.num_ranks

@@ -28,7 +28,7 @@ from ..compiler.ir import (
 )
 from .axes import MOVED, Axis, CutAxis, KernelAxes, Layout, attention_of, axis_of
 from .memory import Attention
-from .operands import MOVED_IN, Blocks, Given, Key, Sheet, SheetLink, Slot, cuts_of, in_blocks
+from .operands import ADDED, MOVED_IN, Blocks, Given, Key, Sheet, SheetLink, Slot, cuts_of, in_blocks
 from .problem import FROM_FIRST, GATHERS, Problem
 from .tasks import PlanTasks
 
@@ -98,7 +98,9 @@ def wires_of(
         turned = part.shape.by_columns is not half.shape.by_columns
         found[delivered].append((None, SheetLink(sheets[half.name, Made.OUTPUT], turned)))
         named = [key for key in found if MOVED_IN in (key, delivered) or key != delivered]
-    for key, read in _placed(op, part, named):
+    added = [] if part.shape.is_collective else [(ADDED, read) for read in op.added]
+    found |= {key: [] for key, _ in added}
+    for key, read in (*_placed(op, part, named), *added):
         maker = maker_of(plan, read) if read.made_by else None
         link = None
         if maker is not None:
@@ -226,9 +228,13 @@ def _of_steps(
 def _cuts(shape: OpShape, num_ranks: int, wire: OperandWire) -> Iterator[tuple[Axis, set[int]]]:
     """Yield each axis of an operand with its cuts: those of the results that the operand consists of."""
     rows, cols = cuts_of(wire.links)
-    if wire.key == MOVED_IN:
+    if _is_of_all(shape, wire.key):
         yield (MOVED, "rows"), in_blocks(rows, _heights(shape, num_ranks))
         yield (MOVED, "cols"), cols
+        return
+    if wire.key == ADDED:
+        yield axis_of(shape, 0, "rows"), rows
+        yield axis_of(shape, 0, "cols"), cols
         return
     kernel, operand = wire.key
     stage = shape.stage(kernel)
@@ -249,8 +255,11 @@ def _slot(shape: OpShape, n: int, layout: Layout, wire: OperandWire, wires: Sequ
     slot = partial(
         Slot, wire.tensor, wire.links, seed=seed, alike=wire.alike, transposed=wire.transposed, part=wire.part
     )
-    if wire.key == MOVED_IN:
+    if _is_of_all(shape, wire.key):
         return slot(n, cache(partial(_moved_blocks, shape, n)), layout.rows, layout.cols)
+    if wire.key == ADDED:
+        axes = layout.kernels[0]
+        return slot(1, partial(_one_block, axes.rows.cuts[-1]), axes.rows, axes.cols)
     kernel, operand = wire.key
     axes, stage = layout.kernels[kernel], shape.stage(kernel)
     computed = cache(partial(_computed_blocks, stage, n))
@@ -266,6 +275,11 @@ def _slot(shape: OpShape, n: int, layout: Layout, wire: OperandWire, wires: Sequ
     if shape.pattern.produces:
         return slot(n, computed, axes.rows, axes.inner)
     return slot(1, partial(_one_block, axes.rows.cuts[-1]), axes.rows, axes.inner)
+
+
+def _is_of_all(shape: OpShape, key: Key) -> bool:
+    """Whether an operand has a block for each rank: what moves, or what a kernel adds to before it moves."""
+    return key == MOVED_IN or (key == ADDED and shape.pattern.produces)
 
 
 def _moved_blocks(shape: OpShape, num_ranks: int, rank: int) -> Blocks:

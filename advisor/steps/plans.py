@@ -109,7 +109,7 @@ def check_kept(forward: GroupWork, back: GroupWork) -> None:
             message = (
                 f"{name} has rows at experts, which are others in the batches or groups of {' and of '.join(names)}"
             )
-            hint = f"keep results before and behind experts, or cut both passes alike: step {', '.join(names)}"
+            hint = "keep results before and behind experts, or write the backward pass out and cut both alike"
             raise refused(message, hint)
 
 

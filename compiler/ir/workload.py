@@ -72,6 +72,11 @@ class Op:
         return self.shape.pattern.overlaps
 
     @property
+    def added(self) -> tuple[Read, ...]:
+        """What other batches have made, which it adds to."""
+        return tuple(read for read in self.reads if read.adds)
+
+    @property
     def takes_rows_of(self) -> str:
         """The op of whose output it takes rows as they are, empty if there is none."""
         found = (read.made_by for read in self.reads if read.by_rows and read.what is Made.OUTPUT)

@@ -4,7 +4,7 @@ Rows of a rank are those of its batches, one below the other. A tensor whose row
 all ranks one below the other: in it the batches of each rank lie together, and those of one batch lie apart.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from ...compiler.ir import AttentionShape, GroupedGemmShape, Shard, Workload, WorkloadCut, in_batch
 from ..memory import Array
 from ..operands import MODULUS
-from .work import GroupWork, joined, split
+from .work import GroupWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,12 @@ class CutWork:
         )
 
     def names(self, name: str) -> list[list[str]]:
-        """The pieces of a tensor, by batch and by group."""
-        known = {each.name for each in self.work.workload.tensors}
+        """The pieces of a tensor, by batch and by group; of what ranks sum behind the last batch that of this alone."""
+        workload = self.work.workload
+        known, adding = {each.name for each in workload.tensors}, {op.name for op in workload.ops if op.added}
         batches = [in_batch(name, k) for k in range(self.cut.batches)] if name in self.batched else [name]
+        if any(made == batches[-1] and maker in adding for made, maker, _ in workload.results):
+            batches = batches[-1:]
         in_groups = [[in_batch(each, k) for k in range(len(self.cut.groups))] for each in batches]
         return [
             groups if groups and groups[0] in known else [each] for each, groups in zip(batches, in_groups, strict=True)
@@ -111,3 +114,17 @@ class CutWork:
         """Of how many ranks one has rows of a tensor."""
         has_all = self.whole.tensor(name).shard in (Shard.NONE, Shard.COLS)
         return self.work.num_ranks if has_all and name in self.batched else 1
+
+
+def split(values: Array, shard: Shard, ranks: int) -> tuple[Array, ...]:
+    """What each of ``ranks`` has of a tensor."""
+    if shard is Shard.NONE:
+        return (values,) * ranks
+    return tuple(np.split(values, ranks, axis=1 if shard is Shard.COLS else 0))
+
+
+def joined(parts: Sequence[Array], shard: Shard) -> Array:
+    """The tensor of which ranks have ``parts``."""
+    if shard is Shard.NONE:
+        return parts[0]
+    return np.concatenate(parts, axis=1 if shard is Shard.COLS else 0)

@@ -29,8 +29,8 @@ from .build import (
     tasks_of_step,
 )
 from .context import arriving, carried_out
-from .serial import Flat, SerialStep, StepMemory, by_place, check_ops, gradient_of, updated
-from .work import GroupWork, StepWork, Values, WeightSet
+from .serial import Flat, SerialStep, StepMemory, by_place, check_ops, updated
+from .work import GroupWork, StepWork, Values, WeightSet, gradient_of
 
 
 def carry_out_step(job: StepWork, seeds: Iterable[int] = range(3)) -> RunReport:
@@ -205,10 +205,11 @@ class CarriedStep:
         else:
             found = self._backward(each, ranks, given | {kind.gradient[0]: values}, task)
         self._pause(task, Moment.END)
-        gradients = {name: found.pop(gradient_of(name)) for name in kind.weights if gradient_of(name) in found}
+        makes = each.work in MAKES_GRADIENTS
+        gradients = {name: found.pop(gradient_of(name)) for name in kind.weights if makes}
         for name, whole in found.items():
             self._write(ranks, each.names(name), (part % MODULUS for part in whole), task)
-        if each.work in MAKES_GRADIENTS:
+        if makes:
             self._add(each, gradients, ranks, task)
 
     def _weights(self, layer: int, name: str, ranks: Sequence[int], task: StageTask) -> Values:
@@ -235,7 +236,9 @@ class CarriedStep:
             found = self._pass(each, kind.forward, known, kind.kept, task)
             again = {name: tuple(part % MODULUS for part in parts) for name, parts in found.items()}
         work = kind.backward[-1 if each.work is PassKind.WEIGHTS else 0]
-        return self._pass(each, work, known | again, wanted, task) | again
+        there = {name: known.pop(name) for name in wanted if name in known}  # made with gradients of inputs
+        missing = [name for name in wanted if name not in there]
+        return self._pass(each, work, known | again, missing, task) | there | again
 
     def _add(self, each: LayerTask, gradients: Values, ranks: Sequence[int], task: StageTask) -> None:
         """Add the gradients of a microbatch to those of others, or leave them to be scattered."""

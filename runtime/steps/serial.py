@@ -30,8 +30,8 @@ from ..problem import mixture, of_experts
 from ..report import RunRefused
 from ..tasks import Task
 from .context import attended, gradient_of_block, keys_of, with_gradient
-from .cut import CutWork
-from .work import GroupWork, KeyExchange, LayerWork, StepWork, WeightSet, joined, split
+from .cut import CutWork, joined, split
+from .work import GroupWork, KeyExchange, LayerWork, StepWork, WeightSet, gradient_of
 
 PRODUCTS = (Pattern.GEMM, Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR)
 KERNELS = (Pattern.KERNEL, Pattern.ALL_TO_ALL)
@@ -68,11 +68,8 @@ def check_ops(workload: Workload) -> None:
     for op in workload.ops:
         pattern, shape = op.shape.pattern, op.shape
         known = pattern in (*MOVES, *KERNELS) or (pattern in PRODUCTS and shape.gemm is not None)
-        adds = any(read.adds for read in op.reads)
-        if not known or shape.uneven or shape.uneven_parts or adds:
+        if not known or shape.uneven or shape.uneven_parts:
             message = f"{op.name} of {workload.name} is {op.label}, which is not carried out in a step"
-            if adds:
-                message = f"{op.name} of {workload.name} is summed among ranks with what other batches have made"
             raise RunRefused(Rejection(Code.MGS540, message, f"of its layers it may be: --workload {workload.name}"))
 
 
@@ -136,7 +133,8 @@ class SerialLayer:
             return self._taken(reads[0], known)
         if op.shape.pattern in PRODUCTS:
             first, second = (self._taken(read, known) for read in reads)
-            return np.asarray(first @ second % MODULUS)
+            before = [known[read.tensor] for read in op.added]
+            return np.asarray(sum(before, first @ second) % MODULUS)
         if op.shape.pattern is Pattern.ALL_TO_ALL:
             return self._exchanged(op, self._taken(reads[0], known))
         return self._joined(op, self._kernels(op, self._operands(op, known)))
@@ -292,11 +290,6 @@ def regrouped(values: list[Array], of: LayerWork, to: LayerWork) -> list[Array]:
         return values
     own, shard = by_place(of, values), to.forward.workload.tensor(to.taken).shard
     return [joined([own[place] for place in group], shard) for group in to.groups]
-
-
-def gradient_of(weight: str) -> str:
-    """The name of the gradient of a weight, as backward passes are derived."""
-    return f"d_{weight}"
 
 
 # Tensors of a step at each rank, and how weights of a layer lie in one row, as they are shared among pipelines.

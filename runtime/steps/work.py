@@ -1,13 +1,13 @@
 """What a group of ranks carries out in a step, such as a pass of a layer or a collective, with given numbers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...compiler.ir import IndexRange, Made, Plan, Read, Shard, System, TileGroup, Workload
+from ...compiler.ir import IndexRange, Made, Plan, Read, System, TileGroup, Workload
 from ...compiler.ir.step import ChunkPass, PassKind
 from ..memory import Array, Fault
 from ..operands import Given
@@ -225,11 +225,12 @@ class LayerWork:
 
     @property
     def between(self) -> tuple[str, ...]:
-        """What gradients of weights take of those of inputs, where they are apart."""
+        """What gradients of weights take of those of inputs, where they are apart; and those that come with these."""
         if len(self.backward) == 1:
             return ()
         made = {name for name, _, _ in self.backward[0].workload.results}
-        found = dict.fromkeys(read.tensor for read in self.backward[1].workload.declared_reads)
+        reads = (read.tensor for read in self.backward[1].workload.declared_reads)
+        found = dict.fromkeys((*reads, *map(gradient_of, self.weights)))
         return tuple(name for name in found if name in made)
 
     def num_steps(self, work: PassKind, again: bool) -> int:
@@ -386,15 +387,6 @@ class StepWork:
         return local % far + stage * far + local // far * far * self.num_stages
 
 
-def split(values: Array, shard: Shard, ranks: int) -> tuple[Array, ...]:
-    """What each of ``ranks`` has of a tensor."""
-    if shard is Shard.NONE:
-        return (values,) * ranks
-    return tuple(np.split(values, ranks, axis=1 if shard is Shard.COLS else 0))
-
-
-def joined(parts: Sequence[Array], shard: Shard) -> Array:
-    """The tensor of which ranks have ``parts``."""
-    if shard is Shard.NONE:
-        return parts[0]
-    return np.concatenate(parts, axis=1 if shard is Shard.COLS else 0)
+def gradient_of(weight: str) -> str:
+    """The name of the gradient of a weight, as backward passes are derived."""
+    return f"d_{weight}"

@@ -1,5 +1,7 @@
 """Steps whose layers are in batches and groups, carried out: their pieces are put together, weights are the same."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -8,10 +10,12 @@ from magus.compiler import compile_text
 from magus.compiler.ir.step import StepSchedule
 from magus.runtime import Outcome, RunRefused
 from magus.runtime.memory import Array
+from magus.runtime.operands import ADDED
 from magus.runtime.steps.cut import CutWork
 from magus.runtime.steps.run import carry_out_step
 from magus.runtime.steps.serial import SerialStep
 from magus.runtime.steps.work import StepWork
+from magus.runtime.wiring import OperandWire, wires_of
 from tests.helpers.steps import ended
 
 DENSE = """use "nvidia/h100"
@@ -72,6 +76,25 @@ schedule same for back { batches 2; groups 2 }
 schedule other for back { groups of 1, 3 }
 """
 
+SHARED = """use "nvidia/h100"
+system pod { gpus 4 x H100; fabric switch(nvswitch, link=nvlink); mesh dp 2, pp 2 }
+workload layer on pod.dp {
+  x = tensor bf16[4096, 1024] shard rows
+  w = tensor bf16[1024, 512] shard flat
+  v = tensor bf16[512, 1024]
+  wg = all_gather(w)
+  y = add(x, gemm(gelu(gemm(norm(x), wg)), v))
+  repeat 2 y as x
+  batch x by 1024
+}
+workload back on pod.dp { backward layer }
+workload train on pod { step layer; sequences 16 x 1024 }
+workload both on pod { step layer, back; sequences 16 x 1024 }
+schedule halves for back { batches 2 }
+schedule apart for back { batches 2; separate d_w by dma(1) }
+"""
+"""Each rank has a part of ``w``, whose gradient ranks sum in the pass: behind the last batch, with those before."""
+
 
 def job(text: str, schedule: str, settings: tuple[tuple[str, str], ...] = ()) -> StepWork:
     """The step ``both`` where a schedule names its backward pass, else ``train``."""
@@ -90,6 +113,8 @@ def job(text: str, schedule: str, settings: tuple[tuple[str, str], ...] = ()) ->
         (ATTENTION, "zero 1; overlap gradients; layer = halves", ()),
         (ATTENTION, "zero 2; pipeline zero_bubble; keep a; layer = halves", (("CP", "2"),)),
         (ATTENTION, "zero 1; context ring; back = back_too", (("CP", "2"),)),
+        (SHARED, "zero 1; back = halves", ()),
+        (SHARED, "zero 3; pipeline zero_bubble; back = apart", ()),
         (EXPERTS, "zero 1; keep r, u; moe = groups", ()),
         (EXPERTS, "zero 0; pipeline dual; keep r; moe = halves", ()),
         (EXPERTS, "zero 3; pipeline zero_bubble; moe = halves; back = same", ()),
@@ -150,6 +175,18 @@ def test_pieces_in_the_wrong_places_are_found(text: str, schedule: str, monkeypa
     assert "adds another gradient than in the serial step" in run.sentences[0]
 
 
+def test_what_batches_before_the_last_make_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = job(SHARED, "zero 1; back = halves")
+
+    def alone(*parts: Any) -> tuple[OperandWire, ...]:
+        return tuple(wire for wire in wires_of(*parts) if wire.key != ADDED)
+
+    monkeypatch.setattr("magus.runtime.wiring.wires_of", alone)
+    (run,) = carry_out_step(of, (0,)).runs
+    assert run.outcome is Outcome.WRONG
+    assert "adds another gradient than in the serial step" in run.sentences[0]
+
+
 # What is not carried out.
 
 
@@ -169,29 +206,13 @@ def test_rows_at_experts_are_those_of_the_same_batches(schedule: str, why: str) 
     assert refused.value.rejection.message.startswith(why)
 
 
-def test_what_ranks_sum_behind_the_last_batch_alone_is_refused() -> None:
-    text = """use "nvidia/h100"
-system pod { gpus 2 x H100; fabric switch(nvswitch, link=nvlink); mesh dp 2 }
-workload layer on pod {
-  x = tensor bf16[4096, 1024] shard rows
-  w = tensor bf16[1024, 1024] shard flat
-  wg = all_gather(w)
-  y = add(x, gemm(norm(x), wg))
-  repeat 2 y as x
-  batch x by 1024
-}
-workload back on pod { backward layer }
-workload both on pod { step layer, back; sequences 8 x 1024 }
-schedule halves for back { batches 2 }
-"""
-    with pytest.raises(RunRefused) as refused:
-        carry_out_step(job(text, "back = halves"))
-    assert refused.value.rejection.message == "d_w[1] of back is summed among ranks with what other batches have made"
-    assert ended(job(text.replace("batches 2", "batches 1"), "back = halves")) == (Outcome.EXACT, "")
-
-
 def test_gradients_that_a_written_pass_sums_are_summed_once() -> None:
     """Those of weights that each rank of a group has whole, among all ranks and behind all microbatches."""
     step = compile_text(EXPERTS).step("both")
     assert step is not None
     assert ended(job_of(step, StepSchedule("usual"))) == (Outcome.EXACT, "")
+
+
+def test_gradients_of_weights_that_come_with_those_of_inputs_are_added_once() -> None:
+    """In a zero bubble those that ranks sum in the pass itself are made ahead of the others."""
+    assert ended(job(SHARED, "zero 1; pipeline zero_bubble")) == (Outcome.EXACT, "")
