@@ -9,8 +9,7 @@ import pytest
 from magus.advisor.estimate import fluid
 from magus.advisor.estimate.fluid import WholeFabric
 from magus.advisor.estimate.graph import graph_of
-from magus.advisor.estimate.makespan import estimate_ticks
-from magus.advisor.estimate.run import EstimateRun
+from magus.advisor.estimate.makespan import EstimateRun, estimate_ticks
 from magus.compiler import compile_text
 from magus.compiler.ir import EngineChoice, EngineKind, OpCase, OpChoice, OpPlan, network_of
 from magus.compiler.planning.build import build_op_plan
