@@ -174,7 +174,7 @@ def _us(ticks: int) -> str:
 
 def _writes(source: Source, num_ranks: int, report: Report) -> Iterator[Write]:
     before, writers = 0, dict[str, int]()
-    for row, span in rows_below(source, HEADER, report):
+    for row, span in rows_below(source, HEADER, report, "a profile"):
         with report.attempt():
             write = _write(row, span, num_ranks, report)
             writer = writers.setdefault(write.signal, write.rank)
@@ -188,12 +188,15 @@ def _writes(source: Source, num_ranks: int, report: Report) -> Iterator[Write]:
             yield write
 
 
-def rows_below(source: Source, header: str, report: Report) -> list[tuple[str, Span]]:
-    """Return the rows of a table of comma-separated values below its ``header``, each with its span."""
+def rows_below(source: Source, header: str, report: Report, what: str, hint: str = "") -> list[tuple[str, Span]]:
+    """Return the rows of a table of comma-separated values below its ``header``, each with its span.
+
+    ``what`` is the table and ``hint`` how else it may begin, for people.
+    """
     rows = list(_rows(source))
     if not rows or rows[0][0].replace(" ", "") != header:
         span = rows[0][1] if rows else Span(source, 0, 0)
-        raise report.fail(Code.MGS136, f"a profile begins with the line {header}", span)
+        raise report.fail(Code.MGS136, f"{what} begins with the line {header}", span, hint)
     return rows[1:]
 
 
@@ -311,7 +314,8 @@ class TrafficReader:
                 if each.num_bytes:
                     yield BackgroundWrite(each.ticks, each.rank, 0, each.num_bytes)
             return
-        for row, span in rows_below(source, TRAFFIC_HEADER, self._report):
+        hint = f"or with {HEADER}, as a recorded profile does"
+        for row, span in rows_below(source, TRAFFIC_HEADER, self._report, "a table of traffic", hint):
             with self._report.attempt():
                 yield self._write(row, span)
 

@@ -90,6 +90,17 @@ def test_what_is_wrong_is_told_at_its_place(tmp_path: Path, statement: str, code
     )
 
 
+def test_a_table_says_which_headers_it_may_have(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("time,from,to,bytes\n0,1,0,8\n")
+
+    with pytest.raises(CompileError) as error:
+        traffic(tmp_path, 'file "p.csv"')
+
+    (diagnostic,) = error.value.diagnostics
+    assert diagnostic.message == "a table of traffic begins with the line time_us,from,to,bytes"
+    assert "time_us,rank,signal,bytes" in diagnostic.hint
+
+
 def test_a_replayed_profile_has_no_traffic_beside_it(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("time_us,rank,signal,bytes\n0,1,a,8\n")
 
