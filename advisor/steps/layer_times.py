@@ -27,6 +27,7 @@ from ...compiler.ir import (
 )
 from ...compiler.ir.stopping import never
 from ...compiler.planning.build import ScheduleError
+from ...compiler.planning.groups import cut_up
 from ...compiler.planning.parts import collective_alone
 from ...compiler.planning.plan import in_layer
 from ...compiler.resolve.schedules.from_text import SERIAL
@@ -199,8 +200,9 @@ class PassOf:
         whole = LayerPass.of(scenario, schedule_of(scenario, self.schedule))
         if self.weights is None:
             return whole
-        apart = of_weights(scenario.workload)
-        kept = frozenset(op.name for op in scenario.workload.ops if (op.name in apart) is self.weights)
+        pieces = cut_up(scenario.workload, whole.layer.schedule.cut)
+        apart = of_weights(pieces)
+        kept = frozenset(op.name for op in pieces.ops if (op.name in apart) is self.weights)
         return replace(whole, layer=replace(whole.layer, kept=kept))
 
 
@@ -347,7 +349,7 @@ def _simulated(question: LayerPass, should_stop: ShouldStop) -> PassTicks:
     if result is None:
         message = f"{question.name} is not simulated by {question.by}"
         raise ScheduleError(Rejection(Code.MGS570, message, "magus simulate --workload says why"))
-    shown, apart = min(2, result.num_simulated), of_weights(workload)
+    shown, apart = min(2, result.num_simulated), of_weights(cut_up(workload, schedule.cut))
     weights = sum(result.op(in_layer(name, shown)).compute_ticks for name in apart)
     per_layer = result.total_ticks // workload.num_layers
     return PassTicks(per_layer, min(weights, per_layer))

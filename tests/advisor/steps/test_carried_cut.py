@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from magus.advisor.steps.carried import job_of
+from magus.advisor.steps.layer_times import LayerTimes, PassOf
+from magus.advisor.steps.outcome import outcome_of
 from magus.compiler import compile_text
 from magus.compiler.ir.step import StepSchedule
 from magus.runtime import Outcome, RunRefused
@@ -216,3 +218,14 @@ def test_gradients_that_a_written_pass_sums_are_summed_once() -> None:
 def test_gradients_of_weights_that_come_with_those_of_inputs_are_added_once() -> None:
     """In a zero bubble those that ranks sum in the pass itself are made ahead of the others."""
     assert ended(job(SHARED, "zero 1; pipeline zero_bubble")) == (Outcome.EXACT, "")
+
+
+@pytest.mark.parametrize("pipeline", ["one_f_one_b", "zero_bubble"])
+def test_gradients_of_weights_in_batches_are_simulated_by_their_pieces(pipeline: str) -> None:
+    """Ops of batches have names of their own, and so has what a step takes apart."""
+    step = compile_text(f"{SHARED}schedule s for both {{ pipeline {pipeline}; back = halves }}").step("both")
+    assert step is not None
+    times, (part,) = LayerTimes(), step.step.blocks[0].parts
+    assert outcome_of(step, step.schedules[0], times).run.makespan_ticks > 0
+    whole, halves = (times.of(PassOf(part.back(""), name)) for name in (None, "halves"))
+    assert 0 < whole.weights <= halves.weights < halves.ticks
