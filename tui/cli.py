@@ -146,6 +146,9 @@ class OneCommand(typer.core.TyperCommand):
     It writes to none of the files that it reads, and begins no work whose result cannot be written.
     """
 
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write nothing: typer lists arguments with the options, and click does from 8.5 on too."""
+
     def invoke(self, ctx: click.Context) -> Any:
         """Carry the command out; one with ``--no-cache`` finds results on disk, and keeps new ones, without it."""
         if ctx.params.get("no_cache", True):

@@ -52,6 +52,7 @@ def test_the_help_says_what_arguments_are() -> None:
 
     unsaid = [verb for verb, found in arguments.items() for each in found if f" {each.help} " not in helps[verb] + " "]
     assert not unsaid and sum(map(len, arguments.values())) >= 15
+    assert all(text.lower().count("arguments: ") == bool(arguments[verb]) for verb, text in helps.items()), "said once"
     assert " FILE A scenario, FILE.mgs; - reads it from stdin. [required] " in helps["advise"]
 
 
