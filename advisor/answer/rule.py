@@ -18,7 +18,7 @@ from ..implementations.predict import CALL_US, MIN_GAIN, Promise, kernel_promise
 Finalists = tuple[Candidate, Candidate]  # the best other one, the baseline
 
 NOT_MEASURED = "whole layers were not measured"
-KERNELS_LOSE = "no kernel that is known for such sizes is predicted to gain"
+KERNELS_LOSE = "no kernel that is known for {} is predicted to gain"
 LIBRARY_UNKNOWN = "what the library takes on {} was not measured"
 
 
@@ -156,9 +156,10 @@ def promise_of(
     promise = replace(promise, slower=_unknown_contention(scenario, serial, recommended, alike))
     if not serial.is_library:
         promise = replace(promise, outside=promise.outside or LIBRARY_UNKNOWN.format(scenario.gpu.name))
-    least = offers.least_if_none_gains if len(scenario.moving) == 1 and offers is not None else None
-    if least is not None:
-        promise = replace(promise, outside=promise.outside or KERNELS_LOSE, known=least)
+    best = offers.best_if_none_gains if len(scenario.moving) == 1 and offers is not None else None
+    if best is not None:
+        lose = KERNELS_LOSE.format("this" if best.outside else "such sizes")
+        promise = replace(promise, outside=promise.outside or lose, known=best.least)
     if recommended.several is None:
         return promise
     if not recommended.is_in_turn:

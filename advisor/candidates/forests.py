@@ -86,11 +86,11 @@ def forests(scenario: OpCase) -> Iterator[OpChoice]:
     named algorithms load it evenly: but for a broadcast, whose root is one rank. Nor are there for an all_to_all whose
     straight routes load no link more than any ways must.
     """
-    shape, explore, one_root = scenario.shape, scenario.explore, scenario.shape.pattern is Pattern.BROADCAST
+    shape, one_root = scenario.shape, scenario.shape.pattern is Pattern.BROADCAST
     if shape.moved is None or not _may_help(scenario):
         return
-    kinds = {each.kind for each in explore.values("engine")} or set(EngineKind)
-    if EngineKind.DMA in kinds and scenario.gpu.dma.engines:
+    kinds = _kinds(scenario)
+    if EngineKind.DMA in kinds:
         if shape.moved.num_bytes >= LEAST_BYTES:
             yield from _by_engines(scenario)
         elif shape.is_collective and shape.pattern.sums and shape.moved.num_bytes >= SM_BYTES.start:
@@ -106,6 +106,12 @@ def forests(scenario: OpCase) -> Iterator[OpChoice]:
         yield from _by_sms(scenario)
 
 
+def _kinds(scenario: OpCase) -> set[EngineKind]:
+    """What may copy along trees: the GPU has it, and the file leaves copies to it."""
+    kinds = {each.kind for each in scenario.explore.values("engine")} or set(EngineKind)
+    return kinds if scenario.gpu.dma.engines else kinds - {EngineKind.DMA}
+
+
 def _may_help(scenario: OpCase) -> bool:
     """Whether there may be trees that load links less than named algorithms, and the file leaves the choice."""
     pattern, few = scenario.shape.pattern, scenario.num_ranks <= FEW_RANKS
@@ -119,7 +125,7 @@ def _may_help(scenario: OpCase) -> bool:
 def left_out(scenario: OpCase) -> str | None:
     """Say that no trees were sought because of how many ranks there are; None where they were, or would not help."""
     moved, most = scenario.shape.moved, _most_ranks(scenario)
-    if scenario.num_ranks <= most or scenario.system.fabric.node_size or not scenario.gpu.dma.engines:
+    if scenario.num_ranks <= most or scenario.system.fabric.node_size or EngineKind.DMA not in _kinds(scenario):
         return None
     if moved is None or moved.num_bytes < LEAST_BYTES or not _may_help(scenario):
         return None

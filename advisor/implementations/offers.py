@@ -138,8 +138,8 @@ class Offers:
         return tuple(sorted(pays, key=lambda offer: offer.promise.verdict is not Verdict.OVERLAP))
 
     @property
-    def least_if_none_gains(self) -> float | None:
-        """The speedup that the best of the kernels has at least that ship for this; None without any, or if one gains.
+    def best_if_none_gains(self) -> Promise | None:
+        """That of the kernels that ship for this which has most at least; None without any, or if one gains.
 
         It gains if it is predicted to by whatever call. Beside kernels that were measured at such sizes others, which
         were not, say nothing.
@@ -148,7 +148,7 @@ class Offers:
         known = [promise for promise in shipped if not promise.outside] or shipped
         if any(promise.verdict is not Verdict.SERIAL for promise in known):
             return None
-        return max((promise.speedup / (1 + (promise.error or 0.0)) for promise in known), default=None)
+        return max(known, key=lambda promise: promise.least, default=None)
 
     def fastest_us(self, family: str) -> float:
         """The time of the library, or of implementations whose names begin so where they are faster; none if empty."""

@@ -273,13 +273,15 @@ class Promise:
         return min(known), max(known)
 
     @property
+    def least(self) -> float:
+        """The least speedup that calls and the error leave possible, as far as that was measured."""
+        least = self.by_call[0] / (1 + (self.error or 0.0)) / (1 + self.slower)
+        return least if self.known is None else min(least, self.known)
+
+    @property
     def interval(self) -> tuple[float, float] | None:
         """The speedups that calls and the error leave possible, as (low, high); None if it was not measured."""
-        least, most = self.by_call
-        if self.error is None:
-            return None
-        low = least / (1 + self.error) / (1 + self.slower)
-        return low if self.known is None else min(low, self.known), most / (1 - self.error)
+        return None if self.error is None else (self.least, self.by_call[1] / (1 - self.error))
 
     @property
     def pays(self) -> bool:

@@ -255,6 +255,8 @@ def test_it_is_said_above_how_many_ranks_no_trees_are_sought(
     assert bool(tried) is (ranks == 128 and most is None)
     assert all(len(one.trees) == one.chunks == ranks for one in tried), "more would be too many steps"
     assert said is None if most is None else f"up to {most} GPUs" in (said or "")
+    asked = scenario_of(collective, rows=rows, ranks=ranks, fabric=fabric, explore="explore one { engine sm(16) }")
+    assert left_out(asked.case) is None, "SMs have them for few GPUs alone"
 
 
 def test_an_answer_says_that_trees_were_left_out() -> None:

@@ -105,12 +105,15 @@ def test_where_no_known_kernel_gains_a_kernel_for_a_plan_is_no_promise() -> None
         return promise
 
     assert [offer.name for offer in known.offers if offer.is_kernel] == ["flux"]
-    (least,) = (each.promise.speedup / (1 + (each.promise.error or 0)) for each in known.offers if each.is_kernel)
+    (flux,) = (each.promise for each in known.offers if each.is_kernel)
+    least = min(flux.speedup, flux.in_graph or 9, flux.on_host or 9) / (1 + (flux.error or 0))
     interval = promised(known).interval
     assert promised(None).verdict is promised(replace(known, offers=())).verdict is Verdict.OVERLAP
-    assert promised(known) == replace(promised(None), outside=KERNELS_LOSE, known=least)
+    assert promised(known) == replace(promised(None), outside=KERNELS_LOSE.format("this"), known=least)
     assert interval is not None and interval[0] == min(least, (promised(None).interval or (0.0, 0.0))[0])
     assert promised(known).verdict is Verdict.WORTH_TRYING
+    here = tuple(replace(each, promise=replace(each.promise, outside="")) for each in known.offers)
+    assert flux.outside and promised(replace(known, offers=here)).outside == KERNELS_LOSE.format("such sizes")
     _, asked = found("explore w { implementations flux }")
     assert asked.offers[0].requested and promised(asked) == promised(known)  # to ask makes it no surer
     _, of_another = found("explore w { implementations mkernel }")
@@ -127,7 +130,7 @@ def test_a_norm_behind_an_op_changes_no_promise_of_kernels() -> None:
     serial = joint_candidate(SERIAL, ScheduleOrigin.LIBRARY, ticks=600 * TICKS_PER_US)
     lost = Offers("torch_nccl", 600.0, (Offer("flux", 660.0, Promise(0.9, 0.1), is_kernel=True),))
 
-    for offers, outside in ((None, ""), (lost, KERNELS_LOSE)):
+    for offers, outside in ((None, ""), (lost, KERNELS_LOSE.format("such sizes"))):
         promise = promise_of(scenario, (own, serial), serial, own, offers)
         assert promise is not None and promise.outside == outside
 
@@ -137,8 +140,10 @@ def test_kernels_that_are_asked_for_or_gain_take_no_promise_away() -> None:
     call = Offer("two calls", 100.0, Promise(0.8, 0.1))
 
     def least(*offers: Offer) -> float | None:
-        return Offers("torch_nccl", 100.0, offers).least_if_none_gains
+        best = Offers("torch_nccl", 100.0, offers).best_if_none_gains
+        return None if best is None else best.least
 
+    assert least(replace(slow, promise=Promise(0.9, 0.1, in_graph=0.8))) == pytest.approx(0.8 / 1.1), "by any call"
     slower = replace(slow, promise=Promise(0.85, None))
     assert least(slow, call) == pytest.approx(0.9 / 1.1) and least(slow, slower) == 0.85
     assert least(slow, fast) is least(call) is least(replace(slow, requested=True)) is None
