@@ -23,6 +23,9 @@ from .ops import block_of_schedule
 
 PLAN = "plan.json"
 """The file that the commands write the plan to."""
+MOST_SPELLED = 10_000
+"""Characters of an expression that is written out: trees of 128 GPUs fill a thousand lines, those of 170 and more are
+longer than a shell lets an argument be (128 KiB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +64,12 @@ def _steps(advice: Advice, source: tuple[str, ...], how: bool) -> Iterator[NextS
         yield _switch_on(advice, offer, advice.offers.library, source)
     schedule = chosen.expression
     if not chosen.is_library:
-        yield NextStep(
-            "write the plan", _magus("plan", *source, "--schedule", schedule, "--format", "json", "-o", PLAN)
-        )
+        if len(schedule) <= MOST_SPELLED:
+            words = _magus("plan", *source, "--schedule", schedule, "--format", "json", "-o", PLAN)
+            yield NextStep("write the plan", words)
+        else:
+            what = f"write its plan to {PLAN} with key o of magus tui; its expression is in --json"
+            yield NextStep(what, _magus("tui", *source), by_command=False)
         schedule = PLAN
     unfit = unwritable(scenario, chosen.schedule) if scenario.shape.gemm and not chosen.is_serial else None
     if unfit is not None:

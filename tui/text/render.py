@@ -11,7 +11,7 @@ from ...compiler.ir import OF_LAYERS
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.units import ticks_text, us_text
 from .door import bullet, hanging, table, wrapped
-from .next_steps import NextStep, next_lines
+from .next_steps import MOST_SPELLED, NextStep, next_lines
 from .ops import (
     OTHER_LAYERS,
     block_lines,
@@ -295,10 +295,11 @@ def legend(advice: Advice, shown: Sequence[Candidate]) -> str:
 
 
 def _spelled_names(advice: Advice, top: int, spelled: Collection[str]) -> Iterator[str]:
-    """Yield the expressions behind short names in the table."""
+    """Yield the expressions behind short names in the table, but those that fill pages."""
     for candidate in shown_candidates(advice, top):
         name = advice.name_of(candidate.expression)
-        if name != candidate.expression and candidate.expression not in spelled:
+        is_long = len(candidate.expression) > MOST_SPELLED
+        if name != candidate.expression and not is_long and candidate.expression not in spelled:
             yield from hanging(f"{name.partition(' (')[0]} is {candidate.expression}", 2)
         if candidate.what and candidate.expression != advice.recommended.expression:
             yield from hanging(f"{name}: {candidate.what}", 2)

@@ -15,7 +15,7 @@ from magus.compiler.planning.build import build_op_plan, expression_of
 from magus.compiler.resolve.schedules.from_text import read_choice
 from magus.examples import path
 from magus.tui.app.session.view import SortKey, rows_of, verdict_of
-from magus.tui.text.next_steps import next_steps
+from magus.tui.text.next_steps import MOST_SPELLED, next_steps
 from magus.tui.text.render import advice_text
 from tests.helpers.some import some
 
@@ -102,3 +102,14 @@ def test_screens_and_json_have_names_and_expressions(advice: Advice) -> None:
     assert len({row.name for row in rows}) == len(rows)
     assert [row.expression for row in rows[:3]] == TEXTS == [each["schedule"] for each in candidates[:3]]
     assert [row.name for row in rows] == [each["name"] for each in candidates]
+
+
+def test_what_would_fill_pages_is_left_to_json_and_to_the_screen(advice: Advice) -> None:
+    """As trees of 128 GPUs, whose expression has 75 KB; that of 181 is longer than an argument may be."""
+    first, second = (replace(one, expression=one.expression.ljust(MOST_SPELLED + 1)) for one in advice.candidates[:2])
+    long = replace(advice, recommended=first, candidates=(first, second, *advice.candidates[2:]))
+    todo = next_steps(long, ("a.mgs",), how=False)
+
+    assert len(advice_text(long, 8, todo=todo)) < MOST_SPELLED
+    assert all(len(step.command) < 100 for step in some(todo)) and "key o of magus tui" in todo[0].what
+    assert advice_document(long)["recommended"] == first.expression
