@@ -9,6 +9,7 @@ from textual.pilot import Pilot
 
 from magus.simcore.figures.result import Result
 from magus.tui.app.app import MagusApp
+from magus.tui.app.charts.heat import HeatModel
 from magus.tui.app.charts.model import TimelineModel
 from magus.tui.app.panes import PANES
 from magus.tui.app.panes.compare import ComparisonView
@@ -62,6 +63,16 @@ async def test_a_step_that_nothing_waits_for_says_so() -> None:
         assert "Nothing to follow" in screen_text(app)
         await press(pilot, "c", "u", "r", "z", "left_square_bracket", TOPOLOGY)
         assert "no link is in use" in screen_text(app)
+
+
+async def test_the_legend_of_busy_memory_is_whole_in_a_small_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = app_of()
+    async with app.run_test(size=SMALL) as pilot:
+        await settled(pilot)
+        monkeypatch.setattr(HeatModel, "memory_share", lambda *_: 1.0)
+        await press(pilot, TOPOLOGY)
+
+        assert "HBM at most 100%, bars behind ranks" in screen_text(app)
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ class FabricView(PaintedView):
             parts.append(Segment(f"{level * 100 // (len(RAMP) - 1)}% ", self._style("axis")))
         ranks = range(min(model.loads.period, model.scenario.num_ranks))
         memory = max((model.memory_share(shares, rank) for rank in ranks), default=0.0)
-        return [*parts, Segment(f"  HBM at most {memory:.0%}, as bars behind ranks", self._style("axis"))]
+        return [*parts, Segment(f"  HBM at most {memory:.0%}, bars behind ranks", self._style("axis"))]
 
     def _map_lines(self, model: HeatModel, shares: FloatArray, width: int, height: int) -> list[list[Segment]]:
         assert model.map is not None, "asked only where there is a map"
