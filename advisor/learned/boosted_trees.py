@@ -5,7 +5,7 @@ learner; training does, which nothing else needs. What is read is checked: child
 one parent, and no leaf is deep. So every walk ends, and a model that was tampered with predicts wrong numbers at worst.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -145,7 +145,7 @@ def regressor(
         return learner.fit(features, target, sample_weight=weights)
 
 
-MOST_SPLIT_COST, LEAST_IN_LEAF = 0.05, 4
+MOST_SPLIT_COST, LEAST_IN_LEAF, FOLDS = 0.05, 4, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,17 +159,41 @@ class TreeNode:
     above: "TreeNode | None" = None
 
 
+def picked(node: TreeNode, features: Sequence[float] | Floats) -> int:
+    """Return the pick of a tree."""
+    while node.below is not None and node.above is not None:
+        node = node.below if features[node.feature] <= node.threshold else node.above
+    return node.pick
+
+
 def small_tree(features: Floats, costs: Floats, max_leaves: int, seed: int) -> TreeNode:
     """Return a tree over [N, F] features of which each leaf picks the column of the least mean of [N, C] costs.
 
-    Splits look at costs up to ``MOST_SPLIT_COST`` alone: how bad a bad pick is does not say where the best ones part.
+    It has as many leaves, at most ``max_leaves``, as cost least in rows that a tree was not fitted to: each of
+    ``FOLDS`` parts of the rows judges trees of the others. More would repeat the rows at hand, and fail at others.
+    """
+    part, bounded = np.arange(len(features)) % FOLDS, np.minimum(costs, MOST_SPLIT_COST)
+
+    def unseen_cost(leaves: int) -> float:
+        trees = [_tree_of(features[part != each], costs[part != each], leaves, seed) for each in range(FOLDS)]
+        picks = [picked(trees[each], row) for each, row in zip(part, features, strict=True)]
+        return float(bounded[np.arange(len(picks)), picks].sum())
+
+    return _tree_of(features, costs, min(range(2, max_leaves + 1), key=unseen_cost), seed)
+
+
+def _tree_of(features: Floats, costs: Floats, leaves: int, seed: int) -> TreeNode:
+    """Return the tree of so many ``leaves``, or of fewer where neighbours pick the same.
+
+    Splits, and the number of leaves, follow from costs up to ``MOST_SPLIT_COST`` alone: how bad a bad pick is does not
+    say where the best ones part.
     """
     from sklearn.tree import DecisionTreeRegressor
 
-    learner = DecisionTreeRegressor(max_leaf_nodes=max_leaves, min_samples_leaf=LEAST_IN_LEAF, random_state=seed)
+    learner = DecisionTreeRegressor(max_leaf_nodes=leaves, min_samples_leaf=LEAST_IN_LEAF, random_state=seed)
     fitted = learner.fit(features, np.minimum(costs, MOST_SPLIT_COST))
-    tree, leaves = fitted.tree_, fitted.apply(features)
-    picks = {int(leaf): int(costs[leaves == leaf].mean(axis=0).argmin()) for leaf in np.unique(leaves)}
+    tree, at = fitted.tree_, fitted.apply(features)
+    picks = {int(leaf): int(costs[at == leaf].mean(axis=0).argmin()) for leaf in np.unique(at)}
 
     def node(idx: int) -> TreeNode:
         if idx in picks:

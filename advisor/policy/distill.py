@@ -36,7 +36,7 @@ from ...compiler.request.scenario import scenario_of
 from ...compiler.templates import BASELINE, BY_NAME
 from ..bespoke.batches import costs_of
 from ..candidates.predicted import predicted_candidates, usual_serials
-from ..learned.boosted_trees import TreeNode, small_tree
+from ..learned.boosted_trees import TreeNode, picked, small_tree
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -219,13 +219,6 @@ def _judged(
         loss=float(lost.mean()),
         fixed_loss=float(costs[known:, fixed].mean()),
     )
-
-
-def picked(node: TreeNode, ratios: Sequence[float]) -> int:
-    """Return the pick of a tree."""
-    while node.below is not None and node.above is not None:
-        node = node.below if ratios[node.feature] <= node.threshold else node.above
-    return node.pick
 
 
 def four_choices(scenario: OpCase, *, sharing: bool = False) -> tuple[OpChoice, ...]:

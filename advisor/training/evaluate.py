@@ -13,7 +13,8 @@ from random import Random
 import numpy as np
 
 from ...compiler.ir import Counted, Pattern
-from ..policy.distill import EXACT, FloatArray, fitted_tree, four_choices, picked, rates_of
+from ..learned.boosted_trees import picked
+from ..policy.distill import EXACT, FloatArray, fitted_tree, four_choices, rates_of
 from .build import results_here
 from .families import draw
 from .table import Labels, LabelTable

@@ -9,13 +9,12 @@ import pytest
 
 from magus.advisor import Request, RequestError
 from magus.advisor.candidates.predicted import predicted_candidates
-from magus.advisor.learned.boosted_trees import TreeNode, small_tree
+from magus.advisor.learned.boosted_trees import TreeNode, picked, small_tree
 from magus.advisor.policy.distill import (
     FEATURES,
     STATIC_FEATURES,
     DistilledRule,
     distilled,
-    picked,
     rule_document,
     rule_python,
     summary,
@@ -99,6 +98,22 @@ def test_a_leaf_picks_what_costs_least_and_not_what_parts_best() -> None:
 
     assert isinstance(root, TreeNode)
     assert [picked(root, [value]) for value in (0, 9, 10, 19)] == [1, 1, 0, 0]
+
+
+def test_a_tree_has_no_more_leaves_than_help_at_rows_it_has_not_seen() -> None:
+    random = np.random.default_rng(3)
+    features = random.uniform(size=(400, 3))
+    seldom = random.uniform(size=400) < 0.25  # the other is the better one, for no reason in the features
+    costs = np.full((400, 2), 0.1)
+    costs[np.arange(400), ((features[:, 1] > 0.6) ^ seldom).astype(int)] = 0.0
+
+    def leaves(node: TreeNode) -> int:
+        return 1 if node.below is None or node.above is None else leaves(node.below) + leaves(node.above)
+
+    root = small_tree(features, costs, 24, 0)
+
+    assert 2 <= leaves(root) <= 4
+    assert [picked(root, [0.5, value, 0.5]) for value in (0.1, 0.5, 0.7, 0.9)] == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from magus.advisor.learned.boosted_trees import picked
 from magus.advisor.policy.distill import (
     FEATURES,
     FOUR,
     STATIC_FEATURES,
     fitted_tree,
     four_choices,
-    picked,
     rates_of,
 )
 from magus.compiler.ir import Kernels
