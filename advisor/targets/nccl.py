@@ -119,8 +119,8 @@ def library_rules(table: PolicyTable) -> tuple[PolicyRule, ...]:
 def _collective(rule: PolicyRule, dialect: Dialect) -> str:
     collective = _COLLECTIVE_OF.get(Pattern(rule.pattern))
     if collective is None:
-        message = f"a tuner of {dialect.library} is not asked about {rule.pattern}"
-        raise refused(message, f"it is about {', '.join(COLLECTIVES)}, alone or with a GEMM")
+        message = f"{dialect.library} does not call its tuner for {rule.pattern}"
+        raise refused(message, f"it does for {', '.join(COLLECTIVES)}, alone or with a GEMM")
     return collective
 
 
@@ -130,7 +130,7 @@ def _rule_row(rule: PolicyRule, dialect: Dialect, collective: str) -> TunerRow:
     if by_engines and collective not in dialect.by_engines:
         raise refused(f"{where} moves data by copy engines, and {dialect.library} tunes calls that run on SMs", hint)
     if rule.axis == "m" and rule.op.template not in _IN_CALLS:
-        raise refused(f"{where} sends to single peers, and a tuner is asked about collectives", hint)
+        raise refused(f"{where} sends to single peers, and tuners are called for collectives alone", hint)
     algorithm = ENGINES if by_engines else _algorithm(rule, dialect, collective, where)
     calls = max(1, rule.op.chunks // rule.ranks) if rule.axis == "m" else 1
     least, most = _call_bytes(rule, rule.least, calls), _call_bytes(rule, rule.most + 1, calls) - 1
@@ -203,7 +203,7 @@ def _rows_of_several(table: PolicyTable, dialect: Dialect) -> tuple[TunerRow, ..
             if known.settings != row.settings:
                 raise refused(f"calls of one size need two settings: {known.why}; {row.why}", "sweep fewer sizes")
     if not rows:
-        message = f"no collective is left whole beside kernels: the choice of {dialect.library} itself is best"
+        message = f"no collective runs whole during kernels: the choice of {dialect.library} itself is best"
         raise refused(message, _explore(table.points[0]))
     return tuple(sorted(rows.values(), key=lambda row: (row.collective, row.least)))
 
@@ -230,7 +230,7 @@ def _row(point: SweepPoint, choice: Schedule, op: Op, mode: OpMode | None, diale
     where = f"{settings_text(point)}: {op.name} of {choice.name}"
     engine = _engine(mode) if whole else None
     if engine is None or mode is None:
-        message = f"{where} is moved in pieces by a kernel's own plan, and a tuner is asked about whole calls"
+        message = f"{where} is moved in pieces by a kernel's own plan, and tuners are called for whole collectives"
         raise refused(message, "search schedules without: explore W { schedules serial; engine sm(16) }")
     found = collective_in(op.shape.pattern) if op.is_pair else op.shape.pattern
     by_engines = engine.kind is EngineKind.DMA
@@ -239,9 +239,7 @@ def _row(point: SweepPoint, choice: Schedule, op: Op, mode: OpMode | None, diale
         message = f"{where} moves data by copy engines, and {dialect.library} tunes calls that run on SMs"
         raise refused(message, _explore(point))
     if collective is None:
-        raise refused(
-            f"{where}: a tuner of {dialect.library} is not asked about {op.label}", "it is about NCCL's calls"
-        )
+        raise refused(f"{where}: {dialect.library} does not call its tuner for {op.label}", "it does for NCCL's calls")
     num_bytes = op.shape.moved.num_bytes // choice.batches
     how = mode.separate or mode.body
     algorithm = how.algorithm if isinstance(how, OpChoice) else ""

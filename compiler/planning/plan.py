@@ -310,5 +310,5 @@ class _Builder:
         """Refuse copies that get what a peer makes: nothing says when it is there, but in a lone collective."""
         gets = any(isinstance(s, Transfer) and s.direction is Direction.GET for s in part.schedule.steps)
         if gets and read.moves and not part.shape.is_collective:
-            message = f"{op.name} gets {read.tensor} from peers, which {read.made_by} makes there, and is not told when"
+            message = f"{op.name} gets {read.tensor} from peers, and no signal says when {read.made_by} has made it"
             raise PlanError(Rejection(Code.MGS517, message, "let the rank that makes it put it: transfer=put"), op.name)

@@ -152,7 +152,7 @@ def test_the_library_is_scaled_to_the_links_that_there_are(text: str, protocol: 
     ("link", "reason"),
     [
         ("protocols simple, ll", "measured over links that carry LL128, and wire does not"),
-        ("latency 1.5 us", "known over links with 0.8 us from GPU to GPU; over wire they are 3.2 us apart"),
+        ("latency 1.5 us", "known over links that take 0.8 us from GPU to GPU; over wire it takes 3.2 us"),
     ],
 )
 def test_the_library_is_not_reported_over_another_kind_of_link(link: str, reason: str) -> None:

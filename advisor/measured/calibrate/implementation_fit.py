@@ -244,7 +244,7 @@ def _point(row: OwnRow, name: str) -> OwnPoint | Rejection:
     if measured.serial_us is not None and not isinstance(library_us, Rejection):
         target_us *= library_us / measured.serial_us
     if not 1 / MAX_RATIO < measured.fused_us / us < MAX_RATIO:
-        message = f"{measured.fused_us:,.4g} us is no time of this: {us:,.4g} us are predicted"
+        message = f"{measured.fused_us:,.4g} us cannot be its time: {us:,.4g} us are predicted"
         return Rejection(Code.MGS303, message, "is it in the unit of its column, and of this shape?")
     return OwnPoint(row, scenario, method.choice, target_us)
 

@@ -269,7 +269,7 @@ def _row(line: _Line, partner: _Line | None, name: str, of_library: bool, report
     meaning = semantics_of({GROUP: "", "shape_semantics": line.text("shape_semantics", "per GPU")})
     parts = parts_of({"op": pattern or "", "shape_semantics": meaning, **{c: str(sizes[c]) for c in "mnk"}}, ranks)
     if len(parts) != 1:
-        message = f"whose shape that is is not said, or it does not divide among {ranks} GPUs"
+        message = f"the file does not say whose shape that is, or it does not divide among {ranks} GPUs"
         hint = "m, n and k are those of the GEMM of one GPU; else shape_semantics says global"
         report.warn(Code.MGS310, message, line["m"].span, hint)
         return None

@@ -244,7 +244,7 @@ def model_of(run: TracedRun, span: Span, report: Report) -> LibraryGpu:
     found = library_gpu(device.nearest) if device is not None and device.nearest else None
     if found is None:
         said = f"'{run.gpu}'" if run.gpu else "nothing"
-        message = f"the trace says {said} of its GPU, which is none of the library"
+        message = f"the trace says {said} of its GPU, which the library does not have"
         raise report.fail(Code.MGS604, message, span, "name the nearest one: --gpu H100")
     return found
 

@@ -106,7 +106,7 @@ def _of_another(pattern: Pattern, moved: Tensor, ranks: int, comm: CommPlan) -> 
     if pattern.sums and not (comm.adds or comm.apart):
         return "what arrives is gathered, and nothing is summed"
     if pattern.exchanges and not comm.apart:
-        return "what arrives comes to where its sender had it, and all_to_all brings it elsewhere"
+        return "blocks arrive at the place that they had at the sender, and all_to_all brings them elsewhere"
     if not (pattern.sums or pattern.exchanges) and all(
         op.adds or op.source.buffer != op.target.buffer for op in transfers
     ):

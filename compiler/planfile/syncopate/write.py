@@ -230,7 +230,7 @@ class _Writer:
             if before[:2] == key[:2] and before[2] < key[2]:
                 continue
             if arrival is None:
-                message = f"{step.name} waits for the end of {name} in another stream, of which its rank hears nothing"
+                message = f"{step.name} waits for the end of {name} in another stream, which sets no signal at its rank"
                 raise unwritable(message, "the same lane for both, or no order of transfers")
             yield before
 

@@ -201,7 +201,7 @@ def reject_engine(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
 def _reject_dma(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
     if engine.kind is not EngineKind.DMA or 1 <= engine.count <= gpu.dma.engines:
         return None
-    message = f"{engine.count} DMA engines asked, {gpu.name} has {gpu.dma.engines}"
+    message = f"{engine.count} DMA engines are requested, {gpu.name} has {gpu.dma.engines}"
     return Rejection(Code.MGS401, message, f"use dma({gpu.dma.engines}) or fewer, or dma alone: one for each peer")
 
 
@@ -214,7 +214,7 @@ def _reject_sms(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
         return Rejection(Code.MGS401, f"{message}may copy, each for one", f"groups {most}, or fewer")
     if engine.kind is not EngineKind.SM or 1 <= engine.count <= most:
         return None
-    message = f"{engine.count} SMs asked for copies, at most {most} of {gpu.name}'s {gpu.sms} may copy"
+    message = f"{engine.count} SMs are requested for copies, at most {most} of {gpu.name}'s {gpu.sms} may copy"
     return Rejection(Code.MGS401, message, f"use sm({most}) or fewer" if most else "copy by dma")
 
 
@@ -236,7 +236,7 @@ def _reject_mode(gpu: Gpu, engine: EngineChoice) -> Rejection | None:
 
 def _requested(scenario: OpCase, kind: EngineKind) -> str:
     engines = [str(engine) for engine in scenario.explore.values("engine") if engine.kind is kind]
-    return f"; asked for: {', '.join(engines)}" if engines else ""
+    return f"; requested: {', '.join(engines)}" if engines else ""
 
 
 def _engines(scenario: OpCase) -> str:

@@ -134,7 +134,7 @@ def _reject_told(request: ScheduleRequest, word: str) -> Rejection | None:
     """Why a kernel cannot be told its ``word``; None if it can."""
     shape = request.scenario.shape
     if request.choice.tactics.kernel is not Kernels.PERSISTENT:
-        message = f"only a persistent kernel is told its {word}: what is launched is the library's, which picks it"
+        message = f"only a persistent kernel takes {word}: other kernels are the library's, which picks it"
         return Rejection(Code.MGS513, message, f"say kernel=persistent, or leave {word} out")
     if shape.gemm is None or shape.gemm.n == 1:
         message = f"{shape.label} has no GEMM with more than one column, and nothing else has tiles"
@@ -197,7 +197,7 @@ def _reject_untold(request: ScheduleRequest) -> Rejection | None:
     lists = () if request.template.has("parts") else (choice.parts, choice.slices, choice.columns)
     if not any(lists) and (request.template.has("lanes") or not choice.lanes):
         return None
-    message = f"{choice.template} is not told its parts, slices, columns or lanes"
+    message = f"{choice.template} takes no parts, slices, columns or lanes"
     return Rejection(Code.MGS511, message, "bespoke takes them")
 
 
@@ -245,7 +245,7 @@ def _reject_without_waves(request: ScheduleRequest) -> Rejection | None:
     choice = request.choice
     if request.template.has("waves") or choice.waves == choice.sums == 1:
         return None
-    return _rejection(f"{choice.template} is not told its waves, nor streams for sums", "pipelined takes them")
+    return _rejection(f"{choice.template} takes no waves, and no streams for sums", "pipelined takes them")
 
 
 def _reject_waves(request: ScheduleRequest) -> Rejection | None:

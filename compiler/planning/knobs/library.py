@@ -160,8 +160,8 @@ def _reject_links(system: System, model: Collectives) -> Rejection | None:
         return _rejection(f"the library's times were measured over links that carry LL128, and {link.name} does not")
     fitted = model.link_latency_ticks
     if fitted is not None and latency > MOST_LATENCY * fitted:
-        known = f"the library's time is known over links with {ticks_text(fitted)} from GPU to GPU"
-        return _rejection(f"{known}; over {link.name} they are {ticks_text(latency)} apart")
+        known = f"the library's time is known over links that take {ticks_text(fitted)} from GPU to GPU"
+        return _rejection(f"{known}; over {link.name} it takes {ticks_text(latency)}")
     return None
 
 

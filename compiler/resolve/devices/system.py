@@ -220,7 +220,7 @@ class SystemResolver:
         mesh = self._mesh(declaration, gpus[0], reading)
         system = System(declaration.name, *gpus, fabric, variability, replay, mesh, traffic=traffic)
         if traffic is not None and replay is not None:
-            message = "a replayed profile has all that rank 0 gets, and traffic would come beside it"
+            message = "replay already has all writes to rank 0, and traffic would add more"
             raise self._report.fail(Code.MGS523, message, said["traffic"].span, "leave replay or traffic out")
         if traffic is not None:
             check_rates(system, said["traffic"], self._report)
@@ -284,7 +284,7 @@ class SystemResolver:
         words.end(("over",))
         if known and not over:
             hint = "mesh ep 64, edp 2 over tp, dp"
-            raise self._report.fail(Code.MGS440, "a second mesh says over which axes it is", statement.span, hint)
+            raise self._report.fail(Code.MGS440, "a second mesh needs over and axes", statement.span, hint)
         stride, wanted, what = 1, num_ranks, f"there are {num_ranks} gpus"
         if over:
             lies = adjacent(over)
@@ -317,7 +317,7 @@ class SystemResolver:
         words = behind(statement, self._report)
         count = words.take("how many")
         if not words.take_word("x"):
-            raise self._report.fail(Code.MGS116, "gpus says how many of which", statement.span, "gpus 8 x MI300X")
+            raise self._report.fail(Code.MGS116, "gpus needs a number x a GPU", statement.span, "gpus 8 x MI300X")
         which = words.only("a gpu")
         number = reading.count("the number of gpus", 1, MAX_RANKS, count)
         return number, self._devices.gpu(reading.place.scope.find(which, Kind.GPU, self._report))

@@ -52,7 +52,7 @@ class ComparisonReader:
         equality = relation in (Relation.EQ, Relation.NE)
         if spread is None and equality and not (_is_exact(left) and _is_exact(right)):
             hint = f"{compare.operator} {right_side.span.text} +- 5 %"
-            raise self._report.fail(Code.MGS323, "exact equality of measured-like values", compare.span, hint)
+            raise self._report.fail(Code.MGS323, "equality without a tolerance", compare.span, hint)
         if spread is None:
             self._warn_of_zero(left, relation, right, compare)
             return Comparison(left, relation, right)
@@ -231,7 +231,7 @@ class ShapeReader:
             self._end(rest[1:], _EXTREME)
             return Inside(self._terms.about_schedule(subject, _EXTREME), _ENDS[word])
         if word == "changes":
-            raise self._report.fail(Code.MGS116, "what changes is the winner", parts[1].span, "winner(a, b) changes")
+            raise self._report.fail(Code.MGS116, "only the winner can change", parts[1].span, "winner(a, b) changes")
         raise self._report.fail(Code.MGS116, f"{word} where?", parts[1].span, f"mine.makespan {word} inside")
 
     def crossover(self, compare: ast.Compare, call: ast.Call) -> Crossover:

@@ -161,7 +161,7 @@ class TermReader:
                 return self._call(word, expression)
             case ast.Name(text=word):
                 hint = f"for instance best.{word}; schedules are {listing(self._schedules)}"
-                raise self._report.fail(Code.MGS203, f"{word} of which schedule?", expression.span, hint)
+                raise self._report.fail(Code.MGS203, f"{word} needs the name of a schedule", expression.span, hint)
             case ast.Range() | ast.Spread():
                 raise self._report.fail(Code.MGS116, "a range follows 'in', a tolerance '=='", expression.span)
             case _:

@@ -101,7 +101,7 @@ class GroupKernelReader:
         load = self._number(said["load"], reading)
         left = self._number(said["waitcnt"], reading) if "waitcnt" in said else 0
         if left >= load:
-            message = f"waitcnt {left} waits for none of the {load} lines that were asked for, and {ends[0]} needs them"
+            message = f"waitcnt {left} waits for none of the {load} loaded lines, and {ends[0]} needs them"
             raise self._report.fail(Code.MGS508, message, said["waitcnt"].span, f"less than {load}")
         if load % (load - left):
             message = f"{load} lines under way do not divide into turns of {load - left}, load less waitcnt"

@@ -62,7 +62,7 @@ def known_head(statement: ast.Define | ast.Say, known: Iterable[str], owner: str
         if statement.name in known:
             message = f"'=' names a new thing, but {statement.name} is a property of {owner}"
             raise report.fail(Code.MGS202, message, statement.span, "drop the '='")
-        raise report.fail(Code.MGS202, f"{owner} holds no definitions", statement.span, f"it has: {listing(known)}")
+        raise report.fail(Code.MGS202, f"{owner} defines no names", statement.span, f"it has: {listing(known)}")
     word = head_of(statement)
     if word is None:
         raise report.fail(

@@ -226,13 +226,13 @@ def test_work_of_an_enumeration_grows_with_the_choices() -> None:
         (Explore.of(staging_limit_bytes=MIB), ("staging <= 1 MiB: every schedule needs at least 112 MiB",)),
         (
             Explore.of(engine=(EngineChoice(DMA, 15),), staging_limit_bytes=200 * MIB),
-            ("MI300X has 14 DMA engines; asked for: dma(15)",),
+            ("MI300X has 14 DMA engines; requested: dma(15)",),
         ),
         (
             Explore.of(engine=(EngineChoice(DMA, 20), EngineChoice(SM, 300))),
             (
-                "MI300X has 14 DMA engines; asked for: dma(20)",
-                "at most 152 of MI300X's 304 SMs may copy; asked for: sm(300)",
+                "MI300X has 14 DMA engines; requested: dma(20)",
+                "at most 152 of MI300X's 304 SMs may copy; requested: sm(300)",
             ),
         ),
     ],

@@ -251,7 +251,7 @@ CALLS = ("allgather", "reducescatter")
     [
         ((OpMode("dx", separate=OpChoice("serial", 4, DMA)),), "moves data by copy engines"),
         ((OpMode("dx", OpChoice("hetero_fused_1d", 8, SM16)),), "is moved in pieces"),
-        ((), "no collective is left whole beside kernels"),
+        ((), "no collective runs whole during kernels"),
         ((OpMode("xg", OpChoice("halving_doubling", 4, SM16, algorithm="halving_doubling")),), "no name for"),
     ],
 )

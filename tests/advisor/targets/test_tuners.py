@@ -101,7 +101,7 @@ def test_ncclx_counts_the_bytes_of_a_rank_and_the_ranks_of_a_node() -> None:
 @pytest.mark.parametrize(
     ("target", "table", "reason"),
     [
-        (NCCL, table_of(rule_of(pattern="all_to_all")), "not asked about all_to_all"),
+        (NCCL, table_of(rule_of(pattern="all_to_all")), "does not call its tuner for all_to_all"),
         (NCCL, table_of(rule_of("one_shot(engine=sm(4))")), "no name for 'one_shot'"),
         (NCCL, table_of(rule_of("serial(engine=sm(4))")), "no name for the direct exchange"),
         (NCCL, table_of(rule_of("double_tree(engine=sm(4))", pattern="broadcast")), "no name for 'double_tree'"),

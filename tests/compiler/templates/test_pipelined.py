@@ -222,7 +222,7 @@ def test_waves_are_for_pipelined_and_sums_for_what_is_summed() -> None:
     gather, engine = scenario_of(AG, SYSTEMS[2], 4, 1024, 1024, 1024), EngineChoice(EngineKind.DMA, 3)
 
     for choice, words in (
-        (OpChoice("hetero_fused_1d", 8, engine, waves=2), "hetero_fused_1d is not told its waves"),
+        (OpChoice("hetero_fused_1d", 8, engine, waves=2), "hetero_fused_1d takes no waves"),
         (OpChoice("pipelined", 8, engine, sums=2), "AG+GEMM sums nothing"),
     ):
         error = reject_choice(gather, choice)

@@ -130,7 +130,7 @@ class ModelOptions:
             If the options contradict each other.
         """
         if self.framework and not self.sequence:
-            message = f"{self.framework} says by itself how activations lie"
+            message = f"{self.framework} decides how activations are sharded"
             raise RequestError(Code.MGS310, "no-sequence-parallel", message, "leave it out")
         if self.framework:
             found = parallelism_for(self.framework, self.gpu, self.tp, self.dp, self.ep, self.node)

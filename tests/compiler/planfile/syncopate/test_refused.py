@@ -144,7 +144,7 @@ def test_a_plan_for_another_workload_is_refused() -> None:
 OTHERS = [
     ("gather", "scatter", "what arrives is gathered, and nothing is summed"),
     ("gather", "reduce", "what arrives is gathered, and nothing is summed"),
-    ("gather", "exchange", "all_to_all brings it elsewhere"),
+    ("gather", "exchange", "all_to_all brings them elsewhere"),
     ("scatter", "gather", "nothing is gathered"),
     ("exchange", "up", "nothing is gathered"),
     ("scatter", "down", "no transfer waits for a kernel"),

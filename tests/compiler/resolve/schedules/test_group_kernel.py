@@ -92,7 +92,7 @@ def test_a_kernel_is_printed_as_it_is_read() -> None:
         ("kernel pull { groups 8; get }", Code.MGS116, "get", "opens a block"),
         ("kernel pull { groups 8 { load 8 }; get { load 8; reduce } }", Code.MGS116, "groups 8", "no block"),
         ("kernel pull { groups 8; arbitration fare; get { load 8; reduce } }", Code.MGS204, "fare", "arbitration"),
-        ("kernel pull { x = 8 }", Code.MGS202, "x = 8", "no definitions"),
+        ("kernel pull { x = 8 }", Code.MGS202, "x = 8", "defines no names"),
         ("kernel push { groups 8; get { load 8; reduce } }", Code.MGS203, "pull", "unknown kernel"),
         ("link pull extends nvlink { }", Code.MGS210, "pull", "is a link"),
     ],
