@@ -47,8 +47,8 @@ NUM_KEPT = 64
 class Compiled:
     """A compiled file: a scenario per workload, in the order of the file, and the expectations about them.
 
-    ``params`` and ``numbers`` are what the scenarios depend on: values that the file leaves open, and numbers of its
-    devices. ``spans`` are where workloads are declared.
+    The scenarios depend on ``params``, values that the file leaves open, and on ``numbers`` of its devices. ``steps``
+    are training steps, ``partitions`` workloads on several groups of ranks. ``spans`` are where workloads are declared.
     """
 
     path: str
@@ -62,17 +62,17 @@ class Compiled:
     spans: tuple[tuple[str, Span], ...] = ()
 
     def span_of(self, workload: str) -> Span | None:
-        """Return where a workload is declared, or the one that it is a part of; None if no text has it."""
+        """Return where a workload, or the workload that it is a part of, is declared; None if it is in no text."""
         whole = next((each.name for each in self.partitions if workload in each.parts), workload)
         return dict(self.spans).get(whole)
 
     def step(self, name: str | None = None) -> StepScenario | None:
-        """Return the step of that name, by default the first of a file that asks about it alone; None if it is none."""
+        """Return the step of that name, by default the first of the file; None if there is none."""
         found = [step for step in self.steps if name is None or step.name == name]
         return found[0] if found else None
 
     def partition(self, name: str | None = None) -> Partition | None:
-        """Return the workload of that name if it is on several groups, by default the first of the file if it is."""
+        """Return the workload of that name, by default the first, if it runs on several groups; else None."""
         first = self.workloads[0].name if self.workloads else ""
         return next(
             (each for each in self.partitions if name == each.name or (name is None and first in each.parts)), None
@@ -84,8 +84,8 @@ class Compiled:
         Raises
         ------
         CompileError
-            If there is no workload, or none of that name, or if it is a step, which is no scenario: see ``step``,
-            or a layer whose keys and values a step exchanges.
+            If there is no workload of that name; if it is a training step (see ``step``) or runs on several groups (see
+            ``partition``), which are no scenarios; or if it is a layer whose keys and values a step exchanges.
         """
         step = self.step(workload)
         if step is not None:
@@ -140,8 +140,8 @@ def compile_text(
 ) -> Compiled:
     """Compile a text as if it stood in ``path``; see ``compile_file``.
 
-    With ``settings``, or if it is not ``as_written`` by its user, a declared schedule that does not fit is left out.
-    Routings that are drawn have ``seed``, None: as the text says.
+    A declared schedule that does not fit is an error if the text is ``as_written`` by its user; otherwise, or with
+    ``settings``, it is left out. ``seed`` replaces the seeds of random routings in the text, unless it is None.
     """
     with raising_errors() as report:
         source = Source(path, text)
@@ -199,7 +199,7 @@ class Examined:
 
 
 def examine_text(text: str, path: str = "<text>") -> Examined:
-    """Compile a text as if it stood in ``path``, and return its names and mistakes in any case: what editors ask."""
+    """Compile a text as if it stood in ``path``; return its names and mistakes even if it has errors, for editors."""
     source, report, scope = Source(path, text), Report(), Scope()
     compiled: Compiled | None = None
     with suppress(GaveUp, CompileError):

@@ -296,7 +296,7 @@ def _plan_of(choice: OpChoice) -> str:
 
 
 def _batches(choices: Sequence[OpChoice], requested: Sequence[OpChoice]) -> Iterator[Sequence[OpChoice]]:
-    """Yield what is ``asked`` for, then the others: those with fewest pieces first, whose plans are short."""
+    """Yield the ``requested`` choices, then the others: those with fewest pieces first, whose plans are short."""
     others = sorted((choice for choice in choices if choice not in requested), key=lambda choice: choice.chunks)
     yield [choice for choice in choices if choice in requested]
     for first in range(0, len(others), BATCH):

@@ -229,7 +229,7 @@ def _worth_a_run(
 ) -> list[Candidate]:
     """Simulate the candidates of ``chosen`` that may be the fastest: where runs are long, not all are.
 
-    A plan of which many ranks are simulated takes seconds. It is left out, unless it is ``asked`` for, if its busiest
+    A plan of which many ranks are simulated takes seconds. It is left out, unless it is ``requested``, if its busiest
     link alone takes longer than the fastest run of the others of its kind, serial or not: the baseline, and what it is
     compared with, stay the fastest there are. So is one that is predicted to be ``FAR_BEHIND``.
     """

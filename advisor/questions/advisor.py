@@ -84,8 +84,8 @@ class Advisor:
     Threads may share an advisor, and so may processes that are forked while none of its methods runs. Without
     ``proposals`` nothing is proposed before the space is ranked. Answers to requests stay in memory.
 
-    With ``processes`` what is not known is computed there while the threads that ask wait, and ``close``, or leaving a
-    ``with`` block, ends them. Their answers are those of this process.
+    With ``processes``, unknown answers are computed there, the same as in this process, while the calling threads wait;
+    ``close``, or leaving a ``with`` block, ends the processes.
     """
 
     proposals: ProposalModel | None = None

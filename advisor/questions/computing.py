@@ -1,4 +1,7 @@
-"""An answer computed: of one op by its stages, of several jointly; in this process, or in one beside others."""
+"""Compute an answer: of one op by its stages, of several ops jointly; in this process, another one, or a cluster.
+
+Begin with ``computed_advice``; its ``_findings`` calls the stages of one op in order.
+"""
 
 import logging
 import math
@@ -100,7 +103,7 @@ TIME_TO_PROPOSE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """Those who wait for an answer, for ``waited_s`` already: told how far it is, and what would be answered now."""
+    """Callbacks of those who have waited ``waited_s`` for an answer: its progress, and the best answer so far."""
 
     progress: Progress = silent
     should_stop: ShouldStop = never
@@ -114,7 +117,7 @@ class Watcher:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """A question to another process, what is known of others ``near`` it, and whether those who wait are told."""
+    """A question to another process, what is known ``near`` it, and whether to report answers on the way."""
 
     subject: Scenario
     options: AdviceOptions
@@ -123,7 +126,7 @@ class Requested:
 
 
 def answer_there(proposals: ProposalModel | None, requested: Requested, caller: Caller) -> Advice:
-    """Return the answer, in a process; a limit of time begins when it was asked for."""
+    """Return the answer, in a process; a time limit counts from the moment of the question."""
     subject, options = requested.subject, requested.options
 
     def progress(stage: str, done: int, total: int) -> None:
@@ -192,7 +195,7 @@ def shipped_proposals() -> ProposalModel:
 
 
 def reported_by(watcher: Watcher) -> Callable[[object], None]:
-    """Return what takes the things that ``answer_there`` tells."""
+    """Return the receiver of what ``answer_there`` reports."""
 
     def tell(what: object) -> None:
         if isinstance(what, tuple):
@@ -209,9 +212,9 @@ def model_near(proposals: ProposalModel | None, near: Near) -> ProposalModel | N
 
 
 def place_of(proposals: ProposalModel | None, scenario: Scenario, options: AdviceOptions) -> KeptAdvice:
-    """Return where the advice on ``scenario``, of one op, is kept on disk; nowhere if others near by decide it.
+    """Return where the advice on ``scenario``, of one op, is kept on disk; nowhere if it depends on sizes near by.
 
-    The place is the same for any limit of time and number of workers, which decide no answer that is kept.
+    Time limits and numbers of workers do not change the place, since no kept answer depends on them.
     """
     others_decide = proposals is not None and proposals.near != ALONE
     if others_decide or current_store() is None:
@@ -225,7 +228,7 @@ def computed_advice(
 ) -> Advice:
     """Return the advice on ``scenario``, by all stages; it is kept on disk if another run would give it too.
 
-    Of several ops that with a collective has the stages of one, where it alone has a choice.
+    If only one of several ops has a choice, that op gets the stages of one op.
 
     Raises as ``Advisor.recommend`` does.
     """

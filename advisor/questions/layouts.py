@@ -72,7 +72,7 @@ class LayoutQuestion:
     tokens
         Tokens of a step of all GPUs together, the same in each layout.
     sequences
-        Of a prefill, equally long ones, the same in each layout; None in decode.
+        Number of sequences of equal length in a prefill, the same in each layout; None in decode.
 
     Raises
     ------
@@ -148,12 +148,12 @@ def layout_question(
     gpus
         The number of GPUs.
     sequences
-        Of which the tokens of a prefill are; as many as there are GPUs by default.
+        Number of sequences of equal length in a prefill; by default as many as there are GPUs.
 
     Raises
     ------
     RequestError
-        If two things are asked at once, or a name or number cannot be.
+        If both prefill and decode are given, or a name or number is wrong.
     """
     if prefill is not None and decode is not None:
         raise RequestError(Code.MGS206, "decode", "prefill and decode are two questions", "leave one of them out")

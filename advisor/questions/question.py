@@ -48,11 +48,11 @@ class ModelQuestion:
     keys
         Keys of each sequence in a step of decode, None outside of decode.
     train
-        Whether a forward and a backward pass are asked about.
+        Whether the question is about a forward and a backward pass.
     node
         GPUs of one node.
     sequences
-        Equally long ones of which the tokens of a prefill are; None is one, or one of each group with its own tokens.
+        Number of sequences of equal length in a prefill; None is one, or one for each group with its own tokens.
     """
 
     model: ModelConfig
@@ -224,19 +224,19 @@ def model_question(
     gpu, framework, tp, dp, ep
         As in ``ModelQuestion``.
     prefill
-        Tokens of a prefill; 8192 where nothing else is asked.
+        Tokens of a prefill; 8192 unless ``decode`` or ``train`` is given.
     decode
         Sequences of a step of decode, each with ``keys``, 4096 by default.
     train
-        Whether a forward and a backward pass of ``micro_batch`` sequences of ``seq_len`` tokens are asked about, of
-        each of the ``dp`` groups.
+        Whether the question is about a forward and a backward pass, of ``micro_batch`` sequences of ``seq_len``
+        tokens in each of the ``dp`` groups.
     sequences
-        Equally long ones of which the tokens of a prefill are; one by default, or one of each of the ``dp`` groups.
+        Number of sequences of equal length in a prefill; one by default, or one for each of the ``dp`` groups.
 
     Raises
     ------
     RequestError
-        If two things are asked at once, or a name or number cannot be.
+        If two of prefill, decode and training are given, or a name or number is wrong.
     """
     said = [name for name, value in (("prefill", prefill), ("decode", decode), ("train", train or None)) if value]
     if len(said) > 1:

@@ -113,27 +113,28 @@ def advise_step(
     Parameters
     ----------
     text, path
-        Of a file in the language of Magus, and where it stands.
+        A text in the language of Magus, and the path of its file.
     settings
         Names and values of parameters, which are then not explored.
     workload
         The step, by default the first one of the file.
     progress, should_stop
-        Are called with what has been done, and asked whether to stop: what was found until then is returned.
+        The first is called with the work done. The second is called often; once it returns true, the best answer so
+        far is returned.
     times
-        Of layers that were simulated before; those that are simulated now are added.
+        Times of layers that were simulated before; new ones are added.
     as_written
-        Whether the text is its user's; else schedules that do not fit are left out, as they are with ``settings``.
+        Whether a schedule that does not fit is an error; else, and with ``settings``, it is left out.
     shown
-        So many of the fastest are certain: traffic is simulated beside their layers.
+        How many of the fastest layouts are simulated in full, with traffic during their layers.
     submit
-        Has layers simulated side by side, as ``open_processes`` and ``on_cluster`` do; the answer is the same.
+        Runs simulations of layers in parallel, as ``open_processes`` and ``on_cluster`` do; the answer is the same.
     answered
-        Is called with what would be the answer if the search ended now.
+        Called during the search with the best answer so far.
     framework
-        What is recommended is what it has, by its name in ``FRAMEWORKS``; empty for any.
+        Recommend only what this framework has, a name in ``FRAMEWORKS``; empty for any.
     every
-        Whether layouts are simulated too that are slower with the kernels of their layers alone.
+        Whether to simulate layouts too whose kernels alone take longer than the fastest layouts.
 
     Raises
     ------

@@ -106,7 +106,7 @@ class LayerRequest:
 
 
 def model_of(config: Mapping[str, object] | str | os.PathLike[str], name: str = "model") -> ModelConfig:
-    """Return the sizes in ``config``: the path of a ``config.json``, or what is in one, which is of that ``name``.
+    """Return the sizes of the model ``name`` in ``config``: the path of a ``config.json``, or its content.
 
     Raises
     ------

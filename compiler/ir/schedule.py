@@ -20,7 +20,7 @@ class EngineKind(Word):
 
 
 class EngineMode(Word):
-    """How engines are had; the value is the word in the language, none for the usual way.
+    """How engines are used; the value is the word in the language, none for the usual use.
 
     OWN: engines take commands as they come, copying SMs are taken from the kernels. SHARED: copies by SMs queue for the
     same SMs as the kernels. PRELAUNCHED: the commands of a DMA engine were written before and wait there for a flag.
@@ -48,7 +48,7 @@ PLAN_MODES = tuple(mode for mode in EngineMode if mode is not EngineMode.LIBRARY
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """``dma(count)`` copy engines or ``sm(count)`` SMs, had in the way of ``mode``; all SMs if tiles move data."""
+    """``dma(count)`` copy engines or ``sm(count)`` SMs, used as ``mode`` says; all SMs if tiles move data."""
 
     kind: EngineKind
     count: int

@@ -54,7 +54,7 @@ def is_infragraph(text: str) -> bool:
 
 
 def read_infragraph(source: Source, requested: LibraryGpu | None, report: Report) -> DumpedMachine:
-    """Return the machine of a description; ``asked`` is the GPU that the user names."""
+    """Return the machine of a description; ``requested`` is the GPU that the user names."""
     span = Span(source, 0, 1)
     if not source.text.lstrip().startswith("{"):
         raise report.fail(Code.MGS609, "this is a description of InfraGraph in YAML, which is not read", span, _HINT)

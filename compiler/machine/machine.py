@@ -263,7 +263,7 @@ def requested_gpu(name: str, span: Span, report: Report) -> LibraryGpu:
 def identify(
     gpus: Sequence[MachineGpu], requested: LibraryGpu | None, whole: Span, report: Report
 ) -> tuple[LibraryGpu, tuple[str, ...]]:
-    """Return the GPU of the library that all ``gpus`` are, or that was ``asked`` for, and doubts about it."""
+    """Return the GPU of the library that all ``gpus`` are, or the ``requested`` one, and doubts about it."""
     gpus = tuple(gpu for gpu in gpus if gpu.kind != UNSAID)
     if requested is not None:
         return requested, _contradictions(gpus, requested)

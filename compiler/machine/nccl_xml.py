@@ -167,7 +167,7 @@ class _Found:
 
 
 def read_nccl_xml(source: Source, requested: LibraryGpu | None, report: Report) -> DumpedMachine:
-    """Return the machine of a topology dump; ``asked`` is the GPU that the user names."""
+    """Return the machine of a topology dump; ``requested`` is the GPU that the user names."""
     return _Reader(source, report).machine(requested)
 
 

@@ -51,7 +51,7 @@ def is_nvidia_smi(text: str) -> bool:
 
 
 def read_nvidia_smi(source: Source, requested: LibraryGpu | None, report: Report) -> DumpedMachine:
-    """Return the machine of a table; ``asked`` is the GPU that the user names."""
+    """Return the machine of a table; ``requested`` is the GPU that the user names."""
     lines = lines_of(source, report)
     heads = [at for at, line in enumerate(lines) if is_head(line)]
     if not heads:
@@ -203,7 +203,7 @@ def is_rocm_smi(text: str) -> bool:
 
 
 def read_rocm_smi(source: Source, requested: LibraryGpu | None, report: Report) -> DumpedMachine:
-    """Return the machine of the tables; ``asked`` is the GPU that the user names."""
+    """Return the machine of the tables; ``requested`` is the GPU that the user names."""
     lines = lines_of(source, report)
     types = _table(lines, _TYPES, report)
     if types is None:

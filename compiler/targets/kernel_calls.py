@@ -298,7 +298,7 @@ def transposed(value: KernelValue, order: Sequence[ast.expr]) -> KernelValue:
 
 
 def one_of(requested: KernelValue, one: Known, other: Known) -> Known:
-    """Return what is one of two values, as ``asked`` says."""
+    """Return what is one of two values, as ``requested`` says."""
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
         return tuple(one_of(requested, *pair) for pair in zip(one, other, strict=True))
     if isinstance(one, KernelValue) and isinstance(other, KernelValue):

@@ -21,7 +21,7 @@ _started: list[Thread] = []
 
 
 async def in_thread(function: "Callable[[ShouldStop], T]") -> T:
-    """Await ``function`` in a thread of its own; when the awaiting task is cancelled, the function is told to stop.
+    """Await ``function`` in a thread of its own; cancelling the awaiting task asks the function to stop.
 
     The thread is a daemon, for which the end of the program waits a moment alone (``wait_for_threads``). A thread of
     the event loop's pool would hold it up until it returns, and a solver or an import seldom looks at ``should_stop``.
