@@ -294,7 +294,7 @@ def test_shared_experts_and_compressed_heads_are_sharded_where_activations_are_w
         (("--for", "vllm", "--tp", "1"), "tp: one GPU shares nothing"),
         (("--tp", "1"), "tp: one GPU shares nothing"),
         (("--ep", "8"), "for: --dp and --ep are of a framework"),
-        (("--for", "vllm", "--no-sequence-parallel"), "vllm says by itself"),
+        (("--for", "vllm", "--no-sequence-parallel"), "vllm decides how activations"),
         (("--for", "vllm", "--tp", "1", "--dp", "8"), "dp: llama_70b has no experts"),
     ],
 )

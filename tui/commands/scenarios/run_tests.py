@@ -68,7 +68,7 @@ def _overridden(results: Sequence[CheckResult], settings: Settings) -> Iterator[
         said = (result for result in results if name in dict(result.bindings) or _sweeps(result, name))
         first = next(said, None)
         if first is not None:
-            message = f"'--set {name}={text}' has no effect here: the block sets {name} itself"
+            message = f"'--set {name}={text}' has no effect here: its block sets {name} itself"
             yield Diagnostic(Code.MGS214, message, first.check.span, severity=Severity.WARNING)
 
 
