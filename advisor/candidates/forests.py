@@ -113,9 +113,9 @@ def _kinds(scenario: OpCase) -> set[EngineKind]:
 
 
 def _may_help(scenario: OpCase) -> bool:
-    """Whether there may be trees that load links less than named algorithms, and the file leaves the choice."""
+    """Whether trees may load links less than named algorithms, where rows move and the file leaves the choice."""
     pattern, few = scenario.shape.pattern, scenario.num_ranks <= FEW_RANKS
-    if pattern not in forest.PATTERNS or scenario.shape.moved is None or scenario.explore.values("schedules"):
+    if pattern not in forest.PATTERNS or scenario.explore.values("schedules"):
         return False
     if _is_even(scenario) and not (pattern is Pattern.BROADCAST and few):
         return False

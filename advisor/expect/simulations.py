@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
 
 from ...compiler.ir import Metric, OpCase, OpChoice, OpPlan, Scenario, without_batch
 from ...compiler.ir.step import StepScenario
@@ -124,8 +123,11 @@ class Runs:
         """Return the lower bound on any schedule, of all layers."""
         if self._bound_ticks is None:
             case, scenario = self.scenario.only_case, self.scenario
-            of_all = partial(workload_bound, scenario.system, scenario.workload, splits_k=scenario.splits_k)
-            self._bound_ticks = (of_all() if case is None else lower_bound(case)).ticks
+            if case is None:
+                bound = workload_bound(scenario.system, scenario.workload, splits_k=scenario.splits_k)
+            else:
+                bound = lower_bound(case)
+            self._bound_ticks = bound.ticks
         return self._bound_ticks
 
     def result(self, name: str, *, explained: bool = False) -> Result:
