@@ -48,7 +48,7 @@ async def test_layouts_stand_in_a_table_each_once(app_of: Callable[..., MagusApp
         for heading in ("layout", "step", "tok/s/GPU", "memory", "exposed", "bubble"):
             assert heading in text
         for row in rows:
-            figures = row.outcome.layout, row.cells[StepSort.TOKENS], row.cells[StepSort.TIME]
+            figures = row.outcome.layout, StepSort.TOKENS.value.text(row), StepSort.TIME.value.text(row)
             assert any(all(figure in line for figure in figures) for line in text.splitlines())
 
 

@@ -1,7 +1,7 @@
 """The pane Candidates: the ranked schedules, and which of them the other panes show."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
@@ -20,7 +20,7 @@ from ...text.door import wrapped_to
 from ..app import CandidatePicked
 from ..charts.comparison import LETTERS
 from ..session.job import AnyJob, Job
-from ..session.view import CandidateRow, Mark, SortKey, rows_of, shortened
+from ..session.view import CandidateRow, Column, Mark, SortKey, rows_of, shortened
 from . import CANDIDATES
 
 # What every pane of the workbench is.
@@ -143,8 +143,6 @@ MARK_STYLES = {
     Mark.NONE: ("", ""),
 }
 """Of each mark how its row stands out, and in which colour of the theme."""
-Column = tuple[Enum | None, str, int]
-"""What a column is sorted by, its heading and width; the one without a width takes the rest."""
 
 
 class Pickable(Protocol):
@@ -183,10 +181,9 @@ class RowsTable(DataTable[Text], Generic[AnyRow]):
 
 
 class PickTable(RowsTable[R], Generic[R]):
-    """Rows, one of them under the cursor; ``LEFT`` are those of words in ``COLUMNS``."""
+    """Rows, one of them under the cursor; the values of ``KEYS`` are its columns."""
 
-    COLUMNS: ClassVar[tuple[Column, ...]]
-    LEFT: ClassVar[tuple[Enum | None, ...]]
+    KEYS: ClassVar[type[Enum]]
     LEAST: ClassVar[int] = 24
     """Columns that the one which takes the rest has at least."""
 
@@ -221,18 +218,25 @@ class PickTable(RowsTable[R], Generic[R]):
             self.post_message(CandidatePicked(row.expression))
 
     @abstractmethod
-    def cells(self, row: R, width: int) -> tuple[Text, ...]:
+    def cells(self, row: R, width: int) -> Iterable[Text]:
         """The cells of a row; ``width`` is that of the column that takes the rest."""
+
+    def cell(self, row: R, key: Enum, style: str, width: int) -> Text:
+        """The cell of a column, in which words have ``width``."""
+        column: Column = key.value
+        text = column.text(row)
+        shown = text if column.justify == "right" else shortened(printable(text), width)
+        return Text(shown, style=style, no_wrap=True, justify=column.justify)
 
     def _fill(self, picked: str | None) -> None:
         width, self._filled_width = self._rest(), self.size.width
         with self.app.batch_update(), self.prevent(DataTable.RowHighlighted):
             self.clear(columns=True)
-            for key, heading, columns in self.COLUMNS:
-                sorted_by = key is self._key and key is not self.COLUMNS[0][0]
-                shown = Text("▾" + heading if sorted_by else heading)
-                shown.justify = "left" if key in self.LEFT else "right"
-                self.add_column(shown, width=columns or width, key=key.name if key is not None else None)
+            for place, key in enumerate(self.KEYS):
+                column: Column = key.value
+                shown = Text("▾" + column.heading if place and key is self._key else column.heading)
+                shown.justify = "right" if column.justify == "right" else "left"
+                self.add_column(shown, width=column.width or width, key=None if column.order is None else key.name)
             for row in self._rows:
                 self.add_row(*self.cells(row, width), key=row.expression)
             found = (index for index, row in enumerate(self._rows) if row.expression == picked)
@@ -246,7 +250,7 @@ class PickTable(RowsTable[R], Generic[R]):
         return f"{weight} {self.app.theme_variables.get(colour, '')}".strip()
 
     def _rest(self) -> int:
-        taken = sum(columns for _, _, columns in self.COLUMNS) + self.scrollbar_size_vertical
+        taken: int = sum(key.value.width for key in self.KEYS) + self.scrollbar_size_vertical
         return max(self.LEAST, self.size.width - taken)
 
 
@@ -254,25 +258,23 @@ T = TypeVar("T", bound=PickTable)  # type: ignore[type-arg]  # of any rows
 
 
 class RankedPane(ViewPane[J, T]):
-    """A table, whose rows may be sorted by each of ``KEYS``."""
-
-    KEYS: ClassVar[type[Enum]]
+    """A table, whose rows may be sorted by each of its columns that has an order."""
 
     def __init__(self, table: T, *, id: str) -> None:
         super().__init__(table, id=id)
-        self._sort_key: Enum = next(iter(self.KEYS))
+        self._sort_key: Enum = next(iter(table.KEYS))
         self._job: J | None = None
 
     def sort(self, key: Enum | None = None) -> None:
         """Sort by ``key``, or by the column after the current one."""
-        keys = tuple(self.KEYS)
+        keys = [each for each in self._view.KEYS if each.value.order is not None]
         self._sort_key = key or keys[(keys.index(self._sort_key) + 1) % len(keys)]
         if self._job is not None:
             self.show(self._job)
 
     def sort_by(self, column: str) -> None:
         """Sort by the column of this name."""
-        self.sort(self.KEYS[column])
+        self.sort(self._view.KEYS[column])
 
     def step(self, rows: int) -> None:
         """Move the cursor down by ``rows``."""
@@ -282,33 +284,20 @@ class RankedPane(ViewPane[J, T]):
 class CandidateTable(PickTable[CandidateRow]):
     """Schedules with predicted and simulated times, speedup and marks; ``letters`` are those of marked schedules."""
 
-    COLUMNS: ClassVar[tuple[Column, ...]] = (
-        (SortKey.RANK, " ", 3),
-        (SortKey.SCHEDULE, "schedule (times in us)", 0),
-        (SortKey.PREDICTED, "predicted", 10),
-        (SortKey.SIMULATED, "simulated", 10),
-        (None, " unit", 7),
-        (SortKey.SPEEDUP, "speedup", 8),
-    )
-    LEFT = (SortKey.RANK, SortKey.SCHEDULE, None)
+    KEYS = SortKey
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.letters: Mapping[str, str] = {}
 
-    def cells(self, row: CandidateRow, width: int) -> tuple[Text, ...]:
+    def cells(self, row: CandidateRow, width: int) -> Iterator[Text]:
         """Letter and mark, the name, times, their unit, the speedup."""
         letter, style = self.letters.get(row.expression, " "), self.style_of(row.mark)
-        predicted = "-" if row.predicted_us is None else f"{row.predicted_us:.1f}"
-        speedup = Text(row.speedup_text, style=style or ("dim" if row.simulated_us is None else ""), justify="right")
-        return (
-            Text.assemble((letter, "bold reverse" if letter.strip() else ""), (f"{row.mark.value} ", style)),
-            Text(shortened(printable(row.name), width), style=style, no_wrap=True),
-            Text(predicted, style="dim", justify="right"),
-            Text(row.simulated_text, style=style, justify="right"),
-            Text(f" {row.granularity}", style="dim"),
-            speedup,
-        )
+        yield Text.assemble((letter, "bold reverse" if letter.strip() else ""), (f"{row.mark.value} ", style))
+        styles = {SortKey.PREDICTED: "dim", SortKey.UNIT: "dim"}
+        styles[SortKey.SPEEDUP] = style or ("dim" if row.simulated_us is None else "")
+        for key in list(SortKey)[1:]:
+            yield self.cell(row, key, styles.get(key, style), width)
 
 
 TITLE = CANDIDATES.title
@@ -317,7 +306,6 @@ TITLE = CANDIDATES.title
 class CandidatesPane(RankedPane[Job, CandidateTable]):
     """The table of candidates, and which of them are marked."""
 
-    KEYS = SortKey
     BINDINGS: ClassVar[list[BindingType]] = [Binding("space,m", "mark", "Mark", key_display="space")]
 
     def __init__(self, *, id: str) -> None:

@@ -1,7 +1,7 @@
 """What the panes show of a training step: its layouts, the stages of the one that is picked, why and how."""
 
 from collections.abc import Iterator
-from typing import ClassVar, cast
+from typing import cast
 
 from rich.text import Text
 from textual.content import Content
@@ -14,42 +14,26 @@ from ...text.step import counted_text, figures_of, nothing_lines
 from ..charts.rows import StagesModel
 from ..session.job import StepJob
 from ..session.step_view import LayoutRow, StepSort, memory_lines, picked_row, rows_of
-from ..session.view import shortened
 from ..widgets.rows_view import RowsView
 from . import CANDIDATES, HOW, TIMELINE, WHY
-from .candidates import Column, PickTable, RankedPane, ViewPane, WordsPane
+from .candidates import PickTable, RankedPane, ViewPane, WordsPane
 
 
 class LayoutTable(PickTable[LayoutRow]):
     """Layouts and schedules with time, tokens, memory and what is lost."""
 
-    COLUMNS: ClassVar[tuple[Column, ...]] = (
-        (StepSort.RANK, StepSort.RANK.value, 2),
-        (StepSort.LAYOUT, StepSort.LAYOUT.value, 18),
-        (StepSort.SCHEDULE, StepSort.SCHEDULE.value, 0),
-        (StepSort.TIME, StepSort.TIME.value, 9),
-        (StepSort.TOKENS, StepSort.TOKENS.value, 10),
-        (StepSort.MEMORY, StepSort.MEMORY.value, 9),
-        (StepSort.EXPOSED, StepSort.EXPOSED.value, 8),
-        (StepSort.BUBBLE, StepSort.BUBBLE.value, 7),
-    )
-    LEFT = (StepSort.RANK, StepSort.LAYOUT, StepSort.SCHEDULE)
+    KEYS = StepSort
     LEAST = 17
 
-    def cells(self, row: LayoutRow, width: int) -> tuple[Text, ...]:
+    def cells(self, row: LayoutRow, width: int) -> Iterator[Text]:
         """The mark, then a cell for each figure."""
-        style, widths = self.style_of(row.mark), {key: columns or width for key, _, columns in self.COLUMNS}
-        cells = [Text(row.mark.value, style=style)]
-        for key, text in row.cells.items():
-            shown = shortened(printable(text), widths[key] - 1) if key in self.LEFT else text
-            cells.append(Text(shown, style=style, no_wrap=True, justify="left" if key in self.LEFT else "right"))
-        return tuple(cells)
+        for key in StepSort:
+            room = (key.value.width or width) - (key is not StepSort.RANK)
+            yield self.cell(row, key, self.style_of(row.mark), room)
 
 
 class LayoutsPane(RankedPane[StepJob, LayoutTable]):
     """The table of layouts."""
-
-    KEYS = StepSort
 
     def __init__(self, *, id: str) -> None:
         super().__init__(LayoutTable(id="layouts"), id=id)

@@ -1,6 +1,6 @@
 """Texts and rows of the screen about a training step. No Textual."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -10,20 +10,24 @@ from ....advisor.steps.search import TIE
 from ....compiler.ir.step import StepScenario
 from ....compiler.text.units import bytes_text
 from ...text.step import counted_text, declared_as, key_of, question_of, seconds_text
-from .view import Finality, JobHead, Mark
+from .view import Column, Finality, JobHead, Mark
 
 
 class StepSort(Enum):
-    """Sort key of the layouts; the value is the heading of the column, RANK is the order of the answer."""
+    """Columns of the layouts; RANK is the order of the answer."""
 
-    RANK = " "
-    LAYOUT = "layout"
-    SCHEDULE = "schedule"
-    TIME = "step"
-    TOKENS = "tok/s/GPU"
-    MEMORY = "memory"
-    EXPOSED = "exposed"
-    BUBBLE = "bubble"
+    RANK = Column(" ", 2, lambda row: row.mark.value, lambda row: row.rank, justify="default")
+    LAYOUT = Column("layout", 18, lambda row: row.outcome.layout, lambda row: row.outcome.layout, justify="left")
+    SCHEDULE = Column("schedule", 0, lambda row: row.name, lambda row: row.name, justify="left")
+    TIME = Column("step", 9, lambda row: row.time_text, lambda row: row.outcome.run.makespan_ticks)
+    TOKENS = Column(
+        "tok/s/GPU", 10, lambda row: f"{row.outcome.tokens_per_gpu_s:,.0f}", lambda row: -row.outcome.tokens_per_gpu_s
+    )
+    MEMORY = Column(
+        "memory", 9, lambda row: f"{row.outcome.memory_bytes / 2**30:.1f} GiB", lambda row: row.outcome.memory_bytes
+    )
+    EXPOSED = Column("exposed", 8, lambda row: f"{row.outcome.run.exposed:.1%}", lambda row: row.outcome.run.exposed)
+    BUBBLE = Column("bubble", 7, lambda row: f"{row.outcome.run.bubble:.1%}", lambda row: row.outcome.run.bubble)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +51,9 @@ class LayoutRow:
         return words if self.name == words else f"{self.name}: {words}"
 
     @property
-    def cells(self) -> Mapping[StepSort, str]:
-        """The text of each column behind the mark."""
-        each, run = self.outcome, self.outcome.run
-        return {
-            StepSort.LAYOUT: each.layout,
-            StepSort.SCHEDULE: self.name,
-            StepSort.TIME: f"{'~' if self.is_estimate else ''}{seconds_text(run.makespan_ticks)}",
-            StepSort.TOKENS: f"{each.tokens_per_gpu_s:,.0f}",
-            StepSort.MEMORY: f"{each.memory_bytes / 2**30:.1f} GiB",
-            StepSort.EXPOSED: f"{run.exposed:.1%}",
-            StepSort.BUBBLE: f"{run.bubble:.1%}",
-        }
+    def time_text(self) -> str:
+        """The time of a step; ``~`` marks an estimate."""
+        return f"{'~' if self.is_estimate else ''}{seconds_text(self.outcome.run.makespan_ticks)}"
 
 
 def rows_of(advice: StepAdvice, key: StepSort = StepSort.RANK) -> tuple[LayoutRow, ...]:
@@ -82,19 +77,7 @@ def rows_of(advice: StepAdvice, key: StepSort = StepSort.RANK) -> tuple[LayoutRo
         same = each if any(each is one for one in searched.declared) else declared_as(each, searched)
         name = each.words if same is None else same.schedule.name
         rows.append(LayoutRow(rank, mark or Mark.NONE, key_of(same or each), name, each, not is_contended))
-    return tuple(sorted(rows, key=lambda row: (_ORDER[key](row), row.rank)))
-
-
-_ORDER: Mapping[StepSort, Callable[[LayoutRow], float | str]] = {
-    StepSort.RANK: lambda row: row.rank,
-    StepSort.LAYOUT: lambda row: row.outcome.layout,
-    StepSort.SCHEDULE: lambda row: row.name,
-    StepSort.TIME: lambda row: row.outcome.run.makespan_ticks,
-    StepSort.TOKENS: lambda row: -row.outcome.tokens_per_gpu_s,
-    StepSort.MEMORY: lambda row: row.outcome.memory_bytes,
-    StepSort.EXPOSED: lambda row: row.outcome.run.exposed,
-    StepSort.BUBBLE: lambda row: row.outcome.run.bubble,
-}
+    return key.value.sort(rows)
 
 
 def picked_row(advice: StepAdvice, expression: str | None) -> LayoutRow | None:
@@ -147,10 +130,9 @@ def figures_of(advice: StepAdvice) -> str:
 
 def selected_text(row: LayoutRow) -> str:
     """The layout under the cursor in full."""
-    cells = row.cells
     settings = ", ".join(f"{name} = {value}" for name, value in row.outcome.settings)
     where = f"  ({settings})" if settings else ""
-    return f"{cells[StepSort.LAYOUT]}, {row.full_name}  {cells[StepSort.TIME]}{where}"
+    return f"{row.outcome.layout}, {row.full_name}  {row.time_text}{where}"
 
 
 BAR_COLUMNS = 24

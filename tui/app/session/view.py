@@ -1,9 +1,10 @@
 """Texts and rows of the screen: pure functions of the session's data. No Textual."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
+from typing import Any, Literal, TypeVar
 
 from ....advisor.candidates.advice import Advice
 from ....advisor.candidates.candidate import Candidate
@@ -19,14 +20,41 @@ from ...text.render import threshold_sentence
 KEPT_FRONT = 9
 
 
-class SortKey(Enum):
-    """Sort key of the candidates; the value is the column's heading, RANK is the order of the advice."""
+R = TypeVar("R")
 
-    RANK = "#"
-    SCHEDULE = "schedule"
-    PREDICTED = "predicted"
-    SIMULATED = "simulated"
-    SPEEDUP = "speedup"
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table of rows: its heading and width, the ``text`` of a row, and the ``order`` to sort rows by.
+
+    Without a width it takes the rest, and without an order rows are not sorted by it. What does not stand to the right
+    are words, which are cut where they do not fit; those to the left fill their cell.
+    """
+
+    heading: str
+    width: int
+    text: Callable[[Any], str]
+    order: Callable[[Any], float | str] | None
+    justify: Literal["left", "default", "right"] = "right"
+
+    def sort(self, rows: Iterable[R]) -> tuple[R, ...]:
+        """Return rows in the order of the answer sorted by this column; those that are alike in it stay as they are."""
+        return tuple(rows if self.order is None else sorted(rows, key=self.order))
+
+
+class SortKey(Enum):
+    """Columns of the candidates; unknown times are sorted to the end, and RANK is the order of the advice."""
+
+    RANK = Column(" ", 3, lambda row: row.mark.value, lambda row: row.rank, justify="default")
+    SCHEDULE = Column("schedule (times in us)", 0, lambda row: row.name, lambda row: row.name, justify="default")
+    PREDICTED = Column("predicted", 10, lambda row: row.predicted_text, lambda row: _or_last(row.predicted_us))
+    SIMULATED = Column("simulated", 10, lambda row: row.simulated_text, lambda row: _or_last(row.simulated_us))
+    UNIT = Column(" unit", 7, lambda row: f" {row.granularity}", None, justify="default")
+    SPEEDUP = Column("speedup", 8, lambda row: row.speedup_text, lambda row: row.best_us)
+
+
+def _or_last(us: float | None) -> float:
+    return inf if us is None else us
 
 
 class Mark(Enum):
@@ -52,6 +80,11 @@ class CandidateRow:
     best_us: float
     speedup: float
     is_estimate: bool
+
+    @property
+    def predicted_text(self) -> str:
+        """The predicted time; ``-`` that there is none."""
+        return "-" if self.predicted_us is None else f"{self.predicted_us:.1f}"
 
     @property
     def simulated_text(self) -> str:
@@ -193,26 +226,16 @@ def confidence_of(advice: Advice) -> str:
 def rows_of(advice: Advice, runs: Mapping[str, ShownRun], key: SortKey) -> tuple[CandidateRow, ...]:
     """Return all candidates sorted by ``key``; runs simulated on demand fill gaps of the advice."""
     names = advice.short_names
-    rows = [
+    rows = (
         _row(rank, names.get(one.expression, one.expression), one, advice, runs.get(one.expression))
         for rank, one in enumerate(advice.candidates, 1)
-    ]
-    return tuple(sorted(rows, key=lambda row: (_ORDER[key](row), row.rank)))
+    )
+    return key.value.sort(rows)
 
 
 def row_of(advice: Advice, runs: Mapping[str, ShownRun], expression: str | None) -> CandidateRow | None:
     """Return the row of one candidate."""
     return next((row for row in rows_of(advice, runs, SortKey.RANK) if row.expression == expression), None)
-
-
-_ORDER: Mapping[SortKey, Callable[[CandidateRow], float | str]] = {
-    SortKey.RANK: lambda row: row.rank,
-    SortKey.SCHEDULE: lambda row: row.name,
-    SortKey.PREDICTED: lambda row: inf if row.predicted_us is None else row.predicted_us,
-    SortKey.SIMULATED: lambda row: inf if row.simulated_us is None else row.simulated_us,
-    SortKey.SPEEDUP: lambda row: row.best_us,
-}
-"""What each key sorts by; unknown values go to the end."""
 
 
 def _row(rank: int, name: str, candidate: Candidate, advice: Advice, run: ShownRun | None) -> CandidateRow:
