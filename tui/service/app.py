@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ... import __version__
-from ...advisor import Advice, AdviceOptions, Advisor, NoFeasibleSchedule, RequestError
+from ...advisor import AdviceOptions, Advisor, NoFeasibleSchedule, RequestError
 from ...advisor.answer.export import advice_document
 from ...advisor.questions.ask import ask
 from ...advisor.work.pools import in_thread
@@ -30,7 +30,7 @@ from ...compiler.ir.step import StepScenario
 from ...compiler.planning.build import ScheduleError
 from ...simcore import RunTooLarge
 from .openapi import ASK_PATH, LAYER_PATH, PATH, openapi_document
-from .questions import Question, layer_question_of, model_question_of, question_of
+from .questions import layer_question_of, model_question_of, question_of
 
 ANY = "*"
 
@@ -80,40 +80,6 @@ def _is_address(name: str) -> bool:
 def _is_everywhere(bound: str) -> bool:
     """Whether a service listens at all addresses of its machine."""
     return _is_address(bound) and ip_address(bound).is_unspecified
-
-
-SCHEMA = "magus-answer/1"
-
-
-def answer_document(question: Question, advice: Advice) -> JsonObject:
-    """Return the answer in short, with the plan and the whole advice if they were asked for."""
-    choice, engine = advice.recommended.choice, advice.recommended.schedule.engine
-    document: JsonObject = {
-        "schema": SCHEMA,
-        "magus": __version__,
-        "verdict": advice.verdict.value,
-        "schedule": advice.recommended.expression,
-        "template": None if choice is None else choice.template,
-        "chunks": None if choice is None else choice.chunks,
-        "copy_engines": engine.copy_engines,
-        "copy_sms": engine.copy_sms,
-        "us": advice.recommended.best_us,
-        "baseline": advice.serial.expression,
-        "baseline_us": advice.serial.best_us,
-        "gain": advice.gain,
-        "gain_interval": advice.interval,
-        "source": advice.source.value,
-        "interrupted": advice.interrupted,
-        "confidence": advice.confidence.value,
-        "confidence_reason": advice.confidence_reason,
-        "reasons": list(advice.reasons),
-        "marks": list(advice.marks),
-    }
-    if question.with_plan:
-        document["plan"] = advice.plan()
-    if question.with_advice:
-        document["advice"] = advice_document(advice)
-    return document
 
 
 def error_document(code: str, message: str, field: str = "", hint: str = "") -> JsonObject:
@@ -190,12 +156,12 @@ class Service:
         question = question_of(body, self._limits.answer_s)
         known = self._advisor.recall(question.request, question.options)
         if known is not None:
-            return _Json(answer_document(question, known))
+            return _Json(question.answer(known))
 
         async def advised(left_s: float) -> JsonObject:
             options = _within(question.options, left_s)
             advice = await self._advisor.recommend_async(question.request, options, should_stop=lambda: self._stopped)
-            return await in_thread(lambda _: answer_document(question, advice))
+            return await in_thread(lambda _: question.answer(advice))
 
         return await self._in_turn(advised)
 

@@ -1,8 +1,10 @@
 """The OpenAPI document of the service, made of the same lists that its checks are made of."""
 
+from collections.abc import Callable, Mapping
+
 from ... import __version__
-from ...advisor.answer.export import ADVICE_SCHEMA
-from ...advisor.candidates.advice import Confidence
+from ...advisor.answer.export import ADVICE_SCHEMA, advice_document
+from ...advisor.candidates.advice import Advice, Confidence
 from ...advisor.questions.layouts import MOST_GPUS
 from ...advisor.questions.question import MOST_COUNT
 from ...compiler.ir import DType, JsonObject
@@ -10,7 +12,11 @@ from ...compiler.request.request import MAX_BYTES, PATTERNS, TOPOLOGIES
 from ...compiler.resolve.expect.expectation import Verdict
 from ...compiler.text.json_forms import list_of, object_of, one_of, whole_number
 from ...compiler.text.vocabulary import MAX_EXTENT
-from .questions import MOST_BESPOKE, MOST_RANKS
+
+MOST_RANKS = 1024
+"""Larger systems take minutes and gigabytes, which a client may not spend here."""
+
+MOST_BESPOKE = 100_000
 
 _WORD, _NUMBER, _WHOLE, _FLAG, _OBJECT = (
     {"type": kind} for kind in ("string", "number", "integer", "boolean", "object")
@@ -21,6 +27,8 @@ _OR_NULL, _NUMBER_OR_NULL, _WHOLE_OR_NULL, _OBJECT_OR_NULL = (
 _WORDS, _OBJECTS = ({"type": "array", "items": each} for each in (_WORD, _OBJECT))
 _COUNT, _RANKS = whole_number(0, MAX_EXTENT), whole_number(1, MOST_RANKS)
 _POSITIVE = whole_number(1, MAX_EXTENT)
+_INTERVAL: JsonObject = {"type": ["array", "null"], "items": _NUMBER}
+_CONFIDENCE = one_of([each.value for each in Confidence])
 _VERDICT = one_of([verdict.value for verdict in Verdict])
 _OF_BOTH: JsonObject = {
     "engines": list_of(_WORD, 64),
@@ -43,28 +51,35 @@ def _whole_object(properties: JsonObject) -> JsonObject:
     return object_of(properties, tuple(properties))
 
 
+OF_MODEL: JsonObject = {
+    "model": _about(_OBJECT, "the content of a config.json of transformers"),
+    "name": _about(_WORD, "of the model, where its configuration has none"),
+    "gpu": _GPU,
+    "tp": whole_number(2, MOST_RANKS),
+    "tokens": _about(_POSITIVE, "rows that all ranks hold together"),
+    "backward": _about(_FLAG, "the backward pass with weight gradients; default false"),
+    "sequence_parallel": _about(_FLAG, "default true"),
+    "decode": _about(_POSITIVE, "keys of each sequence in a step of decode"),
+    "node": _about(_RANKS, "GPUs of one node; default 8"),
+    **_OF_BOTH,
+}
+OF_TEXT: JsonObject = {
+    "text": _about(_WORD, "instead of a model: a .mgs file without other files"),
+    "workload": _about(_OR_NULL, "of the text; default: the first"),
+    "settings": _about(_OBJECT, "of the text: values of its parameters by name"),
+}
+"""What a question about a layer may say of its model, and what of a text instead."""
+
+
 def _layer_question() -> JsonObject:
     """A model with gpu, tp and tokens, or a text."""
-    properties = {
-        "model": _about(_OBJECT, "the content of a config.json of transformers"),
-        "name": _about(_WORD, "of the model, where its configuration has none"),
-        "gpu": _GPU,
-        "tp": whole_number(2, MOST_RANKS),
-        "tokens": _about(_POSITIVE, "rows that all ranks hold together"),
-        "backward": _about(_FLAG, "the backward pass with weight gradients; default false"),
-        "sequence_parallel": _about(_FLAG, "default true"),
-        "decode": _about(_POSITIVE, "keys of each sequence in a step of decode"),
-        "node": _about(_RANKS, "GPUs of one node; default 8"),
-        **_OF_BOTH,
-        "text": _about(_WORD, "instead of a model: a .mgs file without other files"),
-        "workload": _about(_OR_NULL, "of the text; default: the first"),
-        "settings": _about(_OBJECT, "of the text: values of its parameters by name"),
+    spending = {
         "simulate": _about(_FLAG, "false tries no small changes; default true"),
         "within_s": _WITHIN,
         "bespoke": whole_number(0, MOST_BESPOKE),
     }
     of_either = [{"required": ["model", "gpu", "tp", "tokens"]}, {"required": ["text"]}]
-    return object_of(properties, ()) | {"oneOf": of_either}
+    return object_of(OF_MODEL | OF_TEXT | spending, ()) | {"oneOf": of_either}
 
 
 def _advice() -> JsonObject:
@@ -79,7 +94,7 @@ def _advice() -> JsonObject:
         "headline": _OR_NULL,
         "speedup_vs_serial": _NUMBER,
         **dict.fromkeys(("promised", "in_graph", "on_host", "error"), _NUMBER_OR_NULL),
-        "interval": {"type": ["array", "null"], "items": _NUMBER},
+        "interval": _INTERVAL,
         "outside": _OR_NULL,
         "serial": _WORD,
         "baseline": _OBJECT,
@@ -88,7 +103,7 @@ def _advice() -> JsonObject:
         "lower_bound_us": _NUMBER_OR_NULL,
         "bound": _OBJECT_OR_NULL,
         "gap_to_bound": _NUMBER_OR_NULL,
-        "confidence": one_of([each.value for each in Confidence]),
+        "confidence": _CONFIDENCE,
         "confidence_reason": _WORD,
         **dict.fromkeys(("sensitivity", "threshold", "routing_draws"), _OBJECT_OR_NULL),
         "reasons": _WORDS,
@@ -123,6 +138,7 @@ def _op() -> JsonObject:
     return _whole_object(words | dict.fromkeys(times, _NUMBER_OR_NULL))
 
 
+SCHEMA = "magus-answer/1"
 PATH, LAYER_PATH, ASK_PATH = "/v1/recommend", "/v1/recommend_layer", "/v1/ask"
 _ERRORS = {
     "400": "the request is wrong: a code, the field, and what to do instead",
@@ -268,30 +284,43 @@ def _layouts_answer() -> JsonObject:
     )
 
 
+_ANSWER: Mapping[str, tuple[JsonObject, Callable[[Advice], object]]] = {
+    "schema": (_WORD, lambda _: SCHEMA),
+    "magus": (_WORD, lambda _: __version__),
+    "verdict": (_VERDICT, lambda advice: advice.verdict.value),
+    "schedule": (_WORD, lambda advice: advice.recommended.expression),
+    "template": (_OR_NULL, lambda advice: advice.recommended.choice and advice.recommended.choice.template),
+    "chunks": (_WHOLE_OR_NULL, lambda advice: advice.recommended.choice and advice.recommended.choice.chunks),
+    "copy_engines": (_WHOLE, lambda advice: advice.recommended.schedule.engine.copy_engines),
+    "copy_sms": (_WHOLE, lambda advice: advice.recommended.schedule.engine.copy_sms),
+    "us": (_NUMBER, lambda advice: advice.recommended.best_us),
+    "baseline": (_WORD, lambda advice: advice.serial.expression),
+    "baseline_us": (_NUMBER, lambda advice: advice.serial.best_us),
+    "gain": (_NUMBER, lambda advice: advice.gain),
+    "gain_interval": (_INTERVAL | {"minItems": 2, "maxItems": 2}, lambda advice: advice.interval),
+    "source": (one_of(("cache", "model", "simulation")), lambda advice: advice.source.value),
+    "interrupted": (_FLAG, lambda advice: advice.interrupted),
+    "confidence": (_CONFIDENCE, lambda advice: advice.confidence.value),
+    "confidence_reason": (_WORD, lambda advice: advice.confidence_reason),
+    "reasons": (_WORDS, lambda advice: list(advice.reasons)),
+    "marks": (_WORDS, lambda advice: list(advice.marks)),
+}
+"""The members of an answer in short, each with its schema, and its value."""
+
+
+def answer_document(advice: Advice, *, with_plan: bool, with_advice: bool) -> JsonObject:
+    """Return the answer in short, with the plan and the whole advice if they were asked for."""
+    document: JsonObject = {key: value(advice) for key, (_, value) in _ANSWER.items()}
+    if with_plan:
+        document["plan"] = advice.plan()
+    if with_advice:
+        document["advice"] = advice_document(advice)
+    return document
+
+
 def _answer() -> JsonObject:
-    properties = {
-        "schema": _WORD,
-        "magus": _WORD,
-        "verdict": _VERDICT,
-        "schedule": _WORD,
-        "template": _OR_NULL,
-        "chunks": _WHOLE_OR_NULL,
-        **dict.fromkeys(("copy_engines", "copy_sms"), _WHOLE),
-        "us": _NUMBER,
-        "baseline": _WORD,
-        "baseline_us": _NUMBER,
-        "gain": _NUMBER,
-        "gain_interval": {"type": ["array", "null"], "items": _NUMBER, "minItems": 2, "maxItems": 2},
-        "source": one_of(("cache", "model", "simulation")),
-        "interrupted": _FLAG,
-        "confidence": one_of([each.value for each in Confidence]),
-        "confidence_reason": _WORD,
-        "reasons": _WORDS,
-        "marks": _WORDS,
-        "plan": _OBJECT_OR_NULL,
-        "advice": {"$ref": _ref("Advice")},
-    }
-    return object_of(properties, [key for key in properties if key not in ("plan", "advice")])
+    always = {key: schema for key, (schema, _) in _ANSWER.items()}
+    return object_of(always | {"plan": _OBJECT_OR_NULL, "advice": {"$ref": _ref("Advice")}}, tuple(always))
 
 
 def _error() -> JsonObject:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...advisor import (
+    Advice,
     AdviceOptions,
     LayerRequest,
     LayoutQuestion,
@@ -23,14 +24,11 @@ from ...compiler.ir.step import StepScenario
 from ...compiler.pipeline import compile_text
 from ...compiler.text.diagnostics import CompileError, did_you_mean, listing
 from ...compiler.text.json_forms import members_once
+from .openapi import MOST_BESPOKE, MOST_RANKS, OF_MODEL, OF_TEXT, answer_document
 
 FIELDS = tuple(field.name for field in fields(Request) if field.name not in ("system_file", "system"))
 """Fields of a ``Request`` that a body may have: files of the service's machine are not for its clients."""
 
-MOST_RANKS = 1024
-"""Larger systems take minutes and gigabytes, which a client may not spend here."""
-
-MOST_BESPOKE = 100_000
 SPENDING = ("simulate", "within_s", "bespoke", "plan", "advice")
 
 
@@ -42,6 +40,10 @@ class Question:
     options: AdviceOptions
     with_plan: bool = False
     with_advice: bool = False
+
+    def answer(self, advice: Advice) -> JsonObject:
+        """Return the answer in short, with what it is to hold besides."""
+        return answer_document(advice, with_plan=self.with_plan, with_advice=self.with_advice)
 
 
 def question_of(body: bytes, most_s: float) -> Question:
@@ -56,11 +58,7 @@ def question_of(body: bytes, most_s: float) -> Question:
     check_keys(document, (*FIELDS, *SPENDING))
     if "pattern" not in document:
         raise RequestError(Code.MGS209, "pattern", "none is given", "for instance AG+GEMM")
-    ranks = document.get("ranks")
-    if isinstance(ranks, int) and ranks > MOST_RANKS:
-        raise RequestError(
-            Code.MGS307, "ranks", f"{ranks!r:.40} are more than {MOST_RANKS}, which this service answers"
-        )
+    _check_most(document, "ranks", MOST_RANKS, ", which this service answers")
     request = Request(**{key: value for key, value in document.items() if key in FIELDS})
     options = options_of(document, most_s)
     return Question(request, options, _flag(document, "plan", False), _flag(document, "advice", False))
@@ -89,9 +87,8 @@ def options_of(document: dict[str, Any], most_s: float) -> AdviceOptions:
         If a number or a flag is none.
     """
     within_s = _number(document, "within_s", most_s)
+    _check_most(document, "bespoke", MOST_BESPOKE)
     bespoke = document.get("bespoke", AdviceOptions().bespoke)
-    if isinstance(bespoke, int) and bespoke > MOST_BESPOKE:
-        raise RequestError(Code.MGS307, "bespoke", f"{bespoke!r:.40} are more than {MOST_BESPOKE}")
     return AdviceOptions(verify=_flag(document, "simulate"), bespoke=bespoke, within_s=min(within_s, most_s))
 
 
@@ -112,6 +109,18 @@ def object_of_body(body: bytes) -> dict[str, Any]:
     return document
 
 
+def _check_most(document: dict[str, Any], key: str, most: int, why: str = "") -> None:
+    if isinstance(document.get(key), int) and document[key] > most:
+        raise RequestError(Code.MGS307, key, f"{document[key]!r:.40} are more than {most}{why}")
+
+
+def _text(document: dict[str, Any], key: str, default: str | None) -> Any:
+    value = document.get(key, default)
+    if not isinstance(value, str) and value is not default:
+        raise RequestError(Code.MGS310, key, "it is no text")
+    return value
+
+
 def _flag(document: dict[str, Any], key: str, default: bool = True) -> bool:
     value = document.get(key, default)
     if not isinstance(value, bool):
@@ -126,21 +135,6 @@ def _number(document: dict[str, Any], key: str, default: float) -> float:
     return value
 
 
-OF_MODEL = (
-    "model",
-    "name",
-    "gpu",
-    "tp",
-    "tokens",
-    "backward",
-    "sequence_parallel",
-    "decode",
-    "node",
-    "engines",
-    "staging_bytes",
-    "implementations",
-)
-OF_TEXT = ("text", "workload", "settings")
 LAYER_KEYS = (*OF_MODEL, *OF_TEXT, "simulate", "within_s", "bespoke")
 
 # A file is no folder: what a text includes or imports lies beside it, and nothing does.
@@ -252,26 +246,20 @@ def model_question_of(body: bytes) -> ModelQuestion | LayoutQuestion:
 
 
 def _request(document: dict[str, Any]) -> LayerRequest:
-    name = document.get("name", "model")
-    if not isinstance(name, str):
-        raise RequestError(Code.MGS310, "name", "it is no text")
+    name = _text(document, "name", "model")
     if not isinstance(document["model"], dict):
         raise RequestError(Code.MGS310, "model", "it is no object", "the content of a config.json of transformers")
     for field in ("gpu", "tp", "tokens"):
         if field not in document:
             raise RequestError(Code.MGS209, field, "none is given")
-    if isinstance(document["tp"], int) and document["tp"] > MOST_RANKS:
-        raise RequestError(Code.MGS307, "tp", f"{document['tp']!r:.40} are more than {MOST_RANKS}")
+    _check_most(document, "tp", MOST_RANKS)
     fields = {key: document[key] for key in OF_MODEL if key in document and key not in ("model", "name")}
     return LayerRequest(model_of(document["model"], name), **fields)
 
 
 def _of_text(document: dict[str, Any], options: AdviceOptions) -> LayerQuestion:
-    text, workload, settings = document["text"], document.get("workload"), document.get("settings", {})
-    if not isinstance(text, str):
-        raise RequestError(Code.MGS310, "text", "it is no text")
-    if workload is not None and not isinstance(workload, str):
-        raise RequestError(Code.MGS310, "workload", "it is no text")
+    text, workload = _text(document, "text", ""), _text(document, "workload", None)
+    settings = document.get("settings", {})
     if not isinstance(settings, dict) or any(type(value) not in (str, int) for value in settings.values()):
         raise RequestError(Code.MGS310, "settings", "it is no object of names and values", '{"M": 4096}')
     return LayerQuestion(None, options, text, workload, tuple((name, str(value)) for name, value in settings.items()))
