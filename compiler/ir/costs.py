@@ -21,11 +21,14 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ProtocolModel:
-    """One protocol of a collective library: ``start`` beyond the common one, ``step`` for each of its steps."""
+    """One protocol of a collective library: ``start`` beyond the common one, ``step`` for each of its steps.
 
-    start_ticks: int
-    step_ticks: int
+    LL has only the common start, and LL128 of all_to_all has no steps.
+    """
+
     bytes_per_s: int
+    start_ticks: int = 0
+    step_ticks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

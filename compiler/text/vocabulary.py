@@ -1,7 +1,7 @@
 """The words of the language: properties with their ranges, operations, template arguments and clauses.
 
 A new property of a GPU is one row here and a field of its dataclass, named after it and its unit: a row ``setup`` of
-time fills ``setup_ticks``.
+time fills ``setup_ticks``. A new block is an entry of ``GPU_BLOCKS`` and a field that is a dataclass.
 """
 
 from collections.abc import Mapping

@@ -7,30 +7,19 @@ from typing import Any, TypeVar
 from ...codes import Code
 from ...ir import (
     TYPES_WITH_CONSTANTS,
-    AttentionModel,
-    Beside,
     Cache,
     Collectives,
     CopyProtocol,
     Dma,
     DmaPhases,
     DType,
-    ExchangeModel,
     GemmModel,
     Gpu,
-    GroupedModel,
-    Hbm,
-    LaunchCost,
     Link,
-    Noc,
-    NvlsModel,
     Origin,
-    ProtocolModel,
     Saturation,
     SmCopy,
-    Sustained,
     Switch,
-    Sync,
 )
 from ...text import syntax as ast
 from ...text.diagnostics import Report, Source, Span
@@ -78,45 +67,12 @@ def check_parts(figures: Mapping[str, NumberWithOrigin], source: Source, report:
             raise report.fail(Code.MGS314, message, at, f"{slower} is at most {faster}")
 
 
-def collectives_of(figures: DeviceNumbers) -> Collectives | None:
-    """Return the collective library, None if the profile describes none."""
-    prefix = "collectives."
-    if f"{prefix}start" not in figures.by_path:
-        return None
-    validated = figures.by_path[f"{prefix}error"].origin in (Origin.MEASURED, Origin.FITTED)
-    nvls = figures.filled_if(NvlsModel, f"{prefix}nvls.", "start")
-    exchange = f"{prefix}all_to_all."
-    all_to_all = figures.filled_if(ExchangeModel, exchange, "start", **_protocols(figures, exchange))
-    parts = {"nvls": nvls, "all_to_all": all_to_all, "validated": validated, **_protocols(figures, prefix)}
-    return figures.filled(Collectives, prefix, **parts)
-
-
-def _protocols(figures: DeviceNumbers, prefix: str) -> dict[str, ProtocolModel]:
-    """Return the protocols by name; LL has only the common start, and LL128 of all_to_all has no steps."""
-    return {
-        name: ProtocolModel(
-            figures.ticks_if(f"{prefix}{name}_start") or 0,
-            figures.ticks_if(f"{prefix}{name}_step") or 0,
-            figures.whole(f"{prefix}{name}_bandwidth"),
-        )
-        for name in ("ll", "ll128", "simple")
-        if f"{prefix}{name}_bandwidth" in figures.by_path
-    }
-
-
 def dma_of(figures: DeviceNumbers) -> Dma:
     """Return the copy engines, with the constants of their commands that the profile has."""
     phases = None
     if "dma.control_phase" in figures.by_path:
         phases = DmaPhases(*(figures.ticks(f"dma.{phase}_phase") for phase in ("control", "schedule", "copy", "sync")))
     return figures.filled(Dma, "dma.", phases=phases, packet_ticks=figures.ticks_if("dma.packet_cost") or 0)
-
-
-def grouped_of(figures: DeviceNumbers) -> GroupedModel | None:
-    """Return the constants of grouped GEMMs, None if the profile has none."""
-    model = figures.filled_if(GroupedModel, "grouped.", "start")
-    of_types = {name: figures.filled_if(GroupedModel, f"grouped.{name}.", "start") for name in TYPES_WITH_CONSTANTS}
-    return None if model is None else model.with_types(of_types)
 
 
 def _groups() -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
@@ -214,8 +170,7 @@ class DeviceResolver:
         missing += ["peak"] * (not any(path.startswith("peak.") for path in read.figures))
         self._require(entry, missing)
         self._check_gpu(entry, read)
-        gpu = _gpu(entry.name, DeviceNumbers(read.figures), read.tiles, read.fitted_l2)
-        return replace(gpu, calibrated=calibrated_of(read.regions, read.derived))
+        return _gpu(entry.name, read)
 
     def _link(self, entry: Entry) -> Link:
         figures = self._simple(entry)
@@ -224,7 +179,7 @@ class DeviceResolver:
         said = {"ordered": words.get("ordered") == ("yes",)} | self._described(entry, figures)
         if "protocols" in words:
             said["protocols"] = tuple(each for each in CopyProtocol if each.value in words["protocols"])
-        return figures.filled(Link, "", peak_bytes_per_s=figures.whole("bandwidth"), **said)
+        return figures.filled(Link, "", **said)
 
     def _switch(self, entry: Entry) -> Switch:
         figures = self._simple(entry)
@@ -342,37 +297,28 @@ def _l2_of(figures: Mapping[str, NumberWithOrigin]) -> tuple[int, int] | None:
     return whole("l2.size"), whole("sms") // whole("l2.per")
 
 
-def _gpu(name: str, figures: DeviceNumbers, tiles: Mapping[str, Tiles], fitted_l2: tuple[int, int] | None) -> Gpu:
-    whole, exact = figures.whole, figures.by_path
-    gemm = _gemm("gemm", figures, tiles, None if fitted_l2 == _l2_of(exact) else fitted_l2)
+def _gpu(name: str, read: _Blocks) -> Gpu:
+    figures, exact = DeviceNumbers(read.figures), read.figures
+    gemm = _gemm("gemm", figures, read.tiles, None if read.fitted_l2 == _l2_of(exact) else read.fitted_l2)
     of_types = {
-        block.rpartition(".")[2]: _gemm(block, figures, tiles, gemm.fitted_l2)
+        block.rpartition(".")[2]: _gemm(block, figures, read.tiles, gemm.fitted_l2)
         for block in _GEMMS_OF_TYPES
         if f"{block}.start" in exact
     }
-    return Gpu(
+    saturation = figures.filled_if(Saturation, "sm_copy.")
+    return figures.filled(
+        Gpu,
+        "",
         name=name,
-        sms=whole("sms"),
-        clock_hz=whole("clock"),
-        line_bytes=whole("line"),
-        peak_flops=tuple((each, whole(f"peak.{each.value}")) for each in DType if f"peak.{each.value}" in exact),
-        l2=figures.filled(Cache, "l2.", instances=whole("sms") // whole("l2.per")),
-        hbm=figures.filled(Hbm, "hbm.", peak_bytes_per_s=whole("hbm.bandwidth")),
+        peak_flops=tuple((each, figures.whole(path)) for each in DType if (path := f"peak.{each.value}") in exact),
+        l2=figures.filled(Cache, "l2.", instances=figures.whole("sms") // figures.whole("l2.per")),
         gemm=gemm.with_types(of_types),
         dma=dma_of(figures),
-        sm_copy=figures.filled(SmCopy, "sm_copy.", saturation=figures.filled_if(Saturation, "sm_copy.", "limit")),
-        launch=figures.filled(LaunchCost, "launch."),
+        sm_copy=figures.filled(SmCopy, "sm_copy.", saturation=saturation),
         provenance=figures.provenance(name),
-        collectives=collectives_of(figures),
-        sync=figures.filled(Sync, "sync."),
-        mall=figures.filled_if(Cache, "mall.", "size", instances=1),
-        noc=figures.filled_if(Noc, "noc.", "gemm_share"),
-        sustained=figures.filled_if(Sustained, "sustained.", "after"),
-        beside=figures.filled_if(Beside, "beside.", "dma"),
-        attention=figures.filled_if(AttentionModel, "attention.", "start"),
-        mla=figures.filled_if(AttentionModel, "mla.", "start"),
-        trtllm=figures.filled_if(AttentionModel, "trtllm.", "start"),
-        grouped=grouped_of(figures),
+        collectives=figures.filled_if(Collectives, "collectives.", validated=figures.is_validated("collectives.error")),
+        mall=figures.filled_if(Cache, "mall.", instances=1),
+        calibrated=calibrated_of(read.regions, read.derived),
     )
 
 
@@ -384,10 +330,9 @@ def _gemm(
         GemmModel,
         f"{block}.",
         tiles=tiles["tiles"],
-        validated=figures.by_path[f"{block}.error"].origin in (Origin.MEASURED, Origin.FITTED),
+        validated=figures.is_validated(f"{block}.error"),
         pair_tiles=tiles.get("pair_tiles", ()),
         cluster=figures.whole_if("gemm.cluster") or 1,
         fewest_sms=figures.whole_if("gemm.fewest_sms") or 0,
         fitted_l2=fitted_l2,
-        sustained=figures.filled_if(Sustained, f"{block}.sustained_", "after"),
     )

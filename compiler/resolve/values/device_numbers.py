@@ -1,9 +1,11 @@
 """Numbers in device blocks, read by a table of properties, each with its origin and source."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from fractions import Fraction
-from typing import Any, TypeVar, get_args
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from ...codes import Code
 from ...ir import TICKS_PER_SECOND, Origin, Provenance
@@ -77,20 +79,39 @@ class DeviceNumbers:
         """Make a dataclass of the numbers below ``prefix``, and of ``others``; one that is missing has its default.
 
         A field is named after its number and the unit of that: ``setup_ticks`` is filled by ``setup``,
-        ``split_bytes_per_s`` by ``split_bandwidth``. What is no fraction is rounded half up.
+        ``split_bytes_per_s`` by ``split_bandwidth``. What is no fraction is rounded half up. A field that is a
+        dataclass itself is filled by the numbers of the block of its name, or those that begin with it.
         """
-        found = dict(others)
-        for each in fields(make):  # type: ignore[arg-type]  # a dataclass, which has no type of its own
-            paths = (path for word in _words_of(each.name) if (path := prefix + word) in self.by_path)
-            if each.name not in others and (path := next(paths, "")):
-                is_exact = Fraction in (each.type, *get_args(each.type))
-                read = self.exact if is_exact else self.ticks if each.name.endswith("_ticks") else self.whole
-                found[each.name] = read(path)
-        return make(**found)
+        return make(**self._found(make, prefix, others))
 
-    def filled_if(self, make: Callable[..., T], prefix: str, first: str, **others: Any) -> T | None:
-        """The same; None if the number ``first`` is missing, without which there is no such part."""
-        return self.filled(make, prefix, **others) if prefix + first in self.by_path else None
+    def filled_if(self, make: Callable[..., T], prefix: str, **others: Any) -> T | None:
+        """The same; None if a number is missing that has no default, without which there is no such part."""
+        found = self._found(make, prefix, others)
+        return make(**found) if _required(make) <= found.keys() else None
+
+    def _found(self, make: Callable[..., T], prefix: str, others: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(others)
+        for name, kinds in _kinds(make).items():
+            paths = (path for word in _words_of(name) if (path := prefix + word) in self.by_path)
+            if name in others:
+                pass
+            elif path := next(paths, ""):
+                read = self.exact if Fraction in kinds else self.ticks if name.endswith("_ticks") else self.whole
+                found[name] = read(path)
+            elif (part := self._part(kinds, prefix + name)) is not None:
+                found[name] = part
+        return found
+
+    def _part(self, kinds: tuple[Any, ...], name: str) -> Any:
+        """The dataclass among ``kinds`` of the numbers of the block ``name``; None without one, or without numbers."""
+        make: Any = next(filter(is_dataclass, kinds), None)
+        blocks = (f"{name}.", f"{name}_") if make is not None else ()
+        block = next((each for each in blocks if any(path.startswith(each) for path in self.by_path)), None)
+        return None if block is None else self.filled_if(make, block)
+
+    def is_validated(self, path: str) -> bool:
+        """Whether a number was measured, or fitted to what was."""
+        return path in self.by_path and self.by_path[path].origin in (Origin.MEASURED, Origin.FITTED)
 
     def stated(self, device: str) -> tuple[StatedNumber, ...]:
         """Return each number with its path."""
@@ -106,12 +127,27 @@ class DeviceNumbers:
         return tuple(Provenance(each.path, each.origin, each.source, each.inherited) for each in self.stated(device))
 
 
+@cache
+def _kinds(make: Callable[..., Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The types of each field of a dataclass, without those of which it has several."""
+    hints = get_type_hints(make)
+    return {name: get_args(hint) if isinstance(hint, UnionType) else (hint,) for name, hint in hints.items()}
+
+
+@cache
+def _required(make: Callable[..., Any]) -> frozenset[str]:
+    """The fields of a dataclass that have no default."""
+    every = fields(make)  # type: ignore[arg-type]  # a dataclass, which has no type of its own
+    return frozenset(each.name for each in every if each.default is each.default_factory is MISSING)
+
+
+@cache
 def _words_of(field: str) -> tuple[str, ...]:
     """The words that the number of a field may have."""
     if field.endswith("bytes_per_s"):
-        word = field.removesuffix("bytes_per_s")
+        word = field.removesuffix("bytes_per_s").removeprefix("peak_")  # the rate of a data sheet has no name
         return f"{word}bandwidth", word.rstrip("_")
-    for unit in ("_ticks", "_bytes", "_flops", "_fraction"):
+    for unit in ("_ticks", "_bytes", "_hz", "_flops", "_fraction"):
         if field.endswith(unit):
             return (field.removesuffix(unit),)
     return (field,)
