@@ -1,9 +1,9 @@
 """Numbers in device blocks, read by a table of properties, each with its origin and source."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -82,32 +82,30 @@ class DeviceNumbers:
         ``split_bytes_per_s`` by ``split_bandwidth``. What is no fraction is rounded half up. A field that is a
         dataclass itself is filled by the numbers of the block of its name, or those that begin with it.
         """
-        return make(**self._found(make, prefix, others))
+        made = self.filled_if(make, prefix, **others)
+        assert made is not None, f"numbers that {prefix} needs were checked for"
+        return made
 
     def filled_if(self, make: Callable[..., T], prefix: str, **others: Any) -> T | None:
         """The same; None if a number is missing that has no default, without which there is no such part."""
-        found = self._found(make, prefix, others)
-        return make(**found) if _required(make) <= found.keys() else None
-
-    def _found(self, make: Callable[..., T], prefix: str, others: Mapping[str, Any]) -> dict[str, Any]:
         found = dict(others)
-        for name, kinds in _kinds(make).items():
-            paths = (path for word in _words_of(name) if (path := prefix + word) in self.by_path)
-            if name in others:
-                pass
-            elif path := next(paths, ""):
-                read = self.exact if Fraction in kinds else self.ticks if name.endswith("_ticks") else self.whole
-                found[name] = read(path)
-            elif (part := self._part(kinds, prefix + name)) is not None:
-                found[name] = part
-        return found
+        for slot in _slots(make):
+            if slot.name not in others:
+                value = self._value(slot, prefix)
+                if value is not None:
+                    found[slot.name] = value
+                elif slot.required:
+                    return None
+        return make(**found)
 
-    def _part(self, kinds: tuple[Any, ...], name: str) -> Any:
-        """The dataclass among ``kinds`` of the numbers of the block ``name``; None without one, or without numbers."""
-        make: Any = next(filter(is_dataclass, kinds), None)
-        blocks = (f"{name}.", f"{name}_") if make is not None else ()
-        block = next((each for each in blocks if any(path.startswith(each) for path in self.by_path)), None)
-        return None if block is None else self.filled_if(make, block)
+    def _value(self, slot: "_Slot", prefix: str) -> Any:
+        for word in slot.words:
+            if prefix + word in self.by_path:
+                return slot.read(self, prefix + word)
+        if slot.part is None:
+            return None
+        block = prefix + slot.name
+        return self.filled_if(slot.part, f"{block}.") or self.filled_if(slot.part, f"{block}_")
 
     def is_validated(self, path: str) -> bool:
         """Whether a number was measured, or fitted to what was."""
@@ -127,21 +125,32 @@ class DeviceNumbers:
         return tuple(Provenance(each.path, each.origin, each.source, each.inherited) for each in self.stated(device))
 
 
-@cache
-def _kinds(make: Callable[..., Any]) -> Mapping[str, tuple[Any, ...]]:
-    """The types of each field of a dataclass, without those of which it has several."""
-    hints = get_type_hints(make)
-    return {name: get_args(hint) if isinstance(hint, UnionType) else (hint,) for name, hint in hints.items()}
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """A field of a dataclass: the words of its number, how that is read, and ``part``, the dataclass that it may be."""
+
+    name: str
+    words: tuple[str, ...]
+    read: Callable[[DeviceNumbers, str], Any]
+    part: Callable[..., Any] | None
+    required: bool
 
 
 @cache
-def _required(make: Callable[..., Any]) -> frozenset[str]:
-    """The fields of a dataclass that have no default."""
-    every = fields(make)  # type: ignore[arg-type]  # a dataclass, which has no type of its own
-    return frozenset(each.name for each in every if each.default is each.default_factory is MISSING)
+def _slots(make: Callable[..., Any]) -> tuple[_Slot, ...]:
+    """The fields of a dataclass in their order: those without a default come first."""
+    return tuple(map(partial(_slot, get_type_hints(make)), fields(make)))  # type: ignore[arg-type]  # a dataclass
 
 
-@cache
+def _slot(hints: Mapping[str, Any], of: Field[Any]) -> _Slot:
+    hint = hints[of.name]
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    is_exact, is_time = Fraction in kinds, of.name.endswith("_ticks")
+    read = DeviceNumbers.exact if is_exact else DeviceNumbers.ticks if is_time else DeviceNumbers.whole
+    part: Any = next(filter(is_dataclass, kinds), None)
+    return _Slot(of.name, _words_of(of.name), read, part, of.default is of.default_factory is MISSING)
+
+
 def _words_of(field: str) -> tuple[str, ...]:
     """The words that the number of a field may have."""
     if field.endswith("bytes_per_s"):
