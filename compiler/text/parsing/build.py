@@ -1,7 +1,9 @@
 """Build the syntax tree from lark's tree."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from lark import Token, Tree
 
@@ -37,7 +39,7 @@ def build_file(source: Source, parsed: Iterable[Parsed], tokens: Tokens, report:
 
 def build_values(source: Source, tree: LarkTree, report: Report) -> tuple[ast.Expression, ...]:
     """Build the values of a text that was parsed by the rule ``value``."""
-    return _Builder(source, report).values(tree.children[0])
+    return _Builder(source, report).each(tree.children[0])
 
 
 class _Builder:
@@ -51,81 +53,48 @@ class _Builder:
 
     def declarations(self, tree: LarkTree) -> list[ast.Declaration]:
         trees = (each for each in tree.children if isinstance(each, Tree) and each.data != "version")
-        built = [self._declaration(each) for each in trees]
+        built: list[ast.Declaration] = [self.node(each) for each in trees]
         return [
             each for each in built if not (isinstance(each, ast.ExploreNode) and each.workload.names == (NAMELESS,))
         ]
 
-    def _declaration(self, tree: LarkTree) -> ast.Declaration:
-        span, children = self._span(tree), tree.children
-        match tree.data:
-            case "use":
-                return ast.Use(_text(children[0]), _optional(children[1]), span=span)
-            case "include":
-                return ast.Include(_text(children[0]), span=span)
-            case "let":
-                return ast.Let(str(children[0]), self.values(children[1]), span=span)
-            case "param":
-                domain = None if children[2] is None else self._phrase(children[2])
-                return ast.ParamNode(str(children[0]), self.values(children[1]), domain, span=span)
-            case "device":
-                parent = None if children[2] is None else self._path(children[2])
-                return ast.DeviceNode(str(children[0]), str(children[1]), parent, self._block(children[3]), span=span)
-            case "system":
-                return ast.SystemNode(str(children[0]), self._block(children[1]), span=span)
-            case "workload":
-                return ast.WorkloadNode(str(children[0]), self._path(children[1]), self._block(children[2]), span=span)
-            case "template":
-                return ast.TemplateNode(str(children[0]), self._path(children[1]), self.values(children[2]), span=span)
-            case "plan":
-                block = self._block(children[2], sets=True)
-                return ast.PlanNode(str(children[0]), self._path(children[1]), block, span=span)
-            case "explore":
-                return ast.ExploreNode(self._path(children[0]), self._block(children[1]), span=span)
-            case _:
-                workload = None if children[0] is None else self._path(children[0])
-                bindings = () if children[1] is None else self._bindings(children[1])
-                return ast.Expect(workload, bindings, self._block(children[2]), span=span)
+    def node(self, child: _Child) -> Any:
+        """The node of a tree: its fields are the children, or what a method makes of all of them."""
+        tree = _tree(child)
+        if tree.data in _OF_ALL:
+            return _OF_ALL[tree.data](self, tree)
+        make, *readers = _NODES[tree.data]
+        fields: list[Any] = []  # texts nest deeply: a comprehension would be one more call each time
+        for read, part in zip(readers, tree.children, strict=True):
+            fields.append(read(self, part))
+        return make(*fields, span=self._span(tree))
 
-    def _path(self, tree: _Child) -> ast.Path:
-        tree = _tree(tree)
+    def each(self, child: _Child) -> tuple[Any, ...]:
+        """The nodes of all trees in a tree."""
+        return tuple(map(self.node, [part for part in _tree(child).children if isinstance(part, Tree)]))
+
+    def path(self, child: _Child) -> ast.Path:
+        tree = _tree(child)
         return ast.Path(tuple(map(str, tree.children)), span=self._span(tree))
 
-    def _bindings(self, tree: _Child) -> tuple[ast.Binding, ...]:
-        bindings = [_tree(child) for child in _tree(tree).children]
-        return tuple(
-            ast.Binding(str(each.children[0]), self.values(each.children[1]), span=self._span(each))
-            for each in bindings
-        )
-
-    def _block(self, tree: _Child, *, sets: bool = False) -> ast.BlockNode:
+    def block(self, child: _Child, *, sets: bool = False) -> ast.BlockNode:
         """A block; in that of a schedule ``qkv[0] = serial()`` may stand."""
-        tree = _tree(tree)
+        tree = _tree(child)
         trees = [_tree(child) for child in tree.children if isinstance(child, Tree)]
         sound = [each for each in trees if each.data != "set" or self._may_set(each, sets)]
-        statements = [self._statement(each) for each in sound]
-        kept = [each for each in statements if not (isinstance(each, ast.Say) and _is_nameless(each))]
+        kept = [each for each in map(self.node, sound) if not (isinstance(each, ast.Say) and _is_nameless(each))]
         return ast.BlockNode(tuple(kept), span=self._span(tree))
 
-    def _statement(self, tree: LarkTree) -> ast.Define | ast.Say:
-        span, children = self._span(tree), tree.children
-        if tree.data == "define":
-            return ast.Define(str(children[0]), self._phrase(children[1]), span=span)
-        if tree.data == "set":
-            return self._set(tree)
-        block = None if children[1] is None else self._block(children[1])
-        return ast.Say(self._phrase(children[0]), block, span=span)
-
-    def _set(self, tree: LarkTree) -> ast.Say:
+    def setting(self, tree: LarkTree) -> ast.Say:
         """``qkv[0] = serial()``: how an op of one batch is carried out."""
-        left, (group, *others) = self._expression(tree.children[0]), self._phrase(tree.children[1])
+        left, (group, *others) = self.node(tree.children[0]), self.each(tree.children[1])
         first, *rest = group.parts
         head = ast.Compare(left, "=", first, span=left.span.to(first.span))
         return ast.Say((ast.GroupNode((head, *rest), group.note, span=group.span), *others), span=self._span(tree))
 
     def _may_set(self, tree: LarkTree, sets: bool) -> bool:
         """Whether what stands before the ``=`` may: an op of one batch, in a schedule."""
-        left = self._expression(tree.children[0])
+        left = self.node(tree.children[0])
         if sets and isinstance(left, ast.Index) and isinstance(left.base, ast.Name):
             return True
         equals = self._source.text.index("=", left.span.end)
@@ -133,88 +102,44 @@ class _Builder:
         self._report.error(Code.MGS107, "'=' cannot stand here", at, hint)
         return False
 
-    def _phrase(self, tree: _Child) -> ast.Phrase:
-        return tuple(self._group(_tree(child)) for child in _tree(tree).children)
-
-    def _group(self, tree: LarkTree) -> ast.GroupNode:
+    def group(self, tree: LarkTree) -> ast.GroupNode:
         *parts, note = tree.children
-        built = tuple(self._expression(part) for part in parts)
-        return ast.GroupNode(built, None if note is None else self._note(_tree(note)), span=self._span(tree))
-
-    def _note(self, tree: LarkTree) -> ast.Note:
-        origin, arguments, source = tree.children
-        taken = () if arguments is None else self._arguments(arguments)
-        return ast.Note(str(origin), taken, None if source is None else _text(source), span=self._span(tree))
-
-    def values(self, tree: _Child) -> tuple[ast.Expression, ...]:
-        return tuple(self._expression(child) for child in _tree(tree).children)
-
-    def _arguments(self, tree: _Child) -> tuple[ast.Argument, ...]:
-        arguments = [_tree(child) for child in _tree(tree).children if isinstance(child, Tree)]
-        return tuple(
-            ast.Argument(_optional(each.children[0]), self.values(each.children[1]), span=self._span(each))
-            for each in arguments
+        return ast.GroupNode(
+            tuple(map(self.node, parts)), None if note is None else self.node(note), span=self._span(tree)
         )
 
-    def _expression(self, child: _Child) -> ast.Expression:
-        tree = _tree(child)
-        span, children = self._span(tree), tree.children
-        match tree.data:
-            case "name":
-                return ast.Name(str(children[0]), span=span)
-            case "number":
-                return ast.NumberNode(str(children[0]), span=span)
-            case "quantity":
-                return ast.Measure(*split_quantity(str(children[0])), span=span)
-            case "text":
-                return ast.Text(_text(children[0]), span=span)
-            case "negate":
-                return ast.Negate(self._expression(children[1]), span=span)
-            case "sum" | "product":
-                operators = [str(operator) for operator in children[1::2]]
-                operands = [self._expression(operand) for operand in children[2::2]]
-                rest = tuple(zip(operators, operands, strict=True))
-                return ast.ChainNode(self._expression(children[0]), rest, span=span)
-            case "parens":
-                return ast.Parens(self._all(children), span=span)
-            case "list":
-                return ast.Listed(self._all(children), span=span)
-            case "postfix":
-                return self._postfix(tree)
-            case _:
-                return self._relation(tree)
+    def quantity(self, tree: LarkTree) -> ast.Measure:
+        return ast.Measure(*split_quantity(str(tree.children[0])), span=self._span(tree))
 
-    def _all(self, children: list[LarkTree | Token]) -> tuple[ast.Expression, ...]:
-        return tuple([self._expression(child) for child in children if isinstance(child, Tree)])
+    def negation(self, tree: LarkTree) -> ast.Negate:
+        return ast.Negate(self.node(tree.children[1]), span=self._span(tree))
 
-    def _relation(self, tree: LarkTree) -> ast.Expression:
-        span, children = self._span(tree), tree.children
-        left, right = self._expression(children[0]), self._expression(children[-1])
-        match tree.data:
-            case "range":
-                return ast.Range(left, right, span=span)
-            case "slice":
-                return ast.Slice(left, right, span=span)
-            case "spread":
-                return ast.Spread(left, right, span=span)
-            case _:
-                return ast.Compare(left, str(children[1]), right, span=span)
+    def chain(self, tree: LarkTree) -> ast.ChainNode:
+        first, *others = map(self.node, tree.children[::2])
+        rest = tuple(zip(map(str, tree.children[1::2]), others, strict=True))
+        return ast.ChainNode(first, rest, span=self._span(tree))
 
-    def _postfix(self, tree: LarkTree) -> ast.Expression:
+    def parens(self, tree: LarkTree) -> ast.Parens:
+        return ast.Parens(self.each(tree), span=self._span(tree))
+
+    def listed(self, tree: LarkTree) -> ast.Listed:
+        return ast.Listed(self.each(tree), span=self._span(tree))
+
+    def postfix(self, tree: LarkTree) -> ast.Expression:
         """Nest the calls, subscripts and members that follow an atom."""
         atom, *trailers = (_tree(child) for child in tree.children)
         if len(trailers) > MAX_NESTING:
             raise self._report.fail(
                 Code.MGS132, f"more than {MAX_NESTING} calls, indices and members in a row", self._span(tree)
             )
-        base = self._expression(atom)
+        base: ast.Expression = self.node(atom)
         for trailer in trailers:
             span = base.span.to(self._span(trailer))
             match trailer.data:
                 case "call":
-                    base = ast.Call(base, self._arguments(trailer.children[0]), span=span)
+                    base = ast.Call(base, self.each(trailer.children[0]), span=span)
                 case "index":
-                    base = ast.Index(base, self._all(trailer.children), span=span)
+                    base = ast.Index(base, self.each(trailer), span=span)
                 case _:
                     base = ast.Member(base, str(trailer.children[0]), span=span)
         return base
@@ -231,12 +156,61 @@ def _tree(child: _Child) -> LarkTree:
     return child
 
 
-def _text(child: _Child) -> str:
+def _word(_: _Builder, child: _Child) -> str:
+    return str(child)
+
+
+def _quoted(_: _Builder, child: _Child) -> str:
     return str(child)[1:-1]
 
 
-def _optional(child: _Child) -> str | None:
-    return None if child is None else str(child)
+_Read = Callable[[_Builder, _Child], Any]
+
+
+def _maybe(read: _Read, otherwise: Any = None) -> _Read:
+    return lambda builder, child: otherwise if child is None else read(builder, child)
+
+
+_block, _each, _path, _node = _Builder.block, _Builder.each, _Builder.path, _Builder.node
+_NODES: Mapping[str, tuple[Any, ...]] = {
+    "use": (ast.Use, _quoted, _maybe(_word)),
+    "include": (ast.Include, _quoted),
+    "let": (ast.Let, _word, _each),
+    "param": (ast.ParamNode, _word, _each, _maybe(_each)),
+    "device": (ast.DeviceNode, _word, _word, _maybe(_path), _block),
+    "system": (ast.SystemNode, _word, _block),
+    "workload": (ast.WorkloadNode, _word, _path, _block),
+    "template": (ast.TemplateNode, _word, _path, _each),
+    "plan": (ast.PlanNode, _word, _path, partial(_block, sets=True)),
+    "explore": (ast.ExploreNode, _path, _block),
+    "expect": (ast.Expect, _maybe(_path), _maybe(_each, ()), _block),
+    "binding": (ast.Binding, _word, _each),
+    "define": (ast.Define, _word, _each),
+    "say": (ast.Say, _each, _maybe(_block)),
+    "note": (ast.Note, _word, _maybe(_each, ()), _maybe(_quoted)),
+    "argument": (ast.Argument, _maybe(_word), _each),
+    "name": (ast.Name, _word),
+    "number": (ast.NumberNode, _word),
+    "text": (ast.Text, _quoted),
+    "range": (ast.Range, _node, _node),
+    "slice": (ast.Slice, _node, _node),
+    "spread": (ast.Spread, _node, _node),
+    "compare": (ast.Compare, _node, _word, _node),
+    "arrow": (ast.Compare, _node, _word, _node),
+}
+"""By the rules of the grammar, the node of each, and what reads its fields from the children."""
+_OF_ALL: Mapping[str, Callable[[_Builder, LarkTree], ast.Node]] = {
+    "set": _Builder.setting,
+    "group": _Builder.group,
+    "quantity": _Builder.quantity,
+    "negate": _Builder.negation,
+    "sum": _Builder.chain,
+    "product": _Builder.chain,
+    "parens": _Builder.parens,
+    "list": _Builder.listed,
+    "postfix": _Builder.postfix,
+}
+"""Rules whose children are not one field each."""
 
 
 def _is_nameless(statement: ast.Say) -> bool:
