@@ -1,7 +1,7 @@
 """What a word means, where a number comes from, and what a name or an expression is worth."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 
 from ...grammar import load_words
 from ..ir import Scenario
@@ -186,15 +186,7 @@ def _expression(document: Document, cursor: Cursor, offset: int, span: Span) -> 
 
 def _nodes_at(tree: object, offset: int) -> list[ast.Node]:
     """The nodes around an offset, the outermost first."""
-    found: list[ast.Node] = []
-    waiting: list[object] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, tuple):
-            waiting.extend(node)
-        elif isinstance(node, ast.Node) and node.span.start <= offset <= node.span.end and is_dataclass(node):
-            found.append(node)
-            waiting.extend(getattr(node, each.name) for each in fields(node) if each.name not in ("span", "comments"))
+    found = (node for node in ast.nodes_in(tree) if node.span.start <= offset <= node.span.end)
     return sorted(found, key=lambda node: node.span.start - node.span.end)
 
 

@@ -6,7 +6,7 @@ it under its own name, so that nothing else in the file changes.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from textwrap import wrap
 
 from ..codes import Code
@@ -226,28 +226,16 @@ def _said(block: ast.BlockNode, words: tuple[str, ...]) -> Iterator[ast.Say]:
 
 def references_to(tree: object, names: set[str]) -> Iterator[Span]:
     """Yield the places where a part of a tree says one of ``names``."""
-    return (each.span for each in _nodes(tree) if isinstance(each, ast.Name) and each.text in names)
+    return (each.span for each in ast.nodes_in(tree) if isinstance(each, ast.Name) and each.text in names)
 
 
 def _references(tree: object, prefix: str, names: set[str]) -> Iterator[Span]:
     """Yield the places where a part of a tree says ``prefix.name``."""
-    for node in _nodes(tree):
+    for node in ast.nodes_in(tree):
         match node:
             case ast.Path(names=(first, last)) | ast.Member(base=ast.Name(text=first), name=last):
                 if first == prefix and last in names:
                     yield node.span
-
-
-def _nodes(tree: object) -> Iterator[ast.Node]:
-    """Yield all nodes of a part of a tree."""
-    if isinstance(tree, tuple):
-        for each in tree:
-            yield from _nodes(each)
-    elif isinstance(tree, ast.Node):
-        yield tree
-        for part in fields(tree):
-            if part.name != "span":
-                yield from _nodes(getattr(tree, part.name))
 
 
 def _edited(source: Source, edits: Sequence[_Edit]) -> Source:

@@ -5,7 +5,8 @@ which keeps the depth of a tree bounded by the nesting of its brackets. A node t
 ends in ``Node``: a ``SystemNode`` is resolved to a ``System``.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 
 from .diagnostics import Source, Span
 
@@ -363,3 +364,15 @@ class File(Node):
     declarations: tuple[Declaration, ...]
     comments: tuple[Comment, ...] = field(default=(), compare=False)
     num_tokens: int = field(default=0, compare=False)
+
+
+def nodes_in(tree: object) -> Iterator[Node]:
+    """Yield all nodes of a part of a tree, each before those in it."""
+    if isinstance(tree, tuple):
+        for each in tree:
+            yield from nodes_in(each)
+    elif isinstance(tree, Node):
+        yield tree
+        for part in fields(tree):
+            if part.name != "span":
+                yield from nodes_in(getattr(tree, part.name))

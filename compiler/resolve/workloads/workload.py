@@ -47,20 +47,8 @@ def is_backward(declaration: ast.WorkloadNode) -> bool:
 
 def _routes(declaration: ast.WorkloadNode) -> bool:
     """Whether a workload sends rows to experts."""
-    todo: list[Any] = [each.phrase[0].parts for each in declaration.block.statements if isinstance(each, ast.Define)]
-    while todo:
-        match todo.pop():
-            case ast.Call(function=ast.Name(text="dispatch")):
-                return True
-            case ast.Call(arguments=arguments):
-                todo += (argument.values for argument in arguments)
-            case ast.Member(base=base):
-                todo.append(base)
-            case tuple(values):
-                todo += values
-            case _:
-                pass
-    return False
+    calls = (each.function for each in ast.nodes_in(declaration.block) if isinstance(each, ast.Call))
+    return any(isinstance(each, ast.Name) and each.text == DISPATCH.name for each in calls)
 
 
 class WorkloadReader:
