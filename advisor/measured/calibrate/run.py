@@ -1,7 +1,6 @@
 """``magus calibrate``: fits the constants of kernels, collectives and copies of a profile to measured times."""
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -13,7 +12,7 @@ from ....compiler import format_text
 from ....compiler.ir import TYPES_WITH_CONSTANTS, Gpu, Progress
 from ....compiler.machine.known_gpus import library_gpu
 from ..tables.collectives import DMA_GPU, DMA_PATTERNS, SM_PATTERNS, collective_points, phase_shares, sm_copies
-from ..tables.csv_rows import MAX_RATIO, MeasuredError, tables_of
+from ..tables.csv_rows import MAX_RATIO, MeasuredError, grouped, tables_of
 from ..tables.gemm import gemm_tables, profile_of
 from ..validate.report import kept_rows
 from .fitting import Fitted, put_all, with_values
@@ -224,9 +223,7 @@ def _can_start(part: str, start: Gpu) -> bool:
 
 def _errors(part: ProfilePart, before: Gpu, after: Gpu, held: tuple[FittedRow, ...]) -> Iterator[Errors]:
     """Yield errors by group; of several groups first those of all together."""
-    groups: dict[str, list[FittedRow]] = defaultdict(list)
-    for row in held:
-        groups[row.group].append(row)
+    groups = grouped(held, lambda row: row.group)
     if len(groups) > 1:
         groups = {f"{part.name}, all": list(held), **dict(sorted(groups.items()))}
     for group, rows in groups.items():

@@ -8,8 +8,8 @@ import csv
 import gzip
 import math
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -214,6 +214,15 @@ def left_out_lines(file: str, left_out: Mapping[str, int]) -> Iterator[str]:
 
 
 Row = TypeVar("Row")
+Key = TypeVar("Key", bound=Hashable)
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
+    """Return the rows of each key, in their order."""
+    groups: dict[Key, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return dict(groups)
 
 
 def rows_in(

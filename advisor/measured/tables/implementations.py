@@ -1,20 +1,19 @@
 """Measured and predicted times of implementations, and their speedups over the library."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from ....compiler import CompileError
-from ....compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu, Pattern, Rejection
+from ....compiler.ir import TICKS_PER_US, DType, GemmShape, Gpu, Rejection
 from ....compiler.resolve.expect.expectation import Verdict
 from ....compiler.resolve.schedules.implementation import shipped_implementations
 from ....simcore.kernels.copy import slowdown_beside_copies
 from ....simcore.kernels.gemm import gemm_work
 from ....simcore.kernels.working_set import extra_hbm_bytes
 from ...implementations.predict import Promise, call_times
-from .csv_rows import TableComparison, read_rows, rows_in, tables_of, whole_number
+from .csv_rows import TableComparison, grouped, read_rows, rows_in, tables_of, whole_number
 from .fused import (
     COLUMNS,
     MAX_RANKS,
@@ -100,12 +99,10 @@ def implementation_rows(folder: Path) -> tuple[ImplementationRow, ...]:
     """
     found = [row for path in tables_of(folder, PATTERNS) for row in _rows_of(path)]
     found += [row for path in tables_of(folder, SWEEP_PATTERNS) for row in _swept(path)]
-    by_thread: dict[tuple[str, Pattern, str], list[ImplementationRow]] = defaultdict(list)
-    for row in found:
-        by_thread[row.name, row.part.pattern, row.source].append(row)
+    by_thread = grouped(found, lambda row: (row.name, row.part.pattern.value, row.source))
     rows: list[ImplementationRow] = []
-    for key in sorted(by_thread, key=lambda key: (key[0], key[1].value, key[2])):
-        ordered = sorted(by_thread[key], key=lambda row: (row.part.m, row.part.n, row.part.k, row.gpu))
+    for thread in sorted(by_thread):
+        ordered = sorted(by_thread[thread], key=lambda row: (row.part.m, row.part.n, row.part.k, row.gpu))
         alone = len(ordered) == 1
         rows += (
             replace(row, held_out=alone or index % 2 == 1, whole_thread=alone) for index, row in enumerate(ordered)

@@ -1,9 +1,10 @@
 """Simulations of random samples of measured GEMMs, collectives and copies, against the closed forms."""
 
 import random
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 
 from ....compiler.collectives import signal_of
@@ -37,6 +38,7 @@ from ....simcore.kernels.copy import sm_copy_rate
 from ....simcore.kernels.nccl import NcclCollective
 from ....simcore.lower.collective import library_collective_time
 from .collectives import MeasuredPoint, SmCopies, point_label
+from .csv_rows import grouped
 from .gemm import GemmTable, Shape, label_of, predicted_us
 
 LIMIT = 0.02
@@ -75,48 +77,54 @@ class Agreement:
         return f"{self.rows} GEMMs" if self.operation == "GEMM" else f"{self.rows} of {self.operation}"
 
 
-def agreement_of(
-    gpu: str, operation: str, differences: Sequence[tuple[float, str]], too_large: int = 0
-) -> Agreement | None:
-    """Return the agreement of (difference, label of the row); None if nothing was simulated."""
-    if not differences:
-        return None
-    largest, worst = max(differences)
-    return Agreement(
-        gpu=gpu,
-        rows=len(differences),
-        median=median(difference for difference, _ in differences),
-        largest=largest,
-        worst=worst,
-        beyond=sum(difference > LIMIT for difference, _ in differences),
-        too_large=too_large,
-        operation=operation,
-    )
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Rows of one operation on one GPU that are simulated: their labels, and what returns the difference of each.
+
+    It is that of the simulated time from the closed form, as a share of the latter.
+    """
+
+    gpu: str
+    operation: str
+    rows: tuple[tuple[str, Callable[[], float]], ...]
+
+    def agreement(self, advance: Callable[[], None]) -> Agreement | None:
+        """Simulate all rows; ``advance`` is called after each. None if nothing was simulated."""
+        differences: list[tuple[float, str]] = []
+        for label, difference in self.rows:
+            with suppress(RunTooLarge):
+                differences.append((difference(), label))
+            advance()
+        if not differences:
+            return None
+        largest, worst = max(differences)
+        return Agreement(
+            gpu=self.gpu,
+            rows=len(differences),
+            median=median(difference for difference, _ in differences),
+            largest=largest,
+            worst=worst,
+            beyond=sum(difference > LIMIT for difference, _ in differences),
+            too_large=len(self.rows) - len(differences),
+            operation=self.operation,
+        )
 
 
 MAX_LINE_HOPS = 200_000
 """Most line-hops of a simulation; units are coarse enough for that."""
 
 
-def simulated_sample(table: GemmTable, count: int, seed: int, advance: Callable[[], None]) -> Agreement | None:
-    """Simulate ``count`` shapes of ``table``, or all if there are fewer; ``advance`` is called after each.
-
-    None if nothing was simulated.
-    """
+def gemm_sample(table: GemmTable, count: int, seed: int) -> Sample:
+    """Return ``count`` random shapes of ``table``, or all if there are fewer."""
     shapes = sorted(table.times_us)
     chosen = random.Random(seed).sample(shapes, min(count, len(shapes)))
     predicted = predicted_us(table.gpu, chosen, table.dtype)
-    differences: list[tuple[float, str]] = []
-    for shape in chosen:
-        try:
-            simulated_us = _simulated_us(table.gpu, shape, table.dtype)
-            differences.append((abs(simulated_us / predicted[shape] - 1), label_of(shape)))
-        except RunTooLarge:
-            continue
-        finally:
-            advance()
-    operation = "GEMM" if table.dtype is DType.BF16 else f"{table.dtype.value} GEMM"
-    return agreement_of(table.gpu, operation, differences, len(chosen) - len(differences))
+    rows = tuple((label_of(each), partial(_gemm_difference, table, each, predicted[each])) for each in chosen)
+    return Sample(table.gpu, "GEMM" if table.dtype is DType.BF16 else f"{table.dtype.value} GEMM", rows)
+
+
+def _gemm_difference(table: GemmTable, shape: Shape, expected_us: float) -> float:
+    return abs(_simulated_us(table.gpu, shape, table.dtype) / expected_us - 1)
 
 
 def _simulated_us(gpu: str, shape: Shape, dtype: DType) -> float:
@@ -147,23 +155,12 @@ def collective_on(
     return scenario_of(request).case
 
 
-def sampled(points: Sequence[MeasuredPoint], count: int, seed: int) -> Iterator[list[MeasuredPoint]]:
+def collective_samples(points: Sequence[MeasuredPoint], count: int, seed: int) -> Iterator[Sample]:
     """Yield for each GPU and operation ``count`` random points, or all if there are fewer."""
-    groups: dict[tuple[str, NcclCollective], list[MeasuredPoint]] = defaultdict(list)
-    for point in points:
-        groups[point.gpu, point.operation].append(point)
-    for group in groups.values():
+    for (gpu, operation), group in grouped(points, lambda point: (point.gpu, point.operation)).items():
         ordered = sorted(group, key=lambda point: (point.ranks, point.num_bytes))
-        yield random.Random(seed).sample(ordered, min(count, len(ordered)))
-
-
-def simulated_collectives(points: Sequence[MeasuredPoint], advance: Callable[[], None]) -> Agreement | None:
-    """Simulate ``points``, all of one GPU and operation; ``advance`` is called after each. None if there are none."""
-    differences = []
-    for point in points:
-        differences.append((_difference(point), point_label(point)))
-        advance()
-    return agreement_of(points[0].gpu, points[0].operation.value, differences) if points else None
+        chosen = random.Random(seed).sample(ordered, min(count, len(ordered)))
+        yield Sample(gpu, operation.value, tuple((point_label(each), partial(_difference, each)) for each in chosen))
 
 
 def _difference(point: MeasuredPoint) -> float:
@@ -181,22 +178,12 @@ MAX_COPY_UNITS = 32_768
 """Most units that one rank moves, several hundred for each SM; larger copies are simulated in coarser units."""
 
 
-def sampled_copies(copies: Sequence[SmCopies], count: int, seed: int) -> Iterator[list[SmCopies]]:
+def copy_samples(copies: Sequence[SmCopies], count: int, seed: int) -> Iterator[Sample]:
     """Yield for each GPU ``count`` random copies, or all if there are fewer."""
-    groups: dict[str, list[SmCopies]] = defaultdict(list)
-    for copy in copies:
-        groups[copy.gpu].append(copy)
-    for group in groups.values():
-        yield random.Random(seed).sample(group, min(count, len(group)))
-
-
-def simulated_copies(copies: Sequence[SmCopies], advance: Callable[[], None]) -> Agreement | None:
-    """Simulate ``copies``, all of one GPU; ``advance`` is called after each. None if there are none."""
-    differences = []
-    for copy in copies:
-        differences.append((_copy_difference(copy), f"{copy.label}, {copy.sms} SMs"))
-        advance()
-    return agreement_of(copies[0].gpu, "SM copy", differences) if copies else None
+    for gpu, group in grouped(copies, lambda copy: copy.gpu).items():
+        chosen = random.Random(seed).sample(group, min(count, len(group)))
+        rows = tuple((f"{each.label}, {each.sms} SMs", partial(_copy_difference, each)) for each in chosen)
+        yield Sample(gpu, "SM copy", rows)
 
 
 def _copy_difference(copies: SmCopies) -> float:

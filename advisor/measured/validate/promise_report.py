@@ -12,7 +12,7 @@ from statistics import median
 from ....compiler.ir import JsonObject, percentile
 from ....compiler.resolve.expect.expectation import Verdict
 from ..tables import csv_rows, custom_all_reduce, exchanges
-from ..tables.csv_rows import TableComparison
+from ..tables.csv_rows import TableComparison, grouped
 from ..tables.implementations import ImplementationComparison
 from ..tables.promises import PromiseComparison
 from .implementation_report import ErrorTarget
@@ -49,10 +49,7 @@ def cells_of(row: PromiseComparison) -> tuple[str, ...]:
 
 def by_thread(rows: Sequence[PromiseComparison]) -> dict[str, list[PromiseComparison]]:
     """Return the rows of each thread."""
-    threads: dict[str, list[PromiseComparison]] = defaultdict(list)
-    for row in rows:
-        threads[row.row.source].append(row)
-    return threads
+    return grouped(rows, lambda row: row.row.source)
 
 
 def summary_lines(rows: Sequence[PromiseComparison]) -> Iterator[str]:

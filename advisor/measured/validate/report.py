@@ -1,8 +1,7 @@
 """The run of ``magus validate``: errors by GPU, operation and group, and the document of ``--json``."""
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -15,7 +14,7 @@ from ..tables import attention, collectives, custom_all_reduce, exchanges, exper
 from ..tables import fused as fused_rows
 from ..tables.attention import attention_comparisons
 from ..tables.collectives import collective_comparisons, copy_comparisons, shipped_copies, shipped_points
-from ..tables.csv_rows import EVERY, MAX_RATIO, MeasuredError, MissingTable, TableComparison, tables_of
+from ..tables.csv_rows import EVERY, MAX_RATIO, MeasuredError, MissingTable, TableComparison, grouped, tables_of
 from ..tables.custom_all_reduce import custom_comparisons
 from ..tables.exchanges import exchange_comparisons
 from ..tables.experts import expert_comparisons, fused_layer_comparisons
@@ -28,14 +27,7 @@ from ..tables.implementations import (
     shipped_comparisons,
 )
 from ..tables.promises import PromiseComparison, promise_comparisons, promise_rows
-from ..tables.samples import (
-    Agreement,
-    sampled,
-    sampled_copies,
-    simulated_collectives,
-    simulated_copies,
-    simulated_sample,
-)
+from ..tables.samples import Agreement, collective_samples, copy_samples, gemm_sample
 from ..tables.steps import StepComparison, step_comparisons, step_rows
 from . import implementation_report, promise_report, step_report
 from .targets import BASELINES, FLOORS, NOTES, TARGETS, Reference, early_switches, median_target
@@ -106,18 +98,13 @@ class Validation:
 
 def summed_up(comparisons: Iterable[TableComparison]) -> tuple[ErrorStats, ...]:
     """Return the errors of every group by GPU and operation; those of several groups together come first."""
-    by_operation: dict[tuple[str, str], dict[str, list[TableComparison]]] = defaultdict(lambda: defaultdict(list))
-    for comparison in comparisons:
-        by_operation[comparison.gpu, comparison.operation][comparison.group].append(comparison)
-    gpus = dict.fromkeys(gpu for gpu, _ in by_operation)
     stats = []
-    for gpu in gpus:
-        for (of_gpu, _), groups in by_operation.items():
-            if of_gpu != gpu:
-                continue
+    for of_gpu in grouped(comparisons, lambda row: row.gpu).values():
+        for of_operation in grouped(of_gpu, lambda row: row.operation).values():
+            groups = grouped(of_operation, lambda row: row.group)
             if set(groups) != {EVERY}:
                 stats.append(_figures(EVERY, [row for group in groups.values() for row in group]))
-            stats += [_figures(group, groups[group]) for group in groups]
+            stats += [_figures(group, rows) for group, rows in groups.items()]
     return tuple(stats)
 
 
@@ -312,14 +299,12 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     if not rows and not promised and not implementations and not trained:
         raise MeasuredError("; ".join([f"{folder}: nothing to compare", *left_out[:3]]))
     rows += kept_rows(shipped_comparisons(), left_out)
-    operations = list(sampled(list(kept_rows(shipped_points(folder), [])), sample, seed))
-    moved = list(sampled_copies(list(kept_rows(shipped_copies(folder), [])), sample, seed))
-    gemms = [min(sample, len(table.times_us)) for table in tables]
-    compared_apart = map(len, (promised, implementations, trained))
-    advance = _counted([*gemms, *map(len, operations), *map(len, moved), *compared_apart], progress)
-    agreements = [simulated_sample(table, sample, seed, advance) for table in tables]
-    agreements += [simulated_collectives(points, advance) for points in operations]
-    agreements += [simulated_copies(group, advance) for group in moved]
+    samples = [gemm_sample(table, sample, seed) for table in tables]
+    samples += collective_samples(list(kept_rows(shipped_points(folder), [])), sample, seed)
+    samples += copy_samples(list(kept_rows(shipped_copies(folder), [])), sample, seed)
+    simulated = [each.rows for each in samples]
+    advance = _counted(map(len, (*simulated, promised, implementations, trained)), progress)
+    agreements = [each.agreement(advance) for each in samples]
     compared = tuple(kept_rows(promise_comparisons(promised, advance), left_out))
     shipped = tuple(kept_rows(implementation_comparisons(implementations, advance), left_out))
     shipped = implementation_report.by_other_threads(shipped)
@@ -355,7 +340,7 @@ def kept_rows(rows: Iterable[Row | str], left_out: list[str]) -> Iterator[Row]:
         left_out.append(str(error))
 
 
-def _counted(counts: Sequence[int], progress: Progress) -> Callable[[], None]:
+def _counted(counts: Iterable[int], progress: Progress) -> Callable[[], None]:
     """Return a function to call after each simulation, which reports the number done and the total."""
     total, done = sum(counts), count(1)
     return lambda: progress("sample", next(done), total)

@@ -1,11 +1,10 @@
 """Training steps in the report of ``magus validate``: measured and simulated, by source, and the order of pairs."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import mean
 
 from ....compiler.ir import JsonObject
-from ..tables.csv_rows import HELD_OUT
+from ..tables.csv_rows import HELD_OUT, grouped
 from ..tables.steps import StepComparison, in_order, pairs_of
 from .implementation_report import ErrorTarget
 from .targets import notes_of
@@ -20,10 +19,7 @@ NOTES = notes_of("steps")
 
 def by_source(rows: Sequence[StepComparison]) -> dict[str, list[StepComparison]]:
     """Return the rows of each source."""
-    sources: dict[str, list[StepComparison]] = defaultdict(list)
-    for row in rows:
-        sources[row.row.origin.label].append(row)
-    return sources
+    return grouped(rows, lambda row: row.row.origin.label)
 
 
 def targets_of(rows: Sequence[StepComparison]) -> tuple[ErrorTarget, ...]:

@@ -3,7 +3,7 @@
 import pytest
 
 from magus.advisor.measured.tables.collectives import MeasuredPoint
-from magus.advisor.measured.tables.samples import collective_on, sampled, simulated_collectives
+from magus.advisor.measured.tables.samples import Sample, collective_on, collective_samples
 from magus.simcore.kernels.nccl import NcclCollective
 
 SIZES = (512, 1 << 16, 1 << 20, 1 << 25)
@@ -13,22 +13,28 @@ def points(gpu: str, operation: NcclCollective) -> list[MeasuredPoint]:
     return [MeasuredPoint(gpu, operation, ranks, size, 1.0, "t.csv") for ranks in (2, 8) for size in SIZES]
 
 
+def labels(all_points: list[MeasuredPoint], count: int, seed: int) -> dict[tuple[str, str], list[str]]:
+    samples = collective_samples(all_points, count, seed)
+    return {(each.gpu, each.operation): [label for label, _ in each.rows] for each in samples}
+
+
 def test_each_gpu_and_operation_has_a_sample_that_depends_on_the_seed_alone() -> None:
     all_points = points("H100", NcclCollective.ALL_GATHER) + points("B200", NcclCollective.ALL_REDUCE)
-    first, again = list(sampled(all_points, 3, 5)), list(sampled(all_points[::-1], 3, 5))
-    other = list(sampled(all_points, 3, 6))
+    first, again = labels(all_points, 3, 5), labels(all_points[::-1], 3, 5)
+    other = labels(all_points, 3, 6)
 
-    assert [len(each) for each in first] == [3, 3]
-    assert {each[0].gpu for each in first} == {"H100", "B200"}
-    assert sorted(map(repr, first)) == sorted(map(repr, again)) != sorted(map(repr, other))
-    assert [len(each) for each in sampled(all_points, 200, 0)] == [8, 8]
+    assert [len(each) for each in first.values()] == [3, 3]
+    assert {gpu for gpu, _ in first} == {"H100", "B200"}
+    assert first == again != other
+    assert [len(each) for each in labels(all_points, 200, 0).values()] == [8, 8]
 
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("operation", NcclCollective)
 def test_the_simulator_agrees_with_the_closed_form(operation: NcclCollective) -> None:
     ticked: list[int] = []
-    found = simulated_collectives(points("H100", operation), lambda: ticked.append(1))
+    (sample,) = collective_samples(points("H100", operation), 8, 0)
+    found = sample.agreement(lambda: ticked.append(1))
 
     assert found is not None and found.agrees
     assert (found.gpu, found.operation, found.rows, len(ticked)) == ("H100", operation.value, 8, 8)
@@ -36,8 +42,9 @@ def test_the_simulator_agrees_with_the_closed_form(operation: NcclCollective) ->
     assert found.worst in [f"{ranks} GPUs, {size:,} B" for ranks in (2, 8) for size in SIZES]
 
 
-def test_without_points_nothing_is_simulated() -> None:
-    assert simulated_collectives([], lambda: None) is None
+def test_without_rows_nothing_is_simulated() -> None:
+    assert list(collective_samples([], 8, 0)) == []
+    assert Sample("H100", "all_gather", ()).agreement(lambda: None) is None
 
 
 def test_a_node_is_that_of_the_shipped_library() -> None:

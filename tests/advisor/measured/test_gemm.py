@@ -23,7 +23,7 @@ from magus.advisor.measured.tables.gemm import (
     profile_of,
 )
 from magus.advisor.measured.tables.gemm_times import LOOPED_READS, gemm_ticks, memory_in_loop
-from magus.advisor.measured.tables.samples import simulated_sample
+from magus.advisor.measured.tables.samples import gemm_sample
 from magus.compiler.ir import DType, GemmShape, Gpu
 from magus.simcore.kernels.gemm import gemm_work
 from tests.helpers.marks import first
@@ -95,7 +95,7 @@ def test_gemms_of_a_type_take_its_constants(name: str, dtype: DType) -> None:
 def test_a_simulated_gemm_of_fp8_takes_what_the_form_says() -> None:
     shapes = [(64, 4096, 4096), (4096, 4096, 4096), (8192, 1024, 8192)]
 
-    found = simulated_sample(GemmTable("H100", dict.fromkeys(shapes, 1.0), dtype=DType.FP8), 3, 0, lambda: None)
+    found = gemm_sample(GemmTable("H100", dict.fromkeys(shapes, 1.0), dtype=DType.FP8), 3, 0).agreement(lambda: None)
 
     assert found is not None and found.rows == 3 and found.agrees and found.counted == "3 of fp8 GEMM"
 
@@ -240,8 +240,8 @@ def test_a_sample_agrees_with_the_closed_form_and_depends_on_the_seed_alone() ->
     table = GemmTable("H100", times)
     ticked = []
 
-    once = simulated_sample(table, 12, 3, lambda: ticked.append(1))
-    again = simulated_sample(table, 12, 3, lambda: None)
+    once = gemm_sample(table, 12, 3).agreement(lambda: ticked.append(1))
+    again = gemm_sample(table, 12, 3).agreement(lambda: None)
 
     assert once is not None
     assert once == again
@@ -252,11 +252,11 @@ def test_a_sample_agrees_with_the_closed_form_and_depends_on_the_seed_alone() ->
 def test_a_sample_leaves_out_what_is_too_large_to_simulate() -> None:
     table = GemmTable("H100", {(1 << 20, 1 << 20, 64): 1.0, (64, 64, 64): 1.0})
 
-    found = simulated_sample(table, 5, 0, lambda: None)
+    found = gemm_sample(table, 5, 0).agreement(lambda: None)
 
     assert found is not None
     assert (found.rows, found.too_large) == (1, 1)
-    assert simulated_sample(table, 0, 0, lambda: None) is None
+    assert gemm_sample(table, 0, 0).agreement(lambda: None) is None
 
 
 MOST = {
