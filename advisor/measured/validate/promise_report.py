@@ -47,11 +47,6 @@ def cells_of(row: PromiseComparison) -> tuple[str, ...]:
     return f"{row.row.speedup:.2f}", f"{row.promised:.2f}", low, high, WORDS.get(row.verdict, row.verdict.value)
 
 
-def by_thread(rows: Sequence[PromiseComparison]) -> dict[str, list[PromiseComparison]]:
-    """Return the rows of each thread."""
-    return grouped(rows, lambda row: row.row.source)
-
-
 def summary_lines(rows: Sequence[PromiseComparison]) -> Iterator[str]:
     """Yield the figures of all rows, then promised over best by thread."""
     if not rows:
@@ -59,7 +54,7 @@ def summary_lines(rows: Sequence[PromiseComparison]) -> Iterator[str]:
     yield f"{len(rows)} shapes: {'; '.join(map(str, targets_of(rows)))}"
     medians = (
         f"{source} {median(row.over_best for row in group):.2f} ({len(group)})"
-        for source, group in by_thread(rows).items()
+        for source, group in grouped(rows, lambda row: row.row.source).items()
     )
     yield f"promised over the best by thread, medians: {', '.join(medians)}"
     beyond = [row for row in rows if row.interval is not None and not row.is_covered]

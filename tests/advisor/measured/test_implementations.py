@@ -181,7 +181,7 @@ def test_report_text_page_and_document_have_every_row() -> None:
     validation = report([compared(1.2, 1.3, held_out=False), compared(0.8, 1.2)])
     text, page, document = validation_text(validation), validation_page(validation), validation_document(validation)
 
-    assert "0.80      1.20  +50.0" in text and all(len(each) <= 80 for each in text.splitlines())
+    assert "0.80       1.20  +50.0" in text and all(len(each) <= 80 for each in text.splitlines())
     assert "| flux | H100 AG+GEMM 512 x 256 x 512 | 0.80 | 1.20 | +50.0 | -50.0 | held out |" in page
     assert [row["held_out"] for row in document["implementations"]["rows"]] == [False, True]
     assert not document["targets_met"] and any("right sign 0.0%" in each for each in weak_spots(validation))

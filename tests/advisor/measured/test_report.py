@@ -85,7 +85,7 @@ def test_the_text_fits_80_columns_and_says_what_was_missed() -> None:
     assert max(len(line) for line in text.splitlines()) <= 80
     assert [line.split()[1:3] for line in text.splitlines() if line.startswith("!")] == [
         ["m", ">="],
-        ["all_gather", "1"],
+        ["all", "1"],
     ]
     assert "200 GEMMs, 2 of them beyond 2%" in text
     assert "and 18 more, see --json" in text
@@ -111,3 +111,13 @@ def test_the_page_is_markdown_with_a_table_for_each_gpu() -> None:
     assert f"| {LARGE} | m >= 512 | 2 | **50.0** |" in page
     assert "a\\|b" in page
     assert not [line for line in page.splitlines() if line != line.rstrip()]
+
+
+def test_text_and_page_have_the_same_parts_in_one_order() -> None:
+    found = validation()
+    page, text = validation_page(found), [line.strip() for line in validation_text(found).splitlines()]
+
+    titles = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
+    places = [next(at for at, line in enumerate(text) if line.startswith(title)) for title in titles]
+    assert titles[:2] == ["H100", "A100"] and titles[-1] == "How to read it"
+    assert places == sorted(set(places))
