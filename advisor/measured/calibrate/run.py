@@ -1,9 +1,8 @@
 """``magus calibrate``: fits the constants of kernels, collectives and copies of a profile to measured times."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from ..tables.csv_rows import MAX_RATIO, MeasuredError, grouped, tables_of
 from ..tables.gemm import gemm_tables, profile_of
 from ..validate.report import kept_rows
 from .fitting import Fitted, put_all, with_values
-from .kernel_parts import ATTENTION_PARTS, GROUPED_PARTS, KERNEL_PARTS, kernel_parts
+from .kernel_parts import ATTENTION_PARTS, KERNEL_PARTS, kernel_parts
 from .parts import (
     GEMM_PARTS,
     LARGE,
@@ -57,6 +56,11 @@ class FittedPart:
     of_rows: int
     files: tuple[str, ...]
     errors: tuple[Errors, ...]
+
+    @property
+    def block(self) -> str:
+        """The path of the block that has its constants."""
+        return self.constants[0].constant.path.rpartition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +234,13 @@ def _errors(part: ProfilePart, before: Gpu, after: Gpu, held: tuple[FittedRow, .
         yield Errors(group, len(rows), *(100 * mean_error(part.predict, gpu, rows) for gpu in (before, after)))
 
 
-COLLECTIVES = ("rings", "all_to_all", "NVLS")
+COLLECTIVES = "collectives"
+BLOCKS = (
+    *("gemm", *(f"gemm.{each}" for each in TYPES_WITH_CONSTANTS), "dma", "sm_copy"),
+    *(COLLECTIVES, "collectives.nvls", "collectives.all_to_all"),
+    *(*ATTENTION_PARTS, "grouped", *(f"grouped.{each}" for each in TYPES_WITH_CONSTANTS)),
+)
+"""All blocks in the order of a file, by their paths."""
 MIN_HELD_OUT = 5
 """Least number of held-out rows for which an error is written."""
 
@@ -264,68 +274,36 @@ def _lines(calibration: Calibration) -> Iterator[str]:
 
 
 def _blocks(calibration: Calibration) -> Iterator[str]:
-    gap = False
-    for block in (
-        _typed(calibration, "gemm"),
-        _plain(calibration, "DMA phase share", "dma"),
-        _plain(calibration, "SM copy", "sm_copy"),
-        _collectives(calibration),
-        *(_plain(calibration, name, name) for name in ATTENTION_PARTS),
-        _typed(calibration, "grouped"),
-    ):
-        lines = list(block)
-        if lines:
-            yield from ([""] if gap else [])
-            yield from lines
-            gap = True
-
-
-def _typed(calibration: Calibration, block: str) -> Iterator[str]:
-    """Yield a block with those of types in it."""
-    of_types = (_typed_part(calibration, f"{block} {name}", name) for name in TYPES_WITH_CONSTANTS)
-    yield from _typed_part(calibration, block, block, chain.from_iterable(of_types))
-
-
-def _typed_part(calibration: Calibration, name: str, block: str, inside: Iterable[str] = ()) -> Iterator[str]:
-    part, within = calibration.part(name), list(inside)
-    if part is not None or within:
-        yield f"{block} {{"
-        if part is not None and name in GROUPED_PARTS.values():
-            yield from _numbers(calibration, part)
-        elif part is not None:
-            large = [errors for errors in part.errors if LARGE in errors.group and errors.rows >= MIN_HELD_OUT]
-            yield from _numbers(calibration, part)
-            yield from _error(calibration, large or part.errors[:1], " with m, n, k >= 512" if large else "")
-        yield from within
+    """Yield the blocks of all parts, those of types and of some collectives inside another."""
+    parts = {part.block: part for part in calibration.parts}
+    found = [each for each in BLOCKS if each in parts]
+    for place, outer in enumerate(dict.fromkeys(each.partition(".")[0] for each in found)):
+        yield from [""] if place else []
+        yield f"{outer} {{"
+        if outer in parts:
+            yield from _inside(calibration, parts[outer])
+        if outer == COLLECTIVES:
+            errors = [part.errors[0] for block, part in parts.items() if block.startswith(outer) and part.errors]
+            yield from _error(calibration, errors, "")
+        for block in found:
+            if block.startswith(f"{outer}."):
+                yield from [""] if outer == COLLECTIVES else []
+                yield f"{block.rpartition('.')[2]} {{"
+                yield from _inside(calibration, parts[block])
+                yield "}"
         yield "}"
 
 
-def _plain(calibration: Calibration, name: str, block: str) -> Iterator[str]:
-    part = calibration.part(name)
-    if part is not None:
-        yield f"{block} {{"
-        yield from _numbers(calibration, part)
-        if name in ATTENTION_PARTS and getattr(profile_of(calibration.base), name) is None:
-            for word in ("queries", "packed", "decode_packed"):
-                count = getattr(getattr(calibration.gpu, name), word)
-                yield from (f'{word} {count} @assumed "that of {calibration.request.start}"',) if count else ()
-        yield "}"
-
-
-def _collectives(calibration: Calibration) -> Iterator[str]:
-    parts = {name: part for name in COLLECTIVES if (part := calibration.part(name)) is not None}
-    if not parts:
-        return
-    yield "collectives {"
-    if "rings" in parts:
-        yield from _numbers(calibration, parts["rings"])
-    yield from _error(calibration, [part.errors[0] for part in parts.values() if part.errors], "")
-    for name in ("NVLS", "all_to_all"):
-        if name in parts:
-            yield from ("", f"{name.lower()} {{")
-            yield from _numbers(calibration, parts[name])
-            yield "}"
-    yield "}"
+def _inside(calibration: Calibration, part: FittedPart) -> Iterator[str]:
+    """Yield the numbers of a part; of a GEMM their error, of attention what its kernel is taken to be."""
+    yield from _numbers(calibration, part)
+    if part.name in GEMM_PARTS.values():
+        large = [errors for errors in part.errors if LARGE in errors.group and errors.rows >= MIN_HELD_OUT]
+        yield from _error(calibration, large or part.errors[:1], " with m, n, k >= 512" if large else "")
+    if part.name in ATTENTION_PARTS and getattr(profile_of(calibration.base), part.name) is None:
+        for word in ("queries", "packed", "decode_packed"):
+            count = getattr(getattr(calibration.gpu, part.name), word)
+            yield from (f'{word} {count} @assumed "that of {calibration.request.start}"',) if count else ()
 
 
 def _numbers(calibration: Calibration, part: FittedPart) -> Iterator[str]:
