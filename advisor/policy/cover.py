@@ -199,11 +199,19 @@ def first_of_next(axis: SizeAxis, left: Stretch, right: Stretch, *, simulated: b
     """
     low, high = left.points[-1].size, right.points[0].size
     step = lcm(*(multiple_of(axis, each.choice, low) for each in (left, right)))
+    return flip(low, high, step, lambda size: _gives_way(axis.at(size), left.choice, right.choice, simulated))
+
+
+def flip(low: int, high: int, step: int, gives_way: Callable[[int], bool]) -> int:
+    """Return the first size, of those that ``step`` divides and to ``PRECISION``, at which one schedule gives way.
+
+    At ``low`` it does not, and at ``high`` it does.
+    """
     while high - low > max(step, PRECISION * low):
         middle = (low + high) // 2 // step * step
         if not low < middle < high:
             break
-        if _gives_way(axis.at(middle), left.choice, right.choice, simulated):
+        if gives_way(middle):
             high = middle
         else:
             low = middle

@@ -23,7 +23,7 @@ from ..answer.stages import AdviceOptions
 from ..candidates.advice import Advice
 from ..candidates.candidate import ScheduleOrigin
 from ..layers.joint import simulated
-from .cover import PRECISION, TOLERANCE
+from .cover import TOLERANCE, flip
 from .table import OpRule, PolicyRule, PolicyTable, SweepPoint, implementation_at_all, rule_verdict, table_of
 
 TOKENS = "tokens"
@@ -275,17 +275,12 @@ def _flip(
     """
     low, high = ends
     step = 1 << max(0, (high - low).bit_length() - 5)  # sizes between as round as the ends are
-    while high - low > max(step, PRECISION * low):
-        middle = (low + high) // 2 // step * step
-        if not low < middle < high:
-            break
-        times = [_ticks(axis, middle, choice, known.advice, simulate) for choice in choices]
-        first, second = times
-        if second is not None and (first is None or second < first):
-            high = middle
-        else:
-            low = middle
-    return high
+
+    def gives_way(size: int) -> bool:
+        first, second = (_ticks(axis, size, choice, known.advice, simulate) for choice in choices)
+        return second is not None and (first is None or second < first)
+
+    return flip(low, high, step, gives_way)
 
 
 def _ticks(axis: SettingAxis, size: int, choice: Schedule, advice: Advice, simulate: Simulate) -> int | None:
