@@ -29,9 +29,12 @@ def asymmetry(program: Program) -> str:
     """The first thing found that is not the same at every rank."""
     if program.ranks_simulated == 1:
         return "there is only one rank"
-    places = Places.of(program)
-    for differences in (_between_servers, _between_pools, _between_ops, _between_flows):
-        for sentence in differences(program, places):
+    for differences in (_between_servers, _between_pools, _between_counts):
+        for sentence in differences(program):
+            return sentence
+    places = Places.of(program)  # which takes longer than all before
+    for deep in (_between_ops, _between_flows):
+        for sentence in deep(program, places):
             return sentence
     return "the ranks do the same, but wait for each other or reach each other in different patterns"
 
@@ -47,10 +50,11 @@ def _odd_one(table: Table) -> tuple[int, int, int] | None:
     return int(unlike[0]), int(np.flatnonzero(row != row[usual])[0]), int(usual)
 
 
-def _between_servers(program: Program, places: Places) -> Iterator[str]:
+def _between_servers(program: Program) -> Iterator[str]:
     """Speeds of servers that every rank uses."""
     ranks = program.ranks_simulated
-    used = np.flatnonzero(np.diff(places.server_hop_ptr).reshape(-1, ranks).min(axis=1))  # [declared servers in use]
+    hops = np.bincount(program.hop_server, minlength=program.num_servers)
+    used = np.flatnonzero(hops.reshape(-1, ranks).min(axis=1))  # [declared servers in use]
     names = [program.server_names[number] for number in used]
     for ticks, less, more in (
         (program.service_ticks, "is faster than", "is slower than"),
@@ -63,10 +67,11 @@ def _between_servers(program: Program, places: Places) -> Iterator[str]:
             yield f"server {names[server]}[{odd}] {words} {names[server]}[{usual}]"
 
 
-def _between_pools(program: Program, places: Places) -> Iterator[str]:
+def _between_pools(program: Program) -> Iterator[str]:
     """Slots of pools that every rank uses."""
     ranks = program.ranks_simulated
-    used = np.flatnonzero(np.diff(places.pool_op_ptr).reshape(-1, ranks).min(axis=1))  # [declared pools in use]
+    ops = np.bincount(program.op_pool[program.op_pool != NONE], minlength=len(program.pool_slots))
+    used = np.flatnonzero(ops.reshape(-1, ranks).min(axis=1))  # [declared pools in use]
     names = [program.pool_names[number] for number in used]
     table = program.pool_slots.reshape(-1, ranks)[used]
     if (found := _odd_one(table)) is not None:
@@ -75,15 +80,18 @@ def _between_pools(program: Program, places: Places) -> Iterator[str]:
         yield f"pool {names[pool]}[{odd}] has {words} slots than {names[pool]}[{usual}]"
 
 
-def _between_ops(program: Program, places: Places) -> Iterator[str]:
-    """Kind, work and waits of ops with the same local id."""
-    ranks = program.ranks_simulated
-    own = np.flatnonzero(program.op_local_id != NONE)
-    counts = np.bincount(program.op_rank[own], minlength=ranks)
+def _between_counts(program: Program) -> Iterator[str]:
+    """Numbers of ops."""
+    counts = np.bincount(program.op_rank[program.op_local_id != NONE], minlength=program.ranks_simulated)
     if (found := _odd_one(counts[None])) is not None:
         _, odd, usual = found
         yield f"rank {odd} has {counts[odd]} ops and rank {usual} has {counts[usual]}"
-        return
+
+
+def _between_ops(program: Program, places: Places) -> Iterator[str]:
+    """Kind, work and waits of ops with the same local id, of which each rank has as many."""
+    ranks = program.ranks_simulated
+    own = np.flatnonzero(program.op_local_id != NONE)
     # Local ids count from 0 at every rank.
     ops = own[np.lexsort((program.op_rank[own], program.op_local_id[own]))].reshape(-1, ranks)  # [local id, rank]
     for columns, words in (

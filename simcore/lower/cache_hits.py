@@ -86,8 +86,7 @@ class Hits:
         if self.scenario.shape.pattern in _GATHERS:
             own = (step.region.owner - source) % self.scenario.num_ranks == 0
             return NONE if own else self.share(rank + source)
-        forwarded = self._forwarded(rank, step) if puts and step.after else NONE
-        return self.share(rank) if forwarded == 1 else forwarded * self.share(rank)
+        return self._forwarded(rank, step) if puts and step.after else NONE
 
     def at_target(self, rank: int, step: Transfer) -> Share:
         """The share of what a copy that adds reads at its destination, and that hits there."""
@@ -115,13 +114,14 @@ class Hits:
         return hit_share(arrived, cache.instances * cache.size_bytes)
 
     def _forwarded(self, rank: int, step: Transfer) -> Share:
-        """The share of the region of a put that came with what it waits for."""
+        """The share of the region of a put that hits: what came with what it waits for."""
         key = self._alike(rank), step.region, step.after  # a sum of all parts goes to all peers
         if key not in self._brought:
             arrived = self._arrived_at(rank)
             awaited = [region for name in step.after for region in arrived.get(name, ())]
             common, size = _common(step.region, awaited) if awaited else 0, _size(step.region)
-            self._brought[key] = 1 if common >= size > 0 else Fraction(common, max(1, size)) if common else NONE
+            part = 1 if common >= size > 0 else Fraction(common, max(1, size)) if common else NONE
+            self._brought[key] = self.share(rank) if part == 1 else part * self.share(rank)
         return self._brought[key]
 
     def _arrived_at(self, rank: int) -> dict[str, list[Region]]:
