@@ -1,13 +1,10 @@
 """Schedules of trees to be simulated, for a collective alone or beside a kernel where ranks see different networks."""
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from heapq import heappop, heappush
 from itertools import product
-from math import prod
-from random import Random
 
 from ...compiler.ir import (
     CopyProtocol,
@@ -27,6 +24,7 @@ from ...compiler.templates.tree_copies import repeats_after
 from ..bounds.link_loads import passes_ranks, relayed_load
 from ..solver.forest import EARLY, FEW_RANKS, SHALLOW, packings
 from ..solver.forest import MOST_RANKS as MOST_PACKED
+from ..solver.images import Trees, buckets, early_trees
 from ..solver.trees import TreeFlow
 
 PIECES = (1, 3, 8)
@@ -39,6 +37,10 @@ MOST_DOUBLED = 12_000
 """Steps up to which there are twice as many: each such simulation takes three seconds and more."""
 FINE = 8
 """Chunks up to which one more or less is tried too: on rails 5 take 6 % less than 4 or 6."""
+CARRIED = 2
+"""Sets of trees, the fastest, that have twice as many from twice ``FINE`` on; below, times say little of what comes."""
+LEFT = 0.002
+"""What other chunks are to gain over the fastest run, if nothing but the busiest link counts."""
 Parts = Sequence[tuple[int, int]]
 AROUND: Sequence[tuple[Parts, int]] = (((3, 4), (3, 2), (2, 1)), 3), (((2, 3), (4, 3)), 1)
 """Parts of the best number that are tried then, of so many sets of trees; and if one is better, around that.
@@ -69,14 +71,6 @@ MOST_RANKS = 181
 take minutes to be simulated. Beyond ``FEW_RANKS`` a plan is simulated for seconds, so that few are tried."""
 LEFT_OUT = "no schedules of trees were sought, which there are for up to {} GPUs here: they may be faster"
 """Said of a network where they may help."""
-
-WAIT, TRIES = 1.0, 8
-"""How long what has arrived waits to be sent on, in times of a copy of a shard: as on 64 GPUs with 16 MiB; how many
-trees are drawn that take this into account."""
-
-Trees = tuple[tuple[int, ...], ...]
-Place = tuple[int, ...]
-"""Coordinates of a rank, or sides of a grid."""
 
 
 def forests(scenario: OpCase) -> Iterator[OpChoice]:
@@ -191,7 +185,7 @@ def trees_of(scenario: OpCase) -> Sequence[Trees]:
     if grid and min(grid) > 2 and (len(set(grid)) == 1 or not few):
         if scenario.num_ranks > _most_ranks(scenario):
             return ()
-        return _buckets(grid) if few else (_early(grid), *_buckets(grid))
+        return buckets(grid) if few else (early_trees(grid), *buckets(grid))
     if not few and scenario.system.fabric.node_size:
         return ()  # there are algorithms for nodes that are all alike
     flow = TreeFlow.UP if pattern.reduces else TreeFlow.BOTH if pattern.sums else TreeFlow.DOWN
@@ -203,92 +197,26 @@ def _sides(scenario: OpCase) -> tuple[int, ...]:
     return tuple(side for side in scenario.system.fabric.topology.grid(scenario.system.fabric) if side > 1)
 
 
-def _buckets(grid: Place) -> Sequence[Trees]:
-    """Trees of the bucket algorithm: along one dimension after the other, beginning with each, either way round.
-
-    With all 2 d trees of each root all links carry as much at any time, as all sides are equal. With one or two,
-    roots side by side begin with different dimensions, which loads links nearly evenly: fewer copies, each larger.
-    """
-    places = list(product(*map(range, grid)))
-    numbers, dimensions = {place: number for number, place in enumerate(places)}, len(grid)
-
-    def tree(root: tuple[int, ...], first: int, sign: int) -> tuple[int, ...]:
-        above, reached = {root: root}, [root]
-        for dimension in (*range(first, dimensions), *range(first)):
-            ahead = grid[dimension] // 2  # with an even side the rank across the ring is reached one way alone
-            for start, (way, hops) in product(tuple(reached), ((sign, ahead), (-sign, grid[dimension] - 1 - ahead))):
-                for _ in range(hops):
-                    at = (start[dimension] + way) % grid[dimension]
-                    above[(*start[:dimension], at, *start[dimension + 1 :])] = start
-                    start = (*start[:dimension], at, *start[dimension + 1 :])
-                    reached.append(start)
-        return numbers[root], 1, *(numbers[above[place]] for place in places)
-
-    whole = tuple(tree(root, first, sign) for root in places for first in range(dimensions) for sign in (1, -1))
-    two = tuple(tree(root, sum(root) % dimensions, sign) for root in places for sign in (1, -1))
-    one = tuple(tree(root, sum(root) % dimensions, (-1) ** (sum(root) // dimensions)) for root in places)
-    return whole, two, one
-
-
-def _early(grid: Place) -> Trees:
-    """One tree of each root, the same from all, in which copies arrive early: of many ranks a copy is a whole shard.
-
-    All links of a direction then carry as many, one at a time, and the makespan of that one tree is that of all. With
-    16 MiB on 4 x 4 x 4 buckets take 23 % longer, with 64 MiB 14 %; with 256 MiB all buckets are 4 % faster.
-    """
-    places = list(product(*map(range, grid)))
-    numbers = {place: number for number, place in enumerate(places)}
-    above = min((_early_tree(grid, Random(seed)) for seed in range(TRIES)), key=lambda found: found[0])[1]
-
-    def at(root: Place, place: Place) -> Place:
-        return tuple((one + other) % side for one, other, side in zip(root, place, grid, strict=True))
-
-    found = ((root, {at(root, place): at(root, above[place]) for place in places}) for root in places)
-    return tuple((numbers[root], 1, *(numbers[parents[place]] for place in places)) for root, parents in found)
-
-
-def _early_tree(grid: Place, random: Random) -> tuple[tuple[float, int], dict[Place, Place]]:
-    """Shortest ways from the first place to all, by list scheduling: each direction takes the farthest that it can.
-
-    Returned behind the makespan, in copies, and the most copies in one direction.
-    """
-    ways, root, now = [*product(range(len(grid)), (1, -1))], (0,) * len(grid), 0.0
-    above, ready, arriving = {root: root}, [root], list[tuple[float, Place]]()
-    free, sent = dict.fromkeys(ways, now), Counter[tuple[int, int]]()
-
-    def beside(place: Place, way: tuple[int, int]) -> Place:
-        return (*place[: way[0]], (place[way[0]] + way[1]) % grid[way[0]], *place[way[0] + 1 :])
-
-    def hops(place: Place) -> int:
-        return sum(min(at, side - at) for at, side in zip(place, grid, strict=True))
-
-    while len(above) < prod(grid):
-        while arriving and arriving[0][0] <= now:
-            ready.append(heappop(arriving)[1])
-        for way in random.sample(ways, len(ways)) if min(free.values()) <= now else ():
-            onward = [(hops(beside(source, way)), random.random(), source) for source in ready]
-            onward = [one for one in onward if one[0] > hops(one[2]) and beside(one[2], way) not in above]
-            if onward and free[way] <= now:
-                target = beside(max(onward)[2], way)
-                above[target], free[way] = max(onward)[2], now + 1
-                sent[way] += 1
-                heappush(arriving, (now + 1 + WAIT, target))
-        now = min(at for at in (*free.values(), *(at for at, _ in arriving)) if at > now)
-    return (max(free.values()), max(sent.values())), above
-
-
 Timer = Callable[[Sequence[OpChoice]], Sequence[tuple[int, OpChoice]]]
 """Simulates choices; returns those that end, each behind its ticks."""
+Floor = Callable[[OpChoice], float]
+"""Ticks that a choice takes at the least, with whatever number of chunks."""
 
 
 def try_forests(
-    scenario: OpCase, choices: Sequence[OpChoice], timer: Timer, least: float = math.inf, bound: float = 0
+    scenario: OpCase,
+    choices: Sequence[OpChoice],
+    timer: Timer,
+    least: float = math.inf,
+    bound: float = 0,
+    floor: Floor = lambda _: 0,
 ) -> None:
     """Time ``choices``, and with more and fewer chunks what is then near the fastest; others take ``least`` ticks.
 
     Of a collective alone those with few chunks only where these are no slower than more.
 
-    No schedule takes less than ``bound``: what is within ``GAIN`` of it is not tried with other chunks.
+    No schedule takes less than ``bound``: what is within ``GAIN`` of it is not tried with other chunks. Nor is what
+    can gain no more than ``LEFT`` over the fastest run, since it takes its ``floor``.
     """
     beside, tried = scenario.shape.pattern.overlaps, list(choices)
     timed = list(timer(choices)) if beside else _from_many_chunks(choices, timer)
@@ -296,14 +224,17 @@ def try_forests(
         fastest = min((least, *(ticks for ticks, _ in timed)))
         if fastest <= (1 + GAIN) * bound:
             return
-        more = [one for one in _doubled(scenario, timed, CLOSE * fastest) if one not in tried]  # not all have a time
+        doubled = _doubled(scenario, timed, CLOSE * fastest)
+        more = [one for one in doubled if one not in tried and floor(one) < (1 - LEFT) * fastest]  # not all have a time
         if not more:
             break
         tried += more
         timed += timer(more)
     for parts, most in (((), 1),) if beside else AROUND:
         fastest = min((ticks for ticks, _ in timed), default=math.inf)
-        best = [choice for ticks, choice in _fastest_of_each(timed)[:most] if ticks <= CLOSE * min(fastest, least)]
+        limit = min(fastest, least)
+        best = [choice for ticks, choice in _fastest_of_each(timed)[:most] if ticks <= CLOSE * limit]
+        best = [choice for choice in best if floor(choice) < (1 - LEFT) * limit]
         most_chunks = max((one.chunks for one in tried), default=0)
         new = [
             one
@@ -350,10 +281,15 @@ def _paid(scenario: OpCase, best: OpChoice, timed: Sequence[tuple[int, OpChoice]
 
 
 def _doubled(scenario: OpCase, timed: Sequence[tuple[int, OpChoice]], limit: float) -> Iterator[OpChoice]:
-    """Yield twice as many chunks for each set of trees that takes up to ``limit`` with the most chunks it has."""
+    """Yield twice as many chunks for each set of trees that takes up to ``limit`` with the most chunks it has.
+
+    Of many chunks for the fastest ``CARRIED`` alone.
+    """
     if scenario.shape.pattern.overlaps or scenario.num_ranks > FEW_RANKS:
         return
-    for ticks, best in _fastest_of_each(timed):
+    for place, (ticks, best) in enumerate(_fastest_of_each(timed)):
+        if place >= CARRIED and best.chunks >= 2 * FINE * scenario.num_ranks:
+            continue
         like = {one.chunks: other for other, one in timed if replace(one, chunks=best.chunks) == best}
         before = min((other for chunks, other in like.items() if chunks < best.chunks), default=math.inf)
         twice = replace(best, chunks=2 * best.chunks)

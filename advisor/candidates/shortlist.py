@@ -298,7 +298,15 @@ def _with_forests(pool: Workers, scenario: OpCase, candidates: list[Candidate], 
         ended = [one for one in found if one.simulated_ticks is not None]
         return [(one.ticks, one.choice) for one in ended if one.choice is not None and one.choice in some]
 
-    try_forests(scenario, choices, timer, least, quick_bound_ticks(scenario))
+    floors = dict[tuple[tuple[int, ...], ...], int]()
+
+    def floor(choice: OpChoice) -> int:
+        """The time of the busiest link, which hardly depends on the number of chunks."""
+        if choice.trees not in floors:
+            floors[choice.trees] = busiest_link_ticks(scenario, build_op_plan(scenario, choice))
+        return floors[choice.trees]
+
+    try_forests(scenario, choices, timer, least, quick_bound_ticks(scenario), floor)
     planted = [one.expression for one in found if one.choice is not None and one.choice.trees]
     return [one for one in found if one.expression not in planted[NUM_OFFERED:]]
 

@@ -13,6 +13,7 @@ from magus.advisor import AdviceOptions, Advisor
 from magus.advisor.bounds.link_loads import relayed_load
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.candidates.forests import (
+    CARRIED,
     LEAST_BYTES,
     SM_BYTES,
     SUMS,
@@ -176,6 +177,36 @@ def test_twice_as_many_chunks_are_tried_while_that_pays(least: float, best: int)
     tried.clear()
     try_forests(case, first, timer, bound=10_170)
     assert (max(tried) == 8) is (best < 3), "of a bound that is nearly reached no more is tried"
+
+
+def test_of_many_chunks_the_fastest_sets_of_trees_alone_have_twice_as_many() -> None:
+    """All sets gain as much by each doubling, and differ by less than what is left out at once."""
+    case, tried = scenario_of("all_gather", rows=1 << 17).case, list[OpChoice]()
+    first = some(list(forests(case)))
+    places = {trees: place for place, trees in enumerate(dict.fromkeys(one.trees for one in first))}
+    assert len(places) > CARRIED
+
+    def timer(choices: Sequence[OpChoice]) -> list[tuple[int, OpChoice]]:
+        tried.extend(choices)
+        return [(100_000 + 10 * places[one.trees] + 600_000 // one.chunks, one) for one in choices]
+
+    try_forests(case, first, timer)
+    sets = {pieces: {places[one.trees] for one in tried if one.chunks == pieces * 6} for pieces in (16, 32)}
+    assert sets == {16: set(range(len(places))), 32: set(range(CARRIED))}
+
+
+def test_trees_whose_busiest_link_leaves_nothing_to_gain_have_no_more_chunks() -> None:
+    case, tried = scenario_of("all_gather", rows=1 << 17).case, list[OpChoice]()
+    first = some(list(forests(case)))
+    kept = first[-1].trees
+    assert {one.trees for one in first} > {kept}
+
+    def timer(choices: Sequence[OpChoice]) -> list[tuple[int, OpChoice]]:
+        tried.extend(choices)
+        return [(100_000 + 600_000 // one.chunks, one) for one in choices]
+
+    try_forests(case, first, timer, floor=lambda choice: 100_000 if choice.trees == kept else 112_450)
+    assert {one.trees for one in tried if one.chunks > 8 * 6} == {kept}
 
 
 def test_of_equally_fast_numbers_of_chunks_fewer_are_looked_around() -> None:
