@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .oracle.oracle import Oracle
     from .questions.advisor import Advisor
     from .questions.ask import ask
-    from .questions.computing import keep_results
+    from .questions.kept import keep_results
     from .questions.layouts import LayoutQuestion, layout_question
     from .questions.question import ModelQuestion, model_question
     from .solver import NoFeasibleSchedule, enumerate_space
@@ -62,7 +62,7 @@ _HOMES = {
     "StepAdvice": ".steps.answer",
     "advise_step": ".steps.answer",
     "enumerate_space": ".solver",
-    "keep_results": ".questions.computing",
+    "keep_results": ".questions.kept",
     "lower_bound": ".bounds.lower_bound",
     "model_of": "..compiler.from_model.request",
     "ModelQuestion": ".questions.question",

@@ -34,7 +34,7 @@ REPEATS = 20_000
 RULE_OF = Request("AG+GEMM", m=4096, n=4096, k=4096, gpu="H100", ranks=8)
 PORT, CLIENTS, REQUESTS = 18_377, 4, 10_240
 QUESTION = {"pattern": "AG+GEMM", "n": 3584, "k": 8192, "gpu": "H100", "ranks": 8, "simulate": False}
-SERVE = "import sys; from magus.tui.commands.answers.serve import serve; serve('127.0.0.1', int(sys.argv[1]), 30.0, 2)"
+SERVE = "import sys; from magus.tui.service.server import serve; serve('127.0.0.1', int(sys.argv[1]), 30.0, 2)"
 IMPORT = (
     "import time; t = time.perf_counter(); from magus.advisor import Advisor, Request; print(time.perf_counter() - t)"
 )

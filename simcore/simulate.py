@@ -1,11 +1,9 @@
 """System + Plan -> Result: lower, run, and explain where the time went; a plan of one op has one part."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
-
-import numpy as np
 
 from ..compiler.codes import Code
 from ..compiler.ir import (
@@ -26,15 +24,23 @@ from ..compiler.ir import (
     heeding,
 )
 from ..compiler.planning.build import ScheduleError
-from .cores.engine import run
+from .cores.endings import without_later_traffic
 from .figures.metrics import kernel_ticks
 from .figures.plan_result import result_of
 from .figures.result import Result, Waterfall
 from .fold.run import DEFAULT_OPTIONS, PERIODIC_LAYERS, Finished, RunOptions, period_ticks, run_folded
 from .lower.budget import check_budget
 from .lower.machine import Idealization
-from .lower.plan import Lowered, lower, plan_of, plan_period, unit_of, without_later_traffic, writes_until
-from .lower.variability import TARGET, Perturbation, lower_replayed, perturbation_of, perturbed, recorded_writes
+from .lower.plan import Lowered, lower, plan_of, plan_period, unit_of
+from .lower.variability import (
+    TARGET,
+    Perturbation,
+    lower_replayed,
+    perturbation_of,
+    perturbed,
+    recorded_writes,
+    writes_until,
+)
 from .memo.memo import memo_of, memoized
 from .program.limits import HorizonError, RunTooLarge
 from .program.program import PACKET_BYTES, Run, RunOutcome
@@ -65,17 +71,17 @@ class Case:
     def only_copies(self) -> bool:
         """Whether copy engines do all that is done: no kernel and no other program meets them."""
         by_engines = all(part.schedule.engine.kind is EngineKind.DMA for part in self.plan.parts)
-        return self.system.traffic is None and by_engines and all(isinstance(one, Transfer) for one in self._steps())
+        return self.system.traffic is None and by_engines and self._step_kinds <= {Transfer}
 
     @property
     def has_tiles(self) -> bool:
         """Whether there are kernels whose parts may take longer than the whole."""
-        return any(isinstance(step, TileGroup) for step in self._steps())
+        return TileGroup in self._step_kinds
 
-    def _steps(self) -> Iterator[Step]:
-        for one in (part.schedule for part in self.plan.parts):
-            for rank in range(one.period(self.system.num_ranks)):
-                yield from one.steps_of(rank)
+    @property
+    def _step_kinds(self) -> set[type[Step]]:
+        plans = ((part.schedule, part.schedule.period(self.system.num_ranks)) for part in self.plan.parts)
+        return {type(step) for plan, period in plans for rank in range(period) for step in plan.steps_of(rank)}
 
     def lowered(
         self,
@@ -123,20 +129,16 @@ class Case:
         gets = (get for part in lowered.parts for get in part.gets())
         return lowered.with_program(perturbed(lowered.program, self.perturbation, ranks, gets))
 
-    def finished(self, whole: Finished) -> Finished:
-        """``whole`` with the reason why all ranks were simulated, or only one."""
-        if self.system.replay is not None:
-            return replace(whole, ranks_simulated=1, not_alike=REPLAYED)
-        return replace(whole, not_alike=VARIES) if self.drawn else whole
-
     def run(self, lowered: Lowered, options: RunOptions = DEFAULT_OPTIONS) -> Finished:
         """Run the program of ``lowered``, one rank for all that are alike."""
-        shifts = options.fold and self._only_shifts(lowered)
+        shifts = options.fold and lowered.only_shifts
         fold = options.fold and not shifts and not self.drawn and self.system.replay is None
         whole = run_folded(lowered.program, replace(options, fold=fold))
-        if shifts:
-            whole = replace(whole, not_alike=f"the fabric repeats every {whole.ranks_simulated} ranks")
-        return self.finished(whole)
+        if self.system.replay is not None:
+            return replace(whole, ranks_simulated=1, not_alike=REPLAYED)
+        if self.drawn:
+            return replace(whole, not_alike=VARIES)
+        return replace(whole, not_alike=f"the fabric repeats every {whole.ranks_simulated} ranks") if shifts else whole
 
     def simulated(
         self,
@@ -163,21 +165,6 @@ class Case:
             lowered = self.lowered(unit_bytes, ideal=ideal, background=writes_until(traffic, until, seed))
             finished = self.run(lowered, replace(options, fold=False))
         return lowered, replace(finished, run=without_later_traffic(lowered.program, finished.run), not_alike=TRAFFIC)
-
-    def _only_shifts(self, lowered: Lowered) -> bool:
-        """Whether to take it that no fewer ranks can stand for all than those of the ``program``.
-
-        Where all ranks have the same plan, with peers counted from the own rank, and use every link, shifts alone map
-        it onto itself; and those that map the fabric onto itself are used already. If that misses others, more is
-        simulated than need be, with the same times.
-        """
-        program, ranks = lowered.program, lowered.program.ranks_simulated
-        if not 1 < ranks < program.num_ranks:
-            return False
-        if any(part.schedule.period(program.num_ranks) != 1 for part in self.plan.parts):
-            return False
-        units = np.bincount(program.hop_server, minlength=program.num_servers)
-        return all(units[server * ranks + rank] for server, rank in lowered.parts[0].machine.links)
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,18 +357,19 @@ def simulate_seeds(
         one = simulate(system, plan, name=name, unit_bytes=unit_bytes, seed=seeds[0], options=options)
         return (one,) * len(cases)
 
-    @cache
-    def plain() -> Lowered:
-        with heeding(should_stop):
-            return replace(cases[0], perturbation=None).lowered(unit_bytes, fold=False)
-
+    plain = cache(partial(replace(cases[0], perturbation=None).lowered, unit_bytes, fold=False))
     results: list[Result] = []
     schedules = tuple(part.schedule for part in plan.parts)
     for first in range(0, len(cases), BATCH):
         memo = memo_of(("seeds", system, plan, name, tuple(seeds[first : first + BATCH]), unit_bytes))
         compute = partial(_simulate_batch, name, cases[first : first + BATCH], unit_bytes, plain, options)
-        batch: tuple[Result, ...] = memoized(memo, tuple[Result, ...], compute, given=schedules, lasts=_all_done)
-        results.extend(batch)
+        results += memoized(
+            memo,
+            tuple[Result, ...],
+            compute,
+            given=schedules,
+            lasts=lambda batch: all(result.outcome is RunOutcome.DONE for result in batch),
+        )
     return tuple(results)
 
 
@@ -397,19 +385,14 @@ def _simulate_batch(
 
     for case in cases:
         several = case.plan.num_layers > 1
-        if case.system.traffic is not None:
-            each = RunOptions(fold=False, observe=several, should_stop=options.should_stop, progress=progress)
-            with heeding(options.should_stop):
+        each = replace(options, fold=False, observe=several, progress=progress)
+        with heeding(options.should_stop):
+            if case.system.traffic is not None:
                 lowered, alone = case.simulated(unit_bytes, each)
-        else:
-            lowered = case.varied(plain())
-            found = run(lowered.program, observe=several, should_stop=options.should_stop, progress=progress)
-            alone = case.finished(Finished(found, case.system.num_ranks, found.line_hops, found.line_hops, None))
+            else:
+                lowered = case.varied(plain())
+                alone = case.run(lowered, each)
         line_hops += alone.run.line_hops
         period = period_ticks(lowered, alone.run) if several else None
         results.append(result_of(name, lowered, alone, period=period))
     return tuple(results)
-
-
-def _all_done(results: Sequence[Result]) -> bool:
-    return all(result.outcome is RunOutcome.DONE for result in results)

@@ -1,6 +1,6 @@
 """The answer from the findings of the stages: which schedule wins, by how much, with what confidence, and why."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from time import perf_counter
@@ -20,7 +20,7 @@ from ..work.workers import Failure, FailureKind, SimulationJob
 from .explain import confidence_of_ops, marks_of, price_of_simplicity, reasons_for, reasons_of_several
 from .extrapolation import outside_calibration, outside_of_plan
 from .rule import Finalists, finalists, promise_of, ratio_of, recommended_of, ties_of, verdict_of
-from .stages import Stages
+from .stages import BESPOKE, BOUND, CONFIRM, ENUMERATE, PROPOSE, RANK, SHORTLIST, Answered, Stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,6 @@ class BoundCheck:
         below = [offer for offer in found.offers if self.is_below(offer.us + offer.saved_us)]
         kept = tuple(offer for offer in found.offers if offer not in below)
         return replace(found, offers=kept), [self.sentence(offer.name, offer.us) for offer in below]
-
-
-PROPOSE, ENUMERATE, RANK, BOUND = "the proposals", "the enumeration", "the ranking", "the lower bound"
-IMPLEMENTATIONS = "the implementations"
-SHORTLIST, BESPOKE, CONFIRM = "the shortlist", "the bespoke search", "the confirmation"
-THRESHOLD, SENSITIVITY = "the threshold", "the sensitivity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +222,6 @@ def _timing(stages: Stages) -> Timing:
 
     return Timing(seconds(ENUMERATE), seconds(PROPOSE, RANK), seconds(BOUND, SHORTLIST, BESPOKE), seconds(CONFIRM))
 
-
-Answered = Callable[[Advice], None]
 
 INTERVAL_S = 0.1
 """Least time between two answers that differ in simulated times alone."""

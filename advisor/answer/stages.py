@@ -1,4 +1,4 @@
-"""Stages of advice, run in turn and timed, one of which may fail; and how much work to spend on advice."""
+"""Stages of advice, run in turn and timed, one of which may fail; how much work to spend, and who waits."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -8,10 +8,11 @@ from time import perf_counter
 from typing import TypeVar
 
 from ...compiler.codes import Code
-from ...compiler.ir import Cancelled, ShouldStop, heeding, never
+from ...compiler.ir import Cancelled, Progress, ShouldStop, heeding, never, silent
 from ...compiler.request.request import RequestError
 from ...simcore import EngineUnavailable
 from ..bespoke.stage import DEFAULT_EVALUATIONS
+from ..candidates.advice import Advice
 from ..solver import NoFeasibleSchedule
 from ..work.workers import Failure, failed_stage
 
@@ -19,6 +20,11 @@ Found = TypeVar("Found")
 Default = TypeVar("Default")
 
 log = logging.getLogger(__name__)
+
+PROPOSE, ENUMERATE, RANK, BOUND = "the proposals", "the enumeration", "the ranking", "the lower bound"
+IMPLEMENTATIONS = "the implementations"
+SHORTLIST, BESPOKE, CONFIRM = "the shortlist", "the bespoke search", "the confirmation"
+THRESHOLD, SENSITIVITY = "the threshold", "the sensitivity"
 
 PATIENCE_S = 1.0
 """Seconds that the least of an answer may take beyond the time limit, if it begins no earlier."""
@@ -35,6 +41,26 @@ def lateness(within_s: float | None, more_s: float = 0.0) -> ShouldStop:
 def either(one: ShouldStop, other: ShouldStop) -> ShouldStop:
     """Return whether either says to stop, as a function."""
     return lambda: one() or other()
+
+
+Answered = Callable[[Advice], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Callbacks of those who have waited ``waited_s`` for an answer: its progress, and the best answer so far."""
+
+    progress: Progress = silent
+    should_stop: ShouldStop = never
+    answered: Answered | None = None
+    waited_s: float = 0.0
+
+    def late(self, within_s: float | None, more_s: float = 0.0) -> ShouldStop:
+        """Return ``lateness`` since they asked."""
+        return lateness(within_s, more_s - self.waited_s)
+
+
+UNWATCHED = Watcher()
 
 
 @dataclass(slots=True)
@@ -142,3 +168,6 @@ class AdviceOptions:
                 raise RequestError(Code.MGS307, name, f"{value!r:.40} is no whole number from {least} on")
         if self.within_s is not None and not (isinstance(self.within_s, int | float) and self.within_s >= 0):
             raise RequestError(Code.MGS307, "within_s", f"{self.within_s!r:.40} is no time in seconds")
+
+
+DEFAULT = AdviceOptions()

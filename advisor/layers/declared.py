@@ -12,14 +12,12 @@ from ...compiler.ir import (
     TICKS_PER_US,
     Cancelled,
     OpMode,
-    Progress,
     Scenario,
     Schedule,
     ShouldStop,
     Workload,
     WrittenPlan,
 )
-from ...compiler.ir.stopping import never, silent
 from ...compiler.planning.build import expression_of, whole_text
 from ...compiler.planning.groups import cut_up
 from ...compiler.planning.plan import in_layer
@@ -30,9 +28,9 @@ from ...simcore import RunOptions, RunOutcome
 from ...simcore.figures.load_buckets import overlap_ticks, total_ticks, union_of
 from ...simcore.figures.result import Interval, IntervalKind, Result
 from ...simcore.simulate_layers import SHOWN_LAYER, simulate_layers
-from ..answer.answer import Answered, Findings, advice_of
+from ..answer.answer import Findings, advice_of
 from ..answer.extrapolation import imbalance_lines
-from ..answer.stages import Stages
+from ..answer.stages import UNWATCHED, Stages, Watcher
 from ..bounds.lower_bound import Bound, workload_bound
 from ..candidates.advice import Advice, OpAdvice
 from ..candidates.candidate import Candidate, ScheduleOrigin, by_time, joint_candidate
@@ -166,16 +164,10 @@ def _alone_sentence(op: OpAdvice) -> str:
 log = logging.getLogger(__name__)
 
 
-def simulated_schedules(
-    scenario: Scenario,
-    workers: int = 1,
-    progress: Progress = silent,
-    should_stop: ShouldStop = never,
-    answered: Answered = lambda advice: None,
-) -> Advice:
+def simulated_schedules(scenario: Scenario, workers: int = 1, watcher: Watcher = UNWATCHED) -> Advice:
     """Return the advice that the declared schedules and ``serial`` give, simulated in packets in so many ``workers``.
 
-    ``answered`` is told what would be answered now as soon as the baseline is known, and again with each result. An
+    ``watcher`` is told what would be answered now as soon as the baseline is known, and again with each result. An
     answer that was stopped is ``interrupted``.
 
     Raises
@@ -188,6 +180,7 @@ def simulated_schedules(
         If it was stopped before there was anything to answer.
     """
     check_workload_memory(scenario)
+    progress, should_stop = watcher.progress, watcher.should_stop
     schedules = {schedule.name: schedule for schedule in (SERIAL, *scenario.schedules)}
     library, _ = by_library(scenario)
     waiting = [joint_candidate(library.choice, ScheduleOrigin.LIBRARY, library.what)] if library is not None else []
@@ -199,8 +192,8 @@ def simulated_schedules(
     for done, candidate in enumerate(_simulated(scenario, waiting, workers, should_stop), 1):
         comparison.known[candidate.expression] = candidate
         progress("simulate", done, len(waiting))
-        if done < len(waiting) and comparison.has_baseline:
-            answered(comparison.answer(interrupted=True))
+        if watcher.answered is not None and done < len(waiting) and comparison.has_baseline:
+            watcher.answered(comparison.answer(interrupted=True))
     return comparison.answer(interrupted=should_stop())
 
 

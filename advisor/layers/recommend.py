@@ -25,11 +25,25 @@ from ...compiler.resolve.schedules.from_text import SERIAL
 from ...simcore import RunTooLarge
 from ...simcore.lower.variability import check_compared
 from ...simcore.memo.memo import ADVISOR, Memo, memo_of, memoized
-from ..answer.answer import BESPOKE, IMPLEMENTATIONS, Answered, Findings, advice_of
+from ..answer.answer import Findings, advice_of
 from ..answer.explain import COPY_ENGINES_LEFT_OUT
 from ..answer.extrapolation import imbalance_lines
 from ..answer.rule import finalists, recommended_of
-from ..answer.stages import PATIENCE_S, AdviceOptions, Stages, either, lateness
+from ..answer.stages import (
+    BESPOKE,
+    BOUND,
+    CONFIRM,
+    DEFAULT,
+    IMPLEMENTATIONS,
+    PATIENCE_S,
+    UNWATCHED,
+    AdviceOptions,
+    Answered,
+    Stages,
+    Watcher,
+    either,
+    lateness,
+)
 from ..bounds.lower_bound import workload_bound
 from ..candidates.advice import Advice, OpAdvice
 from ..candidates.candidate import Candidate, ScheduleOrigin, by_time, joint_candidate
@@ -50,8 +64,7 @@ from .search import JOINT, JointSearch
 NUM_FINALISTS = 3
 """Searched schedules of which all layers are simulated."""
 
-SEARCH, ORDERS, BOUND = "the joint search", "orders of whole layers", "the lower bound"
-CONFIRM = "the confirmation"
+SEARCH, ORDERS = "the joint search", "orders of whole layers"
 DECLARED = "declared in the file"
 
 SEARCHED_FOR_ALL = "searched for all ops together"
@@ -100,11 +113,9 @@ class _Question:
 
 def recommend_workload(
     scenario: Scenario,
-    options: AdviceOptions | None = None,
+    options: AdviceOptions = DEFAULT,
+    watcher: Watcher = UNWATCHED,
     *,
-    progress: Progress = silent,
-    should_stop: ShouldStop = never,
-    answered: Answered | None = None,
     of_sole: Advice | None = None,
     proposals: ProposalModel | None = None,
 ) -> Advice:
@@ -127,25 +138,23 @@ def recommend_workload(
     Cancelled
         If ``should_stop`` returned true before anything was simulated.
     """
-    options = options or AdviceOptions()
     check_workload_memory(scenario)
     check_compared(scenario.system)
     proposals = proposals if options.verify and options.bespoke > 0 and of_sole is None else None
     question = _Question(scenario, options, of_sole, proposals)
-    if answered is not None:
-        return _watched(question, should_stop, progress, answered)
-    return _searched(question, should_stop, progress)
+    if watcher.answered is not None:
+        return _watched(question, watcher, watcher.answered)
+    return _searched(question, watcher.should_stop, watcher.progress)
 
 
-def _watched(question: _Question, should_stop: ShouldStop, progress: Progress, answered: Answered) -> Advice:
+def _watched(question: _Question, watcher: Watcher, answered: Answered) -> Advice:
     """What the schedules of the file give, told as it becomes known, then what is searched."""
-    simulated = simulated_schedules(question.scenario, question.options.workers, progress, should_stop, answered)
-    first = replace(simulated, interrupted=True)
+    first = replace(simulated_schedules(question.scenario, question.options.workers, watcher), interrupted=True)
     answered(first)
-    progress("joint search", 0, 0)
+    watcher.progress("joint search", 0, 0)
     begun = perf_counter()
     try:
-        advice = _searched_beside(question, should_stop, progress)
+        advice = _searched_beside(question, watcher)
     except Cancelled:
         return first
     except (ScheduleError, RunTooLarge) as error:
@@ -155,14 +164,14 @@ def _watched(question: _Question, should_stop: ShouldStop, progress: Progress, a
     return with_simulated(advice, first)
 
 
-def _searched_beside(question: _Question, should_stop: ShouldStop, progress: Progress) -> Advice:
+def _searched_beside(question: _Question, watcher: Watcher) -> Advice:
     if question.options.workers > 1:
         try:
             with open_processes(1) as submit:
-                return result_of(submit(_searched, question), should_stop)
+                return result_of(submit(_searched, question), watcher.should_stop)
         except ProcessDied:
             pass  # it is searched here
-    return _searched(question, should_stop, progress)
+    return _searched(question, watcher.should_stop, watcher.progress)
 
 
 def _searched(question: _Question, should_stop: ShouldStop, progress: Progress = silent) -> Advice:

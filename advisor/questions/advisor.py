@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from ...compiler.from_model.request import LayerRequest, layer_scenario
 from ...compiler.ir import Cancelled, Counted, Progress, Scenario, ShouldStop, never, silent
@@ -15,8 +15,7 @@ from ...compiler.request.scenario import Stamp, scenario_of, stamp
 from ...simcore.lower.budget import check_routes
 from ...simcore.lower.variability import check_compared
 from ...simcore.memo.memo import current_store
-from ..answer.answer import Answered
-from ..answer.stages import AdviceOptions, either
+from ..answer.stages import DEFAULT, AdviceOptions, Answered, Watcher, either
 from ..bespoke.stage import is_searched
 from ..candidates.advice import Advice, AnswerSource
 from ..learned.model_file import load as load_proposals
@@ -25,45 +24,12 @@ from ..policy.cover import TOLERANCE
 from ..work.on_dask import Cluster
 from ..work.pools import answer_many, counted, in_thread, in_threads
 from ..work.processes import ProcessDied, Processes
-from .computing import (
-    Requested,
-    Watcher,
-    answer_at_worker,
-    answer_there,
-    computed_advice,
-    digests_here,
-    model_near,
-    place_of,
-    reported_by,
-)
+from .computing import computed_advice
+from .elsewhere import Requested, answer_at_worker, answer_there, digests_here, model_near, reported_by
+from .kept import RecentAnswers, place_of
 
 if TYPE_CHECKING:
     from ..policy.table import PolicyTable
-
-
-MAX_ANSWERS = 256
-AnswerT = TypeVar("AnswerT")
-
-
-@dataclass(frozen=True, slots=True)
-class RecentAnswers(Generic[AnswerT]):
-    """The last ``MAX_ANSWERS`` answers by their questions.
-
-    Without a lock, which a child of ``fork`` might inherit closed: each step is one operation of a dict, and two
-    threads that add the same answer add it twice.
-    """
-
-    _answers: dict[Hashable, AnswerT] = field(default_factory=dict)
-
-    def recall(self, question: Hashable) -> AnswerT | None:
-        """Return the answer, None if it is not known."""
-        return self._answers.get(question)
-
-    def keep(self, question: Hashable, answer: AnswerT) -> None:
-        """Keep an answer that another run would give too."""
-        self._answers[question] = answer
-        while len(self._answers) > MAX_ANSWERS:
-            self._answers.pop(next(iter(tuple(self._answers))), None)
 
 
 SHARED, MIDDLES, SHARE_OF_MIDDLES, NEAREST = 32, 8, 30, 4
@@ -72,7 +38,6 @@ SHARED, MIDDLES, SHARE_OF_MIDDLES, NEAREST = 32, 8, 30, 4
 Question = Request | LayerRequest | Scenario
 """A scenario of the compiler, or what makes one: sizes and names, or a layer of a model."""
 
-DEFAULT = AdviceOptions()
 TABLES = AdviceOptions(bespoke=0)
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from ..work.pools import in_threads
 from ..work.processes import ProcessDied
 from .advisor import Advisor
 from .ask import QUICK, ask
-from .computing import check_worker, digests_here
+from .elsewhere import check_worker, digests_here
 from .question import ModelQuestion
 
 

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from magus.advisor.questions import computing
+from magus.advisor.questions import computing, elsewhere
 from magus.simcore.memo.memo import content_hash
 
 COMPUTED_LOG = "MAGUS_COMPUTED_LOG"
@@ -20,6 +20,6 @@ def dask_setup(worker: object) -> None:
             file.write(content_hash((scenario, options)) + "\n")
         return found
 
-    vars(computing)["computed_advice"] = logged
+    vars(elsewhere)["computed_advice"] = logged
     with open(f"{path}.{os.getpid()}", "w", encoding="ascii"):  # ready: a slow machine takes its time to get here
         pass

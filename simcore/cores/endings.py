@@ -7,12 +7,13 @@ off by 1, 3, 7 ... ticks until the same ops are stuck.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from ..program.arrays import NONE, BoolArray, FloatArray, Int64Array
 from ..program.limits import drain_ticks
-from ..program.program import NEVER, Program, Run, RunOutcome, TrafficClass
+from ..program.program import NEVER, OpKind, Program, Run, RunOutcome, TrafficClass
 
 
 def units_delivered(program: Program, flow_last: Int64Array, op_polls: Int64Array) -> Int64Array:
@@ -41,6 +42,15 @@ def busy_ticks(program: Program, flow_last: Int64Array, op_polls: Int64Array) ->
     place = program.hop_server * kinds + program.flow_traffic[program.hop_flow]
     served = np.bincount(place, units, program.num_servers * kinds)  # floats, exact: nobody serves 2^53 units
     return served.astype(np.int64).reshape(-1, kinds) * program.service_ticks[:, None]
+
+
+def without_later_traffic(program: Program, run: Run) -> Run:
+    """Return ``run`` as if it had ended with the plan: writes that begin later did not happen."""
+    later = (program.op_kind == OpKind.TRAFFIC) & (program.op_release_ticks >= run.makespan_ticks)  # [O]
+    ready, start, done = (np.where(later, NEVER, each) for each in (run.op_ready, run.op_start, run.op_done))
+    flow_last = np.where(later[program.stage_op[program.flow_stage]], NEVER, run.flow_last)  # [F]
+    busy = busy_ticks(program, flow_last, run.op_polls)
+    return replace(run, op_ready=ready, op_start=start, op_done=done, flow_last=flow_last, server_busy_ticks=busy)
 
 
 def locked_servers(program: Program, head_hop: Int64Array) -> BoolArray:

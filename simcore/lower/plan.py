@@ -18,13 +18,11 @@ A kernel that waits for copies, or for another stream, waits for an event as it 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import count
 from operator import attrgetter
 
 import numpy as np
 
 from ...compiler.ir import (
-    BackgroundTraffic,
     BackgroundWrite,
     EngineKind,
     IndexRange,
@@ -40,17 +38,13 @@ from ...compiler.ir import (
     TileGroup,
     Transfer,
     Write,
-    WriteStream,
     checkpoint,
 )
-from ..cores.endings import busy_ticks
 from ..kernels.gemm import ticks_for
 from ..program.builder import ProgramBuilder
-from ..program.limits import RunTooLarge
-from ..program.program import NEVER, Flow, OpKind, OpSpec, Program, Run, Stage, TrafficClass
+from ..program.program import Flow, OpKind, OpSpec, Program, Stage, TrafficClass
 from .cache_hits import Hits
 from .collective import copied
-from .draws import drawn
 from .machine import Idealization, Machine, build_machine, issues_commands
 from .one_kernel import part_as_kernels
 from .part_waits import Ends, ends_of_part, foreign_of, sms_of_parts, waits_inside, with_waits
@@ -60,48 +54,6 @@ from .steps import LoweredPart, lower_steps, period_of
 # Traffic of other programs: writes to peers that begin by themselves, and that nothing in a plan waits for.
 
 LABEL = "traffic"
-
-MAX_WRITES = 200_000
-"""Writes beside one plan; each is an op of its own."""
-
-
-def writes_until(traffic: BackgroundTraffic, until: int, seed: int) -> tuple[BackgroundWrite, ...]:
-    """Return the writes that begin before ``until``, in ticks, by time; ``seed`` draws the intervals.
-
-    Raises
-    ------
-    RunTooLarge
-        If there are more than ``MAX_WRITES``.
-    """
-    found = [write for write in traffic.writes if write.ticks < until]
-    for number, stream in enumerate(traffic.streams):
-        for rank in stream.ranks:
-            checkpoint()
-            for ticks in _begins(stream, rank, until, (seed, number)):
-                found += [BackgroundWrite(ticks, rank, stream.target, stream.num_bytes)] * stream.count
-                if len(found) > MAX_WRITES:
-                    message = f"the traffic beside the plan has more than {MAX_WRITES} writes until it ends"
-                    raise RunTooLarge(f"{message}: say larger and rarer ones")
-    return tuple(sorted(found, key=lambda write: (write.ticks, write.rank, write.target)))
-
-
-def _begins(stream: WriteStream, rank: int, until: int, key: tuple[int, int]) -> Iterator[int]:
-    seed, number = key
-    at = 0
-    for turn in count():
-        at += max(1, round(drawn(stream.interval, seed, f"traffic {number}", rank, str(turn))))
-        if at >= until:
-            return
-        yield at
-
-
-def without_later_traffic(program: Program, run: Run) -> Run:
-    """Return ``run`` as if it had ended with the plan: writes that begin later did not happen."""
-    later = (program.op_kind == OpKind.TRAFFIC) & (program.op_release_ticks >= run.makespan_ticks)  # [O]
-    ready, start, done = (np.where(later, NEVER, each) for each in (run.op_ready, run.op_start, run.op_done))
-    flow_last = np.where(later[program.stage_op[program.flow_stage]], NEVER, run.flow_last)  # [F]
-    busy = busy_ticks(program, flow_last, run.op_polls)
-    return replace(run, op_ready=ready, op_start=start, op_done=done, flow_last=flow_last, server_busy_ticks=busy)
 
 
 def add_writes(builder: ProgramBuilder, state: Lowering, writes: Sequence[BackgroundWrite]) -> None:
@@ -167,6 +119,22 @@ class Lowered:
     def with_program(self, program: Program) -> "Lowered":
         """Return the same plan as a program with other times."""
         return replace(self, program=program, parts=tuple(replace(part, program=program) for part in self.parts))
+
+    @property
+    def only_shifts(self) -> bool:
+        """Whether to take it that no fewer ranks can stand for all than those of the ``program``.
+
+        Where all ranks have the same plan, with peers counted from the own rank, and use every link, shifts alone map
+        it onto itself; and those that map the fabric onto itself are used already. If that misses others, more is
+        simulated than need be, with the same times.
+        """
+        program, ranks = self.program, self.program.ranks_simulated
+        if not 1 < ranks < program.num_ranks:
+            return False
+        if any(part.schedule.period(program.num_ranks) != 1 for part in self.plan.parts):
+            return False
+        units = np.bincount(program.hop_server, minlength=program.num_servers)
+        return all(units[server * ranks + rank] for server, rank in self.parts[0].machine.links)
 
 
 def plan_of(scenario: OpCase, schedule: OpPlan) -> Plan:

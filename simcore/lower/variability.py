@@ -1,38 +1,48 @@
-"""Unequal times: what a seed draws for ranks and kernels, a Program with those times, and replayed writes.
+"""Unequal times: what a seed draws for ranks and kernels, traffic, a Program with those times, replayed writes.
 
-What is drawn for a rank does not depend on the order in which anything is built (``draws.py``).
+Every draw has a generator of its own, PCG64 (O'Neill, 2014) keyed by a hash of (seed, cause, rank, step): the order in
+which anything is built does not matter, and a rank has the same luck on a larger system. Each takes one number u of 53
+bits, uniform in (0, 1), and inverts the distribution, so that no draw depends on a library's sampling.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import takewhile
+from hashlib import sha256
+from itertools import count, takewhile
+from statistics import NormalDist
 
 import numpy as np
 
 from ...compiler.codes import Code
 from ...compiler.ir import (
     Arrival,
+    BackgroundTraffic,
+    BackgroundWrite,
     Direction,
+    Distribution,
     OpCase,
     OpPlan,
     Plan,
     Reach,
     Rejection,
     Replay,
+    Shape,
     Step,
     System,
     Transfer,
     Variability,
     Write,
+    WriteStream,
     arrivals_at,
+    checkpoint,
 )
 from ...compiler.planning.build import ScheduleError
 from ..program.arrays import Int64Array
-from ..program.limits import HorizonError, check_horizon
+from ..program.limits import HorizonError, RunTooLarge, check_horizon
 from ..program.program import MAX_HORIZON_TICKS, OpKind, Program, Run, RunOutcome, TrafficClass
 from .copies import flag_lead_ticks
-from .draws import drawn, uniform
 from .machine import Idealization, sent_per_byte
 from .plan import Lowered, lower
 from .state import StepOps, moved_bytes, split_evenly
@@ -41,6 +51,40 @@ from .steps import LoweredPart
 FACTOR_BITS = 20
 _ONE = 1 << FACTOR_BITS
 """Factors of kernel times are multiples of 2**-20, about a millionth: the last bits of a logarithm do not matter."""
+
+
+DEVIATIONS = 4
+"""Standard deviations at which a normal distribution is cut off."""
+
+
+def drawn(distribution: Distribution, seed: int, cause: str, rank: int, step: str) -> Fraction:
+    """Return the value of ``distribution`` for that key."""
+    # Where there is one value, nothing is drawn: a hash and a generator for each of many writes take seconds.
+    constant = distribution.shape is Shape.CONSTANT
+    return _value(distribution, Fraction(0) if constant else uniform(seed, cause, rank, step))
+
+
+def uniform(seed: int, cause: str, rank: int, step: str) -> Fraction:
+    """A number in (0, 1) that depends on the key alone."""
+    key = sha256(f"{seed}/{cause}/{rank}/{step}".encode()).digest()
+    raw = int(np.random.PCG64(int.from_bytes(key[:16], "little")).random_raw())
+    return Fraction(2 * (raw >> 11) + 1, 1 << 54)
+
+
+def _value(distribution: Distribution, u: Fraction) -> Fraction:
+    """The quantile of ``distribution``, which is not constant, at ``u``."""
+    first = distribution.arguments[0]
+    match distribution.shape:
+        case Shape.CONSTANT:
+            return first
+        case Shape.UNIFORM:
+            return first + (distribution.arguments[1] - first) * u
+        case Shape.NORMAL:
+            normal = NormalDist()
+            tail = normal.cdf(-DEVIATIONS)
+            return first * Fraction(normal.inv_cdf(tail + float(u) * (1 - 2 * tail)))
+        case _:  # exponential
+            return first * Fraction(-math.log1p(-float(u)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,3 +361,39 @@ def _lead_ticks(lowered: LoweredPart, ops: StepOps) -> int:
     servers = (int(program.hop_server[hop]) for hop in program.way(flow))
     before = takewhile(lambda server: server // program.ranks_simulated not in links, servers)
     return sum(int(program.service_ticks[server] + program.latency_ticks[server]) for server in before)
+
+
+# Traffic of other programs: writes to peers that begin by themselves.
+
+MAX_WRITES = 200_000
+"""Writes beside one plan; each is an op of its own."""
+
+
+def writes_until(traffic: BackgroundTraffic, until: int, seed: int) -> tuple[BackgroundWrite, ...]:
+    """Return the writes that begin before ``until``, in ticks, by time; ``seed`` draws the intervals.
+
+    Raises
+    ------
+    RunTooLarge
+        If there are more than ``MAX_WRITES``.
+    """
+    found = [write for write in traffic.writes if write.ticks < until]
+    for number, stream in enumerate(traffic.streams):
+        for rank in stream.ranks:
+            checkpoint()
+            for ticks in _begins(stream, rank, until, (seed, number)):
+                found += [BackgroundWrite(ticks, rank, stream.target, stream.num_bytes)] * stream.count
+                if len(found) > MAX_WRITES:
+                    message = f"the traffic beside the plan has more than {MAX_WRITES} writes until it ends"
+                    raise RunTooLarge(f"{message}: say larger and rarer ones")
+    return tuple(sorted(found, key=lambda write: (write.ticks, write.rank, write.target)))
+
+
+def _begins(stream: WriteStream, rank: int, until: int, key: tuple[int, int]) -> Iterator[int]:
+    seed, number = key
+    at = 0
+    for turn in count():
+        at += max(1, round(drawn(stream.interval, seed, f"traffic {number}", rank, str(turn))))
+        if at >= until:
+            return
+        yield at

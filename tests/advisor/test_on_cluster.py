@@ -16,8 +16,9 @@ import pytest
 
 from benchmarks.cluster import Loopback, killed_and_resumed, wait_for
 from magus.advisor import AdviceOptions, Advisor, Request, advise_step, ask, keep_results, model_question
-from magus.advisor.questions import computing
-from magus.advisor.questions.computing import answer_at_worker, digests_here
+from magus.advisor.questions import elsewhere
+from magus.advisor.questions.computing import computed_advice
+from magus.advisor.questions.elsewhere import answer_at_worker, digests_here
 from magus.advisor.questions.many import ask_many
 from magus.advisor.work.on_dask import RESUME, BackendError, Cluster, on_cluster
 from magus.compiler.ir import Cancelled, Scenario
@@ -152,16 +153,14 @@ def test_workers_answer_about_models_as_one_process_does(cluster: Any, kept: Pat
 
 def test_a_worker_computes_no_answer_twice(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[Scenario] = []
-    compute = computing.computed_advice
-
     def counting(proposals: Any, scenario: Scenario, *rest: Any) -> Any:
         computed.append(scenario)
-        return compute(proposals, scenario, *rest)
+        return computed_advice(proposals, scenario, *rest)
 
-    monkeypatch.setattr(computing, "computed_advice", counting)
-    monkeypatch.setattr(computing, "user_store", current_store)
+    monkeypatch.setattr(elsewhere, "computed_advice", counting)
+    monkeypatch.setattr(elsewhere, "user_store", current_store)
     options = replace(MODEL, workers=4)
-    requested = computing.Requested(scenario_of(REQUESTS[0]), options)
+    requested = elsewhere.Requested(scenario_of(REQUESTS[0]), options)
     answers = [answer_at_worker(digests_here(), True, requested) for _ in range(2)]
 
     assert len(computed) == 1 and answers[0].candidates == answers[1].candidates

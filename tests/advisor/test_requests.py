@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from magus.advisor import Advice, AdviceOptions, Advisor, AnswerSource, Request, RequestError, keep_results
+from magus.advisor.answer.stages import Watcher
 from magus.advisor.learned.proposal_model import ProposalModel
-from magus.advisor.questions.advisor import MAX_ANSWERS, RecentAnswers
-from magus.advisor.questions.computing import Watcher
+from magus.advisor.questions.kept import MAX_ANSWERS, RecentAnswers
 from magus.advisor.work.pools import answer_many
 from magus.compiler.ir import Cancelled, EngineChoice, EngineKind, EngineMode, OpCase, OpChoice
 from magus.compiler.planfile.forms import plan_schema

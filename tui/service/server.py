@@ -1,6 +1,7 @@
-"""The web server: says where it listens once it does, and ends with the best answers so far."""
+"""The web server of ``magus serve``: says where it listens once it does, and ends with the best answers so far."""
 
 import asyncio
+from collections.abc import Sequence
 from types import FrameType
 
 import uvicorn
@@ -16,23 +17,33 @@ HEADER_S = 10.0
 MAX_CONNECTIONS = 512
 
 
-class Server:
-    """One service and its web server."""
+PATIENCE_S = 5
+"""How long a connection without a request stays open, and answers may take once the service ends."""
 
-    def __init__(self, advisor: Advisor, limits: Limits, hosts: OwnHosts) -> None:
-        self._service = Service(advisor, limits)
-        self.app = application_of(self._service, hosts)
 
-    def run_until_stopped(self, config: uvicorn.Config) -> Exit:
-        """Serve until a signal says to end."""
-        web = _Web(config, self._service)
+def serve(host: str, port: int, answer_s: float, at_once: int, allowed: Sequence[str] = ()) -> Exit:
+    """Serve until Ctrl-C or SIGTERM; what is being answered then is answered with the best found so far."""
+    advisor = Advisor.load(processes=at_once)  # questions do not hold up each other, nor answers that are known
+    service = Service(advisor, Limits(answer_s, at_once))
+    config = uvicorn.Config(
+        application_of(service, OwnHosts(host, frozenset(allowed))),
+        host=host,
+        port=port,
+        log_level="warning",
+        timeout_keep_alive=PATIENCE_S,
+        timeout_graceful_shutdown=PATIENCE_S,
+        http=PatientProtocol,
+        server_header=False,
+    )
+    web = _Web(config, service)
+    with advisor:
         try:
             web.run()
         except SystemExit:  # uvicorn has said why it did not begin
             return Exit.INPUT
         except KeyboardInterrupt:  # raised again once the service has ended in good order
             return Exit.INTERRUPTED
-        return Exit.DONE if web.started else Exit.INPUT
+    return Exit.DONE if web.started else Exit.INPUT
 
 
 class PatientProtocol(H11Protocol):

@@ -17,6 +17,7 @@ from threading import Timer, main_thread
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ...compiler.codes import Code
 from ...compiler.text.diagnostics import columns_of, printable
 
 if TYPE_CHECKING:
@@ -72,6 +73,12 @@ def say(text: str) -> None:
     if is_terminal(sys.stderr):
         lines = [part for line in lines for part in _fitted(line)]
     say_raw("\n".join(lines) + "\n")
+
+
+def missing(error: ImportError, extra: str) -> Exit:
+    """Say which package is not installed, and the ``extra`` of Magus that brings it."""
+    say(f"{Code.MGS432.name} error: {error.name or error} is not installed\n  help: pip install 'magus-gpu[{extra}]'")
+    return Exit.USAGE
 
 
 def _fitted(line: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..drawing import Shows
-from ..text.door import Exit, has_screen, say, splash
+from ..text.door import Exit, has_screen, missing, say, splash
 from .options import (
     DEFAULT_WORKERS,
     MAX_SEED,
@@ -308,8 +308,10 @@ def serve(
     no_cache: NoCacheOption = False,
 ) -> None:
     """Answer requests of runtimes over HTTP, in JSON."""
-    from ..commands.answers.serve import serve as serve_http
-
+    try:
+        from ..service.server import serve as serve_http
+    except ImportError as error:
+        raise typer.Exit(missing(error, "serve")) from None
     raise typer.Exit(serve_http(host, port, seconds_of(answer_within), at_once, allowed or ()))
 
 

@@ -10,6 +10,7 @@ import pytest
 from magus.advisor import AdviceOptions
 from magus.advisor.answer.export import advice_document
 from magus.advisor.answer.rule import finalists, recommended_of
+from magus.advisor.answer.stages import Watcher
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import Candidate, ScheduleOrigin, joint_candidate
 from magus.advisor.layers import joint, recommend
@@ -300,11 +301,11 @@ def test_a_stop_keeps_what_was_found() -> None:
         calls += 1
         return calls > 60
 
-    advice = recommend_workload(scenario, should_stop=stop)
+    advice = recommend_workload(scenario, watcher=Watcher(should_stop=stop))
     assert advice.interrupted and any("stopped early" in mark for mark in advice.marks)
     assert advice.candidates
     with pytest.raises(Cancelled):
-        recommend_workload(scenario, should_stop=lambda: True)
+        recommend_workload(scenario, watcher=Watcher(should_stop=lambda: True))
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.answer.stages import AdviceOptions
+from magus.advisor.answer.stages import AdviceOptions, Watcher
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.candidates.candidate import ScheduleOrigin, by_time, joint_candidate
 from magus.advisor.layers import recommend
@@ -34,7 +34,7 @@ def searched(*_: object) -> Advice:
 def test_declared_and_searched_schedules_stand_in_one_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recommend, "_searched", searched)
     reported: list[Advice] = []
-    advice = recommend_workload(graphs.layer(), HERE, answered=reported.append)
+    advice = recommend_workload(graphs.layer(), HERE, Watcher(answered=reported.append))
 
     assert [each.expression for each in advice.candidates] == [
         "joint",
@@ -60,7 +60,7 @@ def estimated(*_: object) -> Advice:
 
 def test_the_verdict_is_decided_again_with_what_was_simulated_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recommend, "_searched", estimated)
-    advice = recommend_workload(graphs.layer(), HERE, answered=lambda reported: None)
+    advice = recommend_workload(graphs.layer(), HERE, Watcher(answered=lambda reported: None))
 
     assert advice.recommended.expression == BEST and not advice.recommended.is_estimate
     assert advice.speedup == advice.serial.best_us / advice.recommended.best_us
@@ -72,7 +72,7 @@ def test_a_search_that_fails_leaves_what_the_file_declares(monkeypatch: pytest.M
         raise RunTooLarge("too many ops")
 
     monkeypatch.setattr(recommend, "_searched", fail)
-    advice = recommend_workload(graphs.layer(), HERE, answered=lambda advice: None)
+    advice = recommend_workload(graphs.layer(), HERE, Watcher(answered=lambda advice: None))
 
     assert advice.recommended.expression == BEST and not advice.interrupted
     assert any("the search for a joint schedule" in mark and "too many ops" in mark for mark in advice.marks)
@@ -84,7 +84,7 @@ def test_a_search_that_is_stopped_keeps_what_was_found(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(recommend, "_searched", stopped)
     reported: list[Advice] = []
-    advice = recommend_workload(graphs.layer(), HERE, answered=reported.append)
+    advice = recommend_workload(graphs.layer(), HERE, Watcher(answered=reported.append))
 
     assert advice.interrupted and advice.recommended.expression == BEST
     assert [each.interrupted for each in reported] == [True] * len(reported) and len(reported) >= 2

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import sleep
 
+from magus.advisor.answer.stages import Watcher
 from magus.advisor.candidates.advice import Advice
 from magus.advisor.layers.declared import simulated_schedules
 from magus.advisor.steps.answer import StepAdvice
@@ -63,7 +64,7 @@ def _declared(
     scenario: Scenario, progress: Progress, should_stop: ShouldStop, answered: Callable[[Advice], None]
 ) -> Advice:
     """The layer under its declared schedules."""
-    return simulated_schedules(scenario, should_stop=should_stop)
+    return simulated_schedules(scenario, watcher=Watcher(should_stop=should_stop))
 
 
 def written(folder: Path) -> Path:

@@ -24,7 +24,8 @@ from magus.compiler.ir import (
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore import Result, simulate_op, simulate_seeds
 from magus.simcore.cores.engine import run
-from magus.simcore.lower.plan import MAX_WRITES, lower, plan_of, writes_until
+from magus.simcore.lower.plan import lower, plan_of
+from magus.simcore.lower.variability import MAX_WRITES, writes_until
 from magus.simcore.program.limits import RunTooLarge
 from magus.simcore.program.program import OpKind
 from tests.helpers.oracle.agreement import differences

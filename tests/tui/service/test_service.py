@@ -242,6 +242,7 @@ def test_the_clients_of_the_examples_get_an_answer(running: tuple[str, subproces
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "magus.tui.service.server", raising=False)
     done = magus("serve")
     assert done.exit_code == 2
     assert "MGS432 error: uvicorn is not installed\n  help: pip install 'magus-gpu[serve]'" in done.stderr

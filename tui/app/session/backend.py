@@ -41,9 +41,10 @@ SWEEP_TOP, SWEEP_WORKERS = 4, 2
 def short_advice(scenario: Scenario, simulated: bool, should_stop: ShouldStop) -> Advice:
     """Return short advice: templates alone, of which few are simulated; of several ops all declared schedules are."""
     if scenario.only_case is None:
+        from ....advisor.answer.stages import Watcher
         from ....advisor.layers.declared import simulated_schedules
 
-        answer = simulated_schedules(scenario, workers=SWEEP_WORKERS, should_stop=should_stop)
+        answer = simulated_schedules(scenario, SWEEP_WORKERS, Watcher(should_stop=should_stop))
         if answer.interrupted:
             raise Cancelled
         return answer

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ....compiler import Compiled, CompileError
-from ....compiler.codes import Code
 from ....compiler.ir import Settings
 from ....compiler.ir.step import StepScenario
 from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import Diagnostic, Source, Span
 from ....compiler.text.diagnostics import as_json as json_object
 from ....compiler.text.writing import write_whole
-from ...text.door import Exit, print_json, put_text, say
+from ...text.door import Exit, missing, print_json, put_text, say
 from ..inputs import compiled, is_stdin, name_of, reporting, show, source_of
 
 
@@ -111,8 +110,7 @@ def serve_editor() -> Exit:
     try:
         from ...lsp import make_server
     except ImportError as error:
-        say(f"{Code.MGS432.name} error: {error.name or error} is not installed\n  help: pip install 'magus-gpu[lsp]'")
-        return Exit.USAGE
+        return missing(error, "lsp")
     if not logging.getLogger("magus").isEnabledFor(logging.DEBUG):
         logging.getLogger("pygls").setLevel(logging.CRITICAL)
     make_server().start_io()

@@ -9,13 +9,12 @@ from ....advisor.candidates.advice import Advice
 from ....advisor.measured.traces.replay import read_step
 from ....advisor.steps.answer import check_schedules
 from ....advisor.steps.carried import job_of
-from ....compiler.codes import Code
 from ....compiler.ir.step import StepScenario, StepSchedule
 from ....runtime import RunRefused, carry_out
 from ....runtime.over_torch.launch import RankFailed, carry_out_over_torch
 from ....runtime.run import Job, jobs_of
 from ....runtime.steps.run import carry_out_step
-from ...text.door import Exit, interruptible, print_json, put, put_answer, say
+from ...text.door import Exit, interruptible, missing, print_json, put, put_answer, say
 from ...text.progress import progress_line
 from ...text.result import Carried, run_text, runs_document
 from ...text.step import replay_document, replay_text
@@ -31,8 +30,7 @@ def run_file(source: ScenarioInput, *, schedule: str | None, seeds: range, over_
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        say(f"{Code.MGS432.name} error: torch is not installed\n  help: pip install 'magus-gpu[torch]'")
-        return Exit.USAGE
+        return missing(error, "torch")
     except RankFailed as error:
         say(f"magus: {error}")
         return Exit.INPUT
