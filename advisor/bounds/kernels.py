@@ -78,11 +78,15 @@ def kernel_limits(scenario: OpCase) -> tuple[KernelLimits, ...]:
 def _sums(scenario: OpCase, kernels: Kernels) -> KernelLimits:
     """Return the limits of kernels that sum. A kernel that polls may be launched before the data to sum arrive."""
     gpu, latency = scenario.gpu, scenario.gpu.hbm.latency_ticks
-    workload = gpu.sync.graph_launch_ticks
-    launch = gpu.launch.kernel_ticks if workload is None else min(workload, gpu.launch.kernel_ticks)
-    waits = gpu.launch.kernel_ticks + gpu.launch.event_ticks
-    after = 0 if kernels is Kernels.PERSISTENT else waits if workload is None else min(workload, waits)
-    return KernelLimits(scenario, kernels, sum_after=after + latency, sum_launch=launch)
+    kernel, event, in_graph = _launch_ticks(gpu)
+    after = 0 if kernels is Kernels.PERSISTENT else min(in_graph, kernel + event)
+    return KernelLimits(scenario, kernels, sum_after=after + latency, sum_launch=min(in_graph, kernel))
+
+
+def _launch_ticks(gpu: Gpu) -> tuple[int, int, int]:
+    """Return what the launch of a kernel takes, waiting for an event, and a launch in a graph: no less without one."""
+    kernel, event, in_graph = gpu.launch.kernel_ticks, gpu.launch.event_ticks, gpu.sync.graph_launch_ticks
+    return kernel, event, kernel + event if in_graph is None else in_graph
 
 
 def _of_other_kernel(limits: KernelLimits) -> KernelLimits:
@@ -98,15 +102,13 @@ def _of_other_kernel(limits: KernelLimits) -> KernelLimits:
 
 def _of_launched(limits: KernelLimits, gpu: Gpu, gemm: GemmShape) -> KernelLimits:
     """Return the limits of launched kernels, of one element at least: a GEMM, or a matrix times a vector."""
-    workload, kernel, event = gpu.sync.graph_launch_ticks, gpu.launch.kernel_ticks, gpu.launch.event_ticks
+    kernel, event, in_graph = _launch_ticks(gpu)
     start = gemm_start_ticks(gpu, gemm.dtype)
-    vector = kernel if workload is None else min(kernel, workload)
+    vector = min(kernel, in_graph)
     whole, vector_whole = _least_kernels(gpu, gemm, gemm.k)
     slice_, vector_slice = _least_kernels(gpu, gemm, 1)
     short = min(start + slice_, vector + vector_slice)
-    waits, vector_waits = start + event, kernel + event
-    if workload is not None:
-        waits, vector_waits = start + min(event, workload), min(vector_waits, workload)
+    waits, vector_waits = start + min(event, in_graph), min(kernel + event, in_graph)
     return replace(
         limits,
         start=min(start, vector),
@@ -138,11 +140,8 @@ def gemm_start_ticks(gpu: Gpu, dtype: DType) -> int:
 @lru_cache(maxsize=1024)
 def _least_kernels(gpu: Gpu, gemm: GemmShape, inner: int) -> tuple[int, int]:
     """Return the ticks of the shortest GEMM and matrix times a vector with that inner dimension, without launch."""
-    shape = replace(gemm, m=1, n=1, k=inner)
-    return (
-        gemm_work(gpu, shape, gpu.sms).unit_ticks,
-        gemv_work(gpu, GemvShape(1, inner, gemm.dtype), gpu.sms).unit_ticks,
-    )
+    whole = gemm_work(gpu, replace(gemm, m=1, n=1, k=inner), gpu.sms)
+    return whole.unit_ticks, gemv_work(gpu, GemvShape(1, inner, gemm.dtype), gpu.sms).unit_ticks
 
 
 def lone_kernel(scenario: OpCase) -> KernelWork | None:
@@ -270,7 +269,7 @@ class _Search:
         # Of tiles of one size the most square reads least. Any subset bounds the time of the fastest from above.
         rivals = {
             (block[0] * block[1], units, split): (block, units, split)
-            for block, units, split in sorted(kernels, key=_squareness)
+            for block, units, split in sorted(kernels, key=lambda each: min(each[0]) / max(each[0]))
         }
         self._rivals = TiledKernels.of(self._form, list(rivals.values()))
         self._low, self._high = all_boxes(shape, fixed=fixed)
@@ -397,8 +396,3 @@ def _rounded_down(values: Floats) -> NDArray[np.float32]:
     """Return ``values`` in single precision, none above what it was."""
     single = values.astype(np.float32)
     return np.where(single > values, np.nextafter(single, np.float32(-np.inf)), single)
-
-
-def _squareness(kernel: tuple[tuple[int, int], int, int]) -> float:
-    """Return 1 for kernels of square tiles, less for others."""
-    return min(kernel[0]) / max(kernel[0])

@@ -93,8 +93,8 @@ DIRECT = "the direct exchange"
 class Offer:
     """One implementation on a scenario: its time for all layers, and what its gain over the library promises.
 
-    ``asked`` is whether the file names it. ``ops`` are those that it carries out, the library all others; ``order`` is
-    that of the whole layer, where it has one. ``about`` says what its own kernels do, empty if it has none.
+    ``requested`` is whether the file names it. ``ops`` are those that it carries out, the library all others; ``order``
+    is that of the whole layer, where it has one. ``about`` says what its own kernels do, empty if it has none.
     ``saved_us`` is what memory saves by weights of fewer bits than those of the file, which no bound of the file knows.
     ``is_kernel`` is whether it is one kernel that waits for copies or makes them, as a kernel for a plan is.
     """
@@ -169,16 +169,14 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = (), only: Sequence[s
     """
     shipped = shipped_implementations(scenario.system)
     library = _Library.of(shipped)
-    named = {each.implementation for each in orders}
+    moving, named = scenario.moving, {each.implementation for each in orders}
     requested = [each for each in scenario.explore.implementations if each.name not in named]
-    moving = scenario.moving
     unfit = [why for case in moving if isinstance(why := library.predicted(case), Rejection)]
     fits = len(unfit) < len(moving)
     if not fits and not orders:
         left_out = tuple(Unknown(each.name, unfit[0].message) for each in requested) if unfit else ()
         return Offers(library.name, None, (), left_out) if left_out else None
-    base = _sum(library.times(case) for case in scenario.cases)
-    base_us = base.us * scenario.num_layers
+    base = CallTimes.sum(library.times(case) for case in scenario.cases)
     offers = [_of_order(each, scenario, base) for each in orders]
     unknown: list[Unknown] = []
     for implementation in (requested or shipped) if fits else ():
@@ -193,13 +191,13 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = (), only: Sequence[s
     if not offers and not unknown and not only:
         return None
     name = (library.name if fits else DIRECT) + (f" with {scenario.exchange}" if scenario.exchange else "")
-    offers.sort(key=lambda each: each.us)
     unasked: list[Offer] = []
     if scenario.explore.implementations and len(moving) == 1 and fits:
         bare = replace(scenario, explore=replace(scenario.explore, implementations=()))
         found_unasked = (_offer(bare, each, library, base)[0] for each in shipped if each.name != scenario.exchange)
-        unasked = sorted((each for each in found_unasked if each and each.is_kernel), key=lambda each: each.us)
-    return Offers(name, base_us, tuple(offers), tuple(unknown), tuple(unasked))
+        unasked = [each for each in found_unasked if each and each.is_kernel]
+    by_time = [tuple(sorted(each, key=lambda offer: offer.us)) for each in (offers, unasked)]
+    return Offers(name, base.us * scenario.num_layers, by_time[0], tuple(unknown), by_time[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +221,7 @@ def by_library(scenario: Scenario) -> ByLibrary:
         If an op of these is too large to be simulated.
     """
     library = _Library.of(shipped_implementations(scenario.system))
-    one, layers = _sum(library.times(case) for case in scenario.cases), scenario.num_layers
+    one, layers = CallTimes.sum(library.times(case) for case in scenario.cases), scenario.num_layers
     kernels = [_kernel_us(case) for case in scenario.moving]
     moving = sum(library.times(case).graph_us for case in scenario.moving) - sum(filter(None, kernels))
     return ByLibrary(one.us * layers, one.graph_us * layers, None if None in kernels else moving * layers)
@@ -269,10 +267,6 @@ class _Library:
         return self._times[case.shape]
 
 
-def _sum(times: Iterable[CallTimes]) -> CallTimes:
-    return sum(times, CallTimes(0.0, 0.0, 0.0))
-
-
 def _by_library(case: OpCase) -> CallTimes | Rejection:
     """The library's time of an op without a call, or why it is not known."""
     try:
@@ -299,8 +293,7 @@ def _without_call(case: OpCase) -> CallTimes:
     known = _by_library(case)
     if isinstance(known, CallTimes):
         return known
-    engine = usual_engine(case.system, case.shape)
-    us = simulated_us(case, OpChoice(BASELINE.name, case.num_ranks, engine))
+    us = simulated_us(case, OpChoice(BASELINE.name, case.num_ranks, usual_engine(case.system, case.shape)))
     return CallTimes(us, us, us)
 
 
@@ -334,7 +327,7 @@ def _offer(
             done[case.name] = found
     if not done:
         return None, rejection
-    one = _sum(done.get(case.name) or library.times(case) for case in scenario.cases)
+    one = CallTimes.sum(done.get(case.name) or library.times(case) for case in scenario.cases)
     reported = list(_reported(scenario, implementation, {name: each.us for name, each in done.items()}))
     errors = [None if error is None else error * done[name].us / one.us for name, error, *_ in reported]
     error = None if None in errors else sum(each for each in errors if each is not None)
@@ -359,19 +352,18 @@ def _offer_of_experts(
         known = scenario.system.gpu.name in implementation.gpus
         return None, next(filter(None, unfit), missing) if requested or (known and chains) else None
     times = [fused_us(kernel, scenario.system, chain) for chain in chains]
-    done = {op.name for chain in chains for op in chain.ops}
-    fused = CallTimes(sum(times), sum(times), sum(times))
-    one = fused + _sum(library.times(case) for case in scenario.cases if case.name not in done)
-    error = None if kernel.error is None else float(kernel.error) * fused.us / one.us
+    done, all_us = {op.name for chain in chains for op in chain.ops}, sum(times)
+    others = (library.times(case) for case in scenario.cases if case.name not in done)
+    one = CallTimes(all_us, all_us, all_us) + CallTimes.sum(others)
+    error = None if kernel.error is None else float(kernel.error) * all_us / one.us
     shortest = kernel.shortest_ticks / TICKS_PER_US
     outside = f"measured from {us_text(shortest)} on" if min(times) < shortest else ""
     took = f"one kernel of {len(chains[0].ops)} ops takes {us_text(times[0])}"
     about = f"{took}; it reads {kernel.weight_bytes} bytes a weight"
     promise = Promise(base.us / one.us, error, outside, base.graph_us / one.graph_us, base.host_us / one.host_us)
-    ops = tuple(case.name for case in scenario.cases if case.name in done)
-    saved = sum(saved_us(kernel, scenario.system, chain) for chain in chains)
-    us, saved = (each * scenario.num_layers for each in (one.us, saved))
-    return Offer(implementation.name, us, promise, requested, ops, about=about, saved_us=saved), None
+    ops, layers = tuple(case.name for case in scenario.cases if case.name in done), scenario.num_layers
+    saved = sum(saved_us(kernel, scenario.system, chain) for chain in chains) * layers
+    return Offer(implementation.name, one.us * layers, promise, requested, ops, about=about, saved_us=saved), None
 
 
 def _reported(

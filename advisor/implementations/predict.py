@@ -1,7 +1,7 @@
 """Predicted times of implementations and of the library, and the speedups that they promise."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -160,6 +160,11 @@ class CallTimes:
 
     def __add__(self, other: "CallTimes") -> "CallTimes":
         return CallTimes(self.us + other.us, self.graph_us + other.graph_us, self.host_us + other.host_us)
+
+    @classmethod
+    def sum(cls, times: "Iterable[CallTimes]") -> "CallTimes":
+        """Return the times of calls one after the other."""
+        return sum(times, cls(0.0, 0.0, 0.0))
 
 
 def call_times(scenario: OpCase, implementation: Implementation) -> CallTimes | Rejection:

@@ -268,14 +268,11 @@ def kernels_that_pull(steps: Collection[Step]) -> dict[str, TileGroup]:
     for step in transfers:
         if step.direction is not Direction.GET or step.reach is not Reach.PEER or step.peer_after:
             continue
-        if not own.isdisjoint(step.after):
-            continue
-        waiting = (group for group in groups if step.signal in group.after)
-        pulling = next(
-            (group for group in waiting if any(_holds(each, rows_of(step, group)) for each in group.regions)), None
-        )
-        if pulling is not None:
-            found[step.name] = pulling
+        if own.isdisjoint(step.after):
+            waiting = (group for group in groups if step.signal in group.after)
+            pulling = [group for group in waiting if kernels_of(rows_of(step, group), (group,))]
+            if pulling:
+                found[step.name] = pulling[0]
     return found
 
 

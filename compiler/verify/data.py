@@ -4,7 +4,7 @@ Partial sums are followed as sets of ranks, bits relative to the rank that has t
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ..codes import Code
@@ -55,7 +55,7 @@ def _ends_astray(step: Transfer, num_ranks: int) -> bool:
 
 def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
     """Return faults for bytes that never arrive, arrive twice, or are used before they arrive."""
-    before, pattern = plan.before, plan.scenario.shape.pattern
+    pattern = plan.scenario.shape.pattern
     flows = passes_on(plan.scenario, plan.schedule)
     if plan.scenario.shape.moved is not None and not flows:
         yield from _arrival_faults(plan)
@@ -68,17 +68,22 @@ def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
         yield from _passed_twice(plan)
     for step in plan.steps.values():
         if isinstance(step, TileGroup) and plan.scenario.shape.stage(step.kernel).pattern.consumes:
-            yield from _needs(plan, step, step.regions, before[step.name], cols=(step.k.start, step.k.stop))
-            yield from _own_faults(plan, step, before[step.name])
+            yield from _needs(plan, step, step.regions, plan.before[step.name], cols=(step.k.start, step.k.stop))
+            yield from _own_faults(plan, step)
         elif isinstance(step, Transfer) and pattern in _GATHERS:
-            yield from _source_faults(plan, step, before)
+            yield from _source_faults(plan, step)
         elif isinstance(step, Transfer) and pattern.exchanges:
-            yield from _exchange_faults(plan, step, before[step.name])
-            yield from _output_faults(plan, step, before[step.name])
+            yield from _exchange_faults(plan, step)
+            yield from _output_faults(plan, step)
         elif isinstance(step, Transfer) and pattern.reduces:
-            yield from _partial_faults(plan, step, step.region, before[step.name])
+            yield from _partial_faults(plan, step)
         elif isinstance(step, Reduction):
-            yield from _reduction_faults(plan, step, before[step.name])
+            yield from _reduction_faults(plan, step)
+
+
+def _not_there(wanted: Rect, coming: Iterable[Arrival], before: frozenset[str]) -> Rect | None:
+    """Return what of ``wanted`` no arrival of those ``coming`` brings whose signal is ``before``."""
+    return first_gap(wanted, [Rect.of(each.region) for each in coming if each.transfer.signal in before])
 
 
 def _origin(plan: RankPlan, arrival: Arrival) -> int | None:
@@ -101,18 +106,15 @@ def _arrival_faults(plan: RankPlan) -> Iterator[PlanFault]:
                 yield PlanFault(Code.MGS501, "", f"{rect} of {moved.name} from rank {(plan.rank + other) % n} {how}")
 
 
-def _exchange_faults(plan: RankPlan, step: Transfer, before: frozenset[str]) -> Iterator[PlanFault]:
+def _exchange_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
     """Check that an all_to_all brings every rank its own block, or to ranks that pass it on as soon as they have it."""
     n, puts, owner = plan.scenario.num_ranks, step.direction is Direction.PUT, step.region.owner
     may_pass = puts and owner and plan.scenario.shape.pattern is Pattern.ALL_TO_ALL and step.origin != step.peer
     if step.reach is Reach.ALL or (owner != (step.peer if puts else 0) and not may_pass):
-        message = f"{step.name} moves block +{owner} to a rank that it is not for"
-        yield PlanFault(Code.MGS509, step.name, message)
+        yield PlanFault(Code.MGS509, step.name, f"{step.name} moves block +{owner} to a rank that it is not for")
     if step.origin:
         here = [each for each in plan.arrivals if (each.source, each.region.owner) == (step.origin, owner)]
-        missing = first_gap(
-            Rect.of(step.region), [Rect.of(each.region) for each in here if each.transfer.signal in before]
-        )
+        missing = _not_there(Rect.of(step.region), here, plan.before[step.name])
         if missing is not None:
             source, target = ((plan.rank + each) % n for each in (step.origin, owner))
             message = f"{step.name} passes on {missing} from rank {source} for rank {target} without waiting for them"
@@ -134,22 +136,22 @@ def _passed_twice(plan: RankPlan) -> Iterator[PlanFault]:
             yield PlanFault(Code.MGS501, "", message)
 
 
-def _output_faults(plan: RankPlan, step: Transfer, before: frozenset[str]) -> Iterator[PlanFault]:
+def _output_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
     """Check that output of a kernel is put by the rank that computes it, after it is computed."""
     if not plan.scenario.shape.pattern.produces:
         return
     if step.direction is Direction.GET:
         yield PlanFault(Code.MGS508, step.name, f"{step.name}: what is computed is put by the rank that computes it")
     else:
-        yield from computed_faults(plan, step, step.region, before)
+        yield from computed_faults(plan, step, step.region)
 
 
-def _own_faults(plan: RankPlan, step: TileGroup, before: frozenset[str]) -> Iterator[PlanFault]:
+def _own_faults(plan: RankPlan, step: TileGroup) -> Iterator[PlanFault]:
     """Check that the part of the own block that a second kernel needs is computed before it."""
     if plan.scenario.shape.pattern.produces:
         for region in step.regions:
             if region.owner % plan.scenario.num_ranks == 0:
-                yield from computed_faults(plan, step, replace(region, cols=step.k), before)
+                yield from computed_faults(plan, step, replace(region, cols=step.k))
 
 
 def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:
@@ -159,11 +161,9 @@ def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:
     adds = [arrival.transfer.reduce for arrival in plan.arrivals]
     if not rects and adds and all(adds):
         return
-    for arrival in plan.arrivals:
-        if arrival.transfer.reduce:
-            name = arrival.transfer.name
-            message = f"{name} adds as it arrives; then every transfer must, and no kernel sums"
-            yield PlanFault(Code.MGS507, name, message)
+    for name in (each.transfer.name for each in plan.arrivals if each.transfer.reduce):
+        message = f"{name} adds as it arrives; then every transfer must, and no kernel sums"
+        yield PlanFault(Code.MGS507, name, message)
     missing, twice = uncovered(Rect(0, moved_rows(plan.scenario.shape, plan.scenario.num_ranks), 0, moved.cols), rects)
     for rect, fault in ((missing, "never summed"), (twice, "summed twice")):
         if rect is not None:
@@ -171,7 +171,7 @@ def _sum_faults(plan: RankPlan) -> Iterator[PlanFault]:
 
 
 def _needs(
-    plan: RankPlan, step: Step, regions: tuple[Region, ...], before: frozenset[str], cols: tuple[int, int] | None
+    plan: RankPlan, step: Step, regions: tuple[Region, ...], before: frozenset[str], cols: tuple[int, int] | None = None
 ) -> Iterator[PlanFault]:
     """Return faults for remote rows that ``step`` reads and that no signal it waits for brings."""
     n = plan.scenario.num_ranks
@@ -181,48 +181,44 @@ def _needs(
         low, high = cols or (region.cols.start, region.cols.stop)
         wanted = Rect(region.rows.start, region.rows.stop, low, high)
         coming = [arrival for arrival in plan.arrivals if _origin(plan, arrival) == region.owner % n]
-        missing = first_gap(wanted, [Rect.of(each.region) for each in coming if each.transfer.signal in before])
+        missing = _not_there(wanted, coming, before)
         if missing is not None:
             owner = (plan.rank + region.owner) % n
             message = f"{step.name} uses {missing} of rank {owner}'s shard without waiting for them"
             yield PlanFault(Code.MGS508, step.name, message, bring_hint(plan, step, missing, region.owner, coming))
 
 
-def _source_faults(plan: RankPlan, step: Transfer, before: Mapping[str, frozenset[str]]) -> Iterator[PlanFault]:
+def _source_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
     """Check that who sends, or is asked, has the own shard or data that has arrived there."""
     n = plan.scenario.num_ranks
     if step.direction is Direction.PUT:
-        yield from _needs(plan, step, (step.region,), before[step.name], None)
+        yield from _needs(plan, step, (step.region,), plan.before[step.name])
     elif step.region.owner % n != step.peer % n and not step.peer_after:
         message = f"{step.name} gets what its peer does not own, and does not say when it is there"
         yield PlanFault(Code.MGS508, step.name, message, "peer_after with the signal that brings it there")
     elif step.peer_after:
         peer = plan.of_peer(step)
-        there = peer.before
-        known = frozenset(step.peer_after).union(*(there.get(name, ()) for name in step.peer_after))
+        known = frozenset(step.peer_after).union(*(peer.before.get(name, ()) for name in step.peer_after))
         region = replace(step.region, owner=(step.region.owner - step.peer) % n)
-        for fault in _needs(peer, step, (region,), known, None):
+        for fault in _needs(peer, step, (region,), known):
             yield replace(fault, hint=fault.hint.replace("after", "peer_after", 1))
 
 
-def _partial_faults(plan: RankPlan, step: Transfer, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:
+def _partial_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
     """Check that partial sums are sent after they are computed, and to their owner."""
-    n, computes = plan.scenario.num_ranks, plan.scenario.shape.pattern is Pattern.GEMM_RS
+    n, computes, block = plan.scenario.num_ranks, plan.scenario.shape.pattern is Pattern.GEMM_RS, step.region.owner
     if step.direction is Direction.GET and not computes:
-        if region.owner % n:
-            message = f"{step.name} gets a part of block +{region.owner}, which is not its own"
-            yield PlanFault(Code.MGS508, step.name, message)
+        if block % n:
+            yield PlanFault(Code.MGS508, step.name, f"{step.name} gets a part of block +{block}, which is not its own")
     elif step.direction is Direction.GET:
         yield PlanFault(Code.MGS508, step.name, f"{step.name}: partial sums are put by the rank that computes them")
-    elif region.owner % n != step.peer % n:
-        yield PlanFault(
-            Code.MGS508, step.name, f"{step.name} sends block +{region.owner} to +{step.peer}, not its owner"
-        )
+    elif block % n != step.peer % n:
+        yield PlanFault(Code.MGS508, step.name, f"{step.name} sends block +{block} to +{step.peer}, not its owner")
     elif computes:
-        yield from computed_faults(plan, step, region, before)
+        yield from computed_faults(plan, step, step.region)
 
 
-def _reduction_faults(plan: RankPlan, step: Reduction, before: frozenset[str]) -> Iterator[PlanFault]:
+def _reduction_faults(plan: RankPlan, step: Reduction) -> Iterator[PlanFault]:
     """Check that a reduction sums the own block, waits for every part and says their number."""
     n, pattern = plan.scenario.num_ranks, plan.scenario.shape.pattern
     if step.region.owner % n:
@@ -232,13 +228,13 @@ def _reduction_faults(plan: RankPlan, step: Reduction, before: frozenset[str]) -
     wanted = Rect.of(step.region)
     for other in range(1, n):
         coming = [each for each in plan.arrivals if each.source == other and each.region.owner == 0]
-        missing = first_gap(wanted, [Rect.of(each.region) for each in coming if each.transfer.signal in before])
+        missing = _not_there(wanted, coming, plan.before[step.name])
         if missing is not None:
             sender = (plan.rank + other) % n
             message = f"{step.name} sums {missing} without waiting for the part of rank {sender}"
             yield PlanFault(Code.MGS508, step.name, message, bring_hint(plan, step, missing, other, coming))
     if pattern is Pattern.GEMM_RS:
-        yield from computed_faults(plan, step, step.region, before)
+        yield from computed_faults(plan, step, step.region)
 
 
 def contribution_faults(scenario: OpCase, schedule: OpPlan) -> Iterator[PlanFault]:
@@ -250,13 +246,10 @@ def contribution_faults(scenario: OpCase, schedule: OpPlan) -> Iterator[PlanFaul
         faults = list(flow.run()) or list(flow.lacking())
         if faults and not any(fault.step for fault in faults):
             faults = [*unsummed_reads(access_map), *faults]
-    reported: set[tuple[Code, str]] = set()
-    for fault in faults:
-        # One fault of each code per step; data that is missing at the end belongs to no step.
-        key = fault.code, fault.step or fault.message
-        if key not in reported:
-            reported.add(key)
-            yield fault
+    first: dict[tuple[Code, str], PlanFault] = {}
+    for fault in faults:  # one of each code per step; data that is missing at the end belongs to no step
+        first.setdefault((fault.code, fault.step or fault.message), fault)
+    yield from first.values()
 
 
 class _Flow:
@@ -397,9 +390,8 @@ class _Flow:
 
     def _ranks(self, parts: int, rank: int) -> str:
         names = sorted((rank + bit) % self._n for bit in range(self._n) if parts >> bit & 1)
-        if len(names) == 1:
-            return f"the part of rank {names[0]}"
-        return f"the parts of ranks {', '.join(map(str, names))}"
+        s = "s" if len(names) > 1 else ""
+        return f"the part{s} of rank{s} {', '.join(map(str, names))}"
 
     def _fault(self, code: Code, step: str, place: Place, message: str) -> PlanFault:
         rect, block, rank = self._access_map.where(place)

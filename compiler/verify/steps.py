@@ -232,9 +232,10 @@ def _tensor(plan: RankPlan, stage: OpShape) -> str:
     return f"{stage.output}, " if plan.scenario.shape.then is not None else ""
 
 
-def computed_faults(plan: RankPlan, step: Step, region: Region, before: frozenset[str]) -> Iterator[PlanFault]:
+def computed_faults(plan: RankPlan, step: Step, region: Region) -> Iterator[PlanFault]:
     """Check that groups before ``step`` compute all of ``region`` (and all of k) of the first kernel's output."""
     workload, n, wanted = plan.scenario.shape.stage(0), plan.scenario.num_ranks, Rect.of(region)
+    before = plan.before[step.name]
     groups = [group for group in _groups(plan, 0) if group.name in before]
     for low, high, parts in _inner_slices(workload, groups):
         rects = [Rect.of(r) for group in parts for r in group.regions if r.owner % n == region.owner % n]

@@ -1,4 +1,4 @@
-"""Attention forward: blocks of queries and of keys, as in FlashAttention-2 and -3.
+"""Attention forward: blocks of queries and of keys, as in FlashAttention-2 and -3; and backward, at the end.
 
 Each (batch, head, block of 128 queries) is a unit on one SM, 64 where there are no more queries. It walks over blocks
 of 128 keys; with a causal mask it leaves out those that no query sees, so that units differ, and with a window those
@@ -10,61 +10,49 @@ before it:
     t_unit  = max(tile + blocks of keys * (max(t_mma, t_lat) + t_exp), latency)
     T       = start + max(makespan of the units, bytes / achieved HBM rate, bytes through L2 / L2 rate)
 
-With ``attention`` in the profile of the GPU (``AttentionModel``) softmax and the products hide each other, and what a
-framework reads and writes stands in series with the blocks, which have up to ``queries`` rows. Those of up to
-``packed`` heads that share keys lie together: FlashAttention-3 always packs sequences of several lengths
-(``should_pack_gqa``), TensorRT-LLM never. New keys and values pass memory three times, since a kernel before this one
-reads them and writes them to the cache; MLA keeps what they are made of, which is small:
+The constants are those of the GEMM profile; a block costs as much where keys or queries fill it in part. Softmax stands
+in series with the products, as if nothing hid it. Without mask, head_dim 128 and 16 Ki queries: H100 558 TFLOP/s,
+FlashAttention-3 measured 621 (pytorch/benchmark#2391; 8 % mean error from 512 queries on), 740 at most by its paper
+(arXiv 2407.08608); A100 237, FlashAttention-2 230 at most by its paper (arXiv 2307.08691). FlashAttention-4, which
+computes exponentials on other units as well, is much faster on Blackwell. One query and few sequences look too slow:
+neither are keys split among SMs (flash-decoding), nor query heads packed.
+
+With ``attention`` in the profile of the GPU (``AttentionModel``; fitted to kernels of frameworks, docs/accuracy.md),
+softmax and the products hide each other, and what a framework reads and writes stands in series with the blocks, which
+have up to ``queries`` rows. Those of up to ``packed`` heads that share keys lie together: FlashAttention-3 always packs
+sequences of several lengths (``should_pack_gqa``), TensorRT-LLM never. New keys and values pass memory three times,
+since a kernel before this one reads them and writes them to the cache; MLA keeps what they are made of, which is small:
 
     t_block = max(t_mma, t_exp / softmax)
     T       = start + makespan of tile + blocks of keys * t_block + bytes / hbm + new positions * token
 
 Up to 8 queries of a sequence (decode) are packed with those of the heads that share keys, 64 to a unit, and their keys
-are dealt to all SMs (FlashDecoding; FlashAttention-3's PackGQA):
+are dealt to all SMs (FlashDecoding; FlashAttention-3's PackGQA), at the achieved rate or at ``decode_hbm``:
 
     T = decode_start + decode_unit * ceil(units / S) + max(blocks of keys / S * decode_block, bytes / HBM rate)
 
-at the achieved rate of the profile or at ``decode_hbm``. TensorRT-LLM (``trtllm`` of the profile, ``by=trtllm`` of a
-call) packs up to ``decode_packed`` heads, and before Blackwell only where there are blocks of 128 keys for a fourth of
-the SMs, ``decode_least`` (``mayHavePerfGain`` of its decoderXQAImplJIT.cpp). More, fewer blocks, and heads that share
-no keys take another kernel with a unit for each head and ``decode_head`` in place of ``decode_unit``, where those that
-share keys all read them:
+TensorRT-LLM (``trtllm`` of the profile, ``by=trtllm`` of a call) packs up to ``decode_packed`` heads, and before
+Blackwell only where there are blocks of 128 keys for a fourth of the SMs, ``decode_least`` (``mayHavePerfGain`` of its
+decoderXQAImplJIT.cpp). More, fewer blocks, and heads that share no keys take another kernel with a unit for each head
+and ``decode_head`` in place of ``decode_unit``, where those that share keys all read them:
 
     bytes = queries and result / decode_hbm + heads * keys / decode_again
 
-Where values have other sizes than keys, ``mla`` of the profile has the constants, if it is there. All were fitted to
-kernels of frameworks (docs/accuracy.md). The rest of this page is about profiles without them.
+Where values have other sizes than keys, ``mla`` of the profile has the constants, if it is there.
 
-The constants are those of the GEMM profile; a block costs as much where keys or queries fill it in part. Softmax stands
-in series with the products, as if nothing hid it. Without mask, head_dim 128 and 16 Ki queries: H100 558 TFLOP/s,
-FlashAttention-3 measured 621 (pytorch/benchmark#2391; 8 % mean error from 512 queries on), 740 at most by its paper
-(arXiv 2407.08608); A100 237, FlashAttention-2 230 at most by its paper (arXiv 2307.08691). Kernels that compute
-exponentials on other units as well (FlashAttention-4) are much faster on Blackwell than this.
+A group of tiles computes, by the rows of the moved tensor in its blocks: after an all_gather the queries of the rank
+against the keys of the group, a partial result if these are not all; after an all_to_all all queries and keys of the
+heads of the group; before an all_to_all the queries of the group against all keys. With a causal mask, frameworks deal
+positions to ranks so that all see the same share: in stripes (Brandon et al., Striped Attention, arXiv 2311.09431), or
+by one early and one late chunk for each rank (Llama 3, arXiv 2407.21783, section 3.3.2). A group that is a part then
+counts each query as seeing the mean share of the keys of the group.
 
-Not modelled there: splitting keys among SMs (flash-decoding) and packing query heads, hence one query and few sequences
-look too slow.
-
-A group of tiles, by the rows of the moved tensor in the blocks of ranks r, r + 1 and so on:
-
-- after an all_gather: the queries of the rank against the keys of the group. If these are not all keys the result is
-  partial.
-- after an all_to_all: all queries and keys of the heads of the group.
-- before an all_to_all: the queries of the group against all keys.
-
-With a causal mask, the share of keys that a block of queries sees of a block of keys depends on where the two lie in
-the sequence. Frameworks deal positions to ranks so that it is the same for all: in stripes (Brandon et al., Striped
-Attention, arXiv 2311.09431), or by one early and one late chunk for each rank (Llama 3, arXiv 2407.21783, section
-3.3.2). A group that is a part then counts each query as seeing the mean share of the keys of the group.
-
-Attention backward: blocks of keys against blocks of queries, as in FlashAttention-2 and -3.
-
-Each (batch, head, block of 128 keys) is a unit on one SM that walks over the blocks of queries that see its keys. Five
+Backward, each (batch, head, block of 128 keys) is a unit that walks over the blocks of queries that see its keys. Five
 products instead of two for each pair of blocks, and as much more work on the scores: a pair takes 2.5 times that of the
 forward pass. Without mask, head_dim 128, 16 Ki tokens in all and 16 heads on H100 this gives 560 TFLOP/s at a length of
-16 Ki and 546 at 1 Ki; FlashAttention-3 has 561 and 424 (arXiv 2407.08608, figure 6).
-
-Each unit adds to the gradients of its queries, in fp32; a last pass rounds them. It takes the constants of the GEMM
-profile: no backward pass is in the tables that the others were fitted to.
+16 Ki and 546 at 1 Ki; FlashAttention-3 has 561 and 424 (arXiv 2407.08608, figure 6). Each unit adds to the gradients of
+its queries, in fp32; a last pass rounds them. The constants are those of the GEMM profile: no backward pass is in the
+tables that the others were fitted to.
 """
 
 import math
@@ -102,11 +90,26 @@ EXP_PER_CLOCK = 16
 
 @dataclass(frozen=True, slots=True)
 class _Units:
-    """``count`` equal units, each over ``kv_rows`` keys for ``us``."""
+    """``count`` equal units, each over so many ``rows`` of keys, backward of queries, for ``us``."""
 
     count: int
-    kv_rows: int
+    rows: int
     us: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Traffic:
+    """Bytes that hit L2, are read from memory and written, at ``hbm_bytes_per_s`` or what the profile achieves."""
+
+    l2_hit: int
+    read: int
+    written: int
+    hbm_bytes_per_s: float = 0.0
+
+    def us(self, gpu: Gpu) -> float:
+        """The time in which memory and L2 serve it."""
+        memory_us = (self.read + self.written) / (self.hbm_bytes_per_s or gpu.hbm.achieved_bytes_per_s) * 1e6
+        return max(memory_us, (self.l2_hit + self.read + self.written) / l2_bytes_per_s(gpu) * 1e6)
 
 
 @lru_cache(maxsize=8192)
@@ -117,9 +120,6 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
     to such an output reads it first and rescales it (``AttentionShape.accumulator_bytes``); the rescaling itself is
     hidden, as it is in a kernel that walks over keys.
 
-    The units of a causal kernel are not equal, those of a ``KernelWork`` are: as many, as long as to end when the
-    others would.
-
     Raises
     ------
     ValueError
@@ -127,30 +127,23 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
         element type.
     """
     _check(gpu, shape, sms)
-    model, decodes = attention_model(gpu, shape), _decodes(shape)
+    model = attention_model(gpu, shape)
+    # TensorRT-LLM runs the kernel of contexts where all keys are new, however few queries there are.
+    decodes = shape.q_len <= MAX_DECODE_QUERIES and (shape.by != TRTLLM or shape.kv_len > shape.q_len)
     units = _units(gpu, model, shape) if model is None or not decodes else [_decode_units(gpu, model, shape)]
-    l2_bytes, read, written = _traffic(gpu, shape, units, sms)
+    traffic = _traffic(gpu, shape, units, sms)
     series_us = 0.0
     if model is not None:  # what is added up in fp32 was not measured, and is hidden as far as memory allows
-        num_bytes = read + (0 if shape.partial else written + _cache_bytes(shape))
-        token_ticks = 0 if shape.partial else shape.batch * shape.q_len * model.token_ticks
+        num_bytes = traffic.read + (0 if shape.partial else traffic.written + _cache_bytes(shape))
         series_us = num_bytes / (float(model.hbm_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
-        series_us += token_ticks / TICKS_PER_US
-    if shape.partial:
-        written = shape.accumulator_bytes
+        series_us += 0 if shape.partial else shape.batch * shape.q_len * model.token_ticks / TICKS_PER_US
     if accumulate:
-        read += shape.accumulator_bytes
-    traffic = l2_bytes, read, written
+        traffic = replace(traffic, read=traffic.read + shape.accumulator_bytes)
     if model is not None and decodes:
         return _decode(gpu, model, shape, units[0], sms, traffic)
-    label = f"attention {_q_rows(model, shape)}x{KV_ROWS}" + (" causal" if shape.causal else "")
-    work = equal_units(gpu, [(each.count, each.us) for each in units], sms, traffic, label, series_us)
+    label = f"attention {_q_block(model, shape)[0]}x{KV_ROWS}" + (" causal" if shape.causal else "")
+    work = _equal_units(gpu, units, sms, traffic, label, series_us)
     return work if model is None else replace(work, start_ticks=model.start_ticks)
-
-
-def _decodes(shape: AttentionShape) -> bool:
-    """Whether few queries take the kernel for them; TensorRT-LLM runs that of contexts where all keys are new."""
-    return shape.q_len <= MAX_DECODE_QUERIES and (shape.by != TRTLLM or shape.kv_len > shape.q_len)
 
 
 def attention_model(gpu: Gpu, shape: AttentionShape) -> AttentionModel | None:
@@ -194,18 +187,18 @@ def _again_us(gpu: Gpu, model: AttentionModel, shape: AttentionShape, rate: floa
 
 
 def _decode(
-    gpu: Gpu, model: AttentionModel, shape: AttentionShape, units: _Units, sms: int, traffic: tuple[int, int, int]
+    gpu: Gpu, model: AttentionModel, shape: AttentionShape, units: _Units, sms: int, traffic: _Traffic
 ) -> KernelWork:
     """The work of ``units`` whose blocks of keys are dealt to all SMs."""
-    blocks, by_head = units.count * -(-units.kv_rows // KV_ROWS), _by_head(gpu, model, shape)
+    blocks, by_head = units.count * -(-units.rows // KV_ROWS), _by_head(gpu, model, shape)
     dealt_us = max(1.0, blocks / sms) * units.us * units.count / blocks
     rate = float(model.decode_hbm_fraction or 0) * gpu.hbm.peak_bytes_per_s
     if by_head and shape.heads > shape.kv_heads:
         dealt_us = max(dealt_us, _again_us(gpu, model, shape, rate or gpu.hbm.achieved_bytes_per_s))
-    own_ticks = model.decode_unit_ticks if model.decode_head_ticks is None else model.decode_head_ticks
-    each_ticks = own_ticks if by_head else model.decode_unit_ticks
+    own_ticks = model.decode_head_ticks if by_head else None
+    each_ticks = model.decode_unit_ticks if own_ticks is None else own_ticks
     label = f"attention {SMALL_Q_ROWS}x{KV_ROWS} split"
-    work = equal_units(gpu, [(1, dealt_us)], 1, traffic, label, hbm_bytes_per_s=rate)
+    work = _equal_units(gpu, [_Units(1, units.rows, dealt_us)], 1, replace(traffic, hbm_bytes_per_s=rate), label)
     return replace(
         work,
         num_units=min(sms, blocks),
@@ -214,34 +207,21 @@ def _decode(
     )
 
 
-def equal_units(
-    gpu: Gpu,
-    units: Sequence[tuple[int, float]],
-    sms: int,
-    traffic: tuple[int, int, int],
-    label: str,
-    series_us: float = 0.0,
-    hbm_bytes_per_s: float = 0.0,
+def _equal_units(
+    gpu: Gpu, units: Sequence[_Units], sms: int, traffic: _Traffic, label: str, series_us: float = 0.0
 ) -> KernelWork:
-    """The work of ``units`` (number, time in us) as equal ones that end when those would, or when their traffic does.
-
-    ``traffic`` are bytes that hit L2, that are read from memory and that are written there. ``series_us`` is added to
-    the time of the units. Memory serves ``hbm_bytes_per_s`` where that is said, and else what the profile achieves.
-    """
-    l2_bytes, read, written = traffic
-    memory_us = (read + written) / (hbm_bytes_per_s or gpu.hbm.achieved_bytes_per_s) * 1e6
-    l2_us = (l2_bytes + read + written) / l2_bytes_per_s(gpu) * 1e6
-    body_us = max(makespan_us(units, sms) + series_us, memory_us, l2_us)
-    total = sum(count for count, _ in units)
+    """The work of ``units`` as equal ones that end when those and ``series_us`` would, or when their traffic does."""
+    body_us = max(makespan_us([(each.count, each.us) for each in units], sms) + series_us, traffic.us(gpu))
+    total = sum(each.count for each in units)
     waves = -(-total // sms)
     return KernelWork(
         num_units=total if waves == 1 else waves * sms,
         unit_ticks=max(ROUNDING_TICKS, rounded_ticks(body_us / waves)),
         start_ticks=gpu.gemm.start_ticks,
         waves=waves,
-        l2_hit_bytes=l2_bytes,
-        hbm_read_bytes=read,
-        hbm_write_bytes=written,
+        l2_hit_bytes=traffic.l2_hit,
+        hbm_read_bytes=traffic.read,
+        hbm_write_bytes=traffic.written,
         label=label,
     )
 
@@ -271,20 +251,17 @@ def _check(gpu: Gpu, shape: AttentionShape, sms: int) -> None:
         raise ValueError(f"{gpu.name} has no peak rate for {shape.dtype.value}")
 
 
-def _sharing(model: AttentionModel | None, shape: AttentionShape) -> int:
-    """Heads whose queries lie together in blocks."""
+def _q_block(model: AttentionModel | None, shape: AttentionShape) -> tuple[int, int]:
+    """The rows of a block of queries, and the heads whose queries lie together in it."""
     sharing = shape.heads // shape.kv_heads
-    return 1 if model is None or sharing > model.packed else sharing
-
-
-def _q_rows(model: AttentionModel | None, shape: AttentionShape) -> int:
-    rows, most = shape.q_len * _sharing(model, shape), Q_ROWS if model is None else model.queries
-    return SMALL_Q_ROWS if rows <= SMALL_Q_ROWS else min(most, Q_ROWS) if rows <= Q_ROWS else most
+    sharing = 1 if model is None or sharing > model.packed else sharing
+    rows, most = shape.q_len * sharing, Q_ROWS if model is None else model.queries
+    return SMALL_Q_ROWS if rows <= SMALL_Q_ROWS else min(most, Q_ROWS) if rows <= Q_ROWS else most, sharing
 
 
 def _units(gpu: Gpu, model: AttentionModel | None, shape: AttentionShape) -> list[_Units]:
     """The units by block of queries; without a mask all are equal."""
-    q_rows, sharing = _q_rows(model, shape), _sharing(model, shape)
+    q_rows, sharing = _q_block(model, shape)
     each_us = block_us(gpu, shape, q_rows, model)
     num_heads, num_blocks = shape.batch * shape.heads // sharing, -(-shape.q_len * sharing // q_rows)
     if shape.causal:
@@ -325,24 +302,23 @@ def block_us(gpu: Gpu, shape: AttentionShape, q_rows: int, model: AttentionModel
     return max(math_us, steps * gpu.gemm.k_step_ticks / TICKS_PER_US) + exp_us
 
 
-def _traffic(gpu: Gpu, shape: AttentionShape, units: Sequence[_Units], sms: int) -> tuple[int, int, int]:
-    """Bytes of L2 hits, HBM reads and HBM writes.
+def _traffic(gpu: Gpu, shape: AttentionShape, units: Sequence[_Units], sms: int) -> _Traffic:
+    """Q is read and O written once. The units of one head of keys run side by side and share what they read.
 
-    Q is read and O written once. The units of one head of keys run side by side and share what they read; where they
-    take several passes over the SMs, later ones hit as far as L2 holds the heads that are at work together.
+    Where they take several passes over the SMs, later ones hit as far as L2 holds the heads that are at work together.
     """
     key_bytes = shape.dtype.bytes_of(shape.key_cols)
     queries = shape.dtype.bytes_of(shape.batch * shape.heads * shape.q_len * shape.head_dim)
     per_head = shape.keys_seen * key_bytes
     num_heads = shape.batch * shape.kv_heads
-    requested = sum(each.count * each.kv_rows for each in units) * key_bytes
+    requested = sum(each.count * each.rows for each in units) * key_bytes
     units_per_head = sum(each.count for each in units) // num_heads
     at_work = min(num_heads, -(-sms // units_per_head))
     missed = 1 - hit_share(at_work * per_head, gpu.l2.instances * gpu.l2.size_bytes)
     passes = -(-units_per_head // sms)
     again = math.ceil(num_heads * per_head * (passes - 1) * missed)
     keys = min(requested, num_heads * per_head + again)
-    return requested - keys, queries + keys, shape.output_bytes
+    return _Traffic(requested - keys, queries + keys, shape.accumulator_bytes if shape.partial else shape.output_bytes)
 
 
 def _part(scenario: OpCase, whole: AttentionShape, group: TileGroup) -> AttentionShape:
@@ -350,10 +326,10 @@ def _part(scenario: OpCase, whole: AttentionShape, group: TileGroup) -> Attentio
     workload, n = scenario.shape, scenario.num_ranks
     rows = sum(region.rows.size for region in group.regions)
     all_rows = sum(tile_rows(workload, n, owner) for owner in range(n))
-    moved = workload.moved
-    assert moved is not None, "this attention stands before or after a collective"
     after = workload.pattern.consumes
-    width, of = (group.k.size, moved.cols) if after else (group.regions[0].cols.size, tile_cols(workload))
+    width, of = (
+        (group.k.size, workload.moved_tensor.cols) if after else (group.regions[0].cols.size, tile_cols(workload))
+    )
     part = replace(whole, heads=whole.heads * width // of, kv_heads=whole.kv_heads * width // of)
     if workload.pattern.gathers:
         keys = -(-rows // whole.batch)
@@ -395,28 +371,20 @@ PRODUCTS = Fraction(5, 2)
 
 @lru_cache(maxsize=1024)
 def attention_back_work(gpu: Gpu, shape: AttentionBackShape, sms: int) -> KernelWork:
-    """The kernel for ``shape`` on ``sms`` SMs.
-
-    Raises
-    ------
-    ValueError
-        If a size or ``sms`` is not positive.
-    """
-    if min(shape.batch, shape.heads, shape.kv_heads, shape.q_len, shape.kv_len, shape.head_dim, sms) < 1:
-        raise ValueError(f"attention needs positive sizes and SMs, got {shape} on {sms}")
+    """The kernel for ``shape`` on ``sms`` SMs; raises as ``attention_work``."""
+    _check(gpu, shape, sms)
     units = _units_of_keys(gpu, shape)
     read = shape.operand_bytes + shape.accumulator_bytes
     written = shape.output_bytes + shape.accumulator_bytes
     # Queries and gradients of the result are read, and gradients of queries added to, for each block of keys.
     cols = shape.dtype.bytes_of(shape.product_cols) + 4 * shape.head_dim
-    walked = sum(count * rows for count, rows, _ in units) * cols
-    l2_bytes = max(0, walked - read)
+    walked = sum(each.count * each.rows for each in units) * cols
     label = f"attention_back {Q_ROWS}x{KV_ROWS}" + (" causal" if shape.causal else "")
-    return equal_units(gpu, [(count, us) for count, _, us in units], sms, (l2_bytes, read, written), label)
+    return _equal_units(gpu, units, sms, _Traffic(max(0, walked - read), read, written), label)
 
 
-def _units_of_keys(gpu: Gpu, shape: AttentionBackShape) -> Sequence[tuple[int, int, float]]:
-    """(units, rows of queries that each sees, its time); with a mask by block of keys, the last first."""
+def _units_of_keys(gpu: Gpu, shape: AttentionBackShape) -> Sequence[_Units]:
+    """The units by the rows of queries that each sees; with a mask by block of keys, the last first."""
     num_heads, num_blocks = shape.batch * shape.heads, -(-shape.kv_len // KV_ROWS)
     if shape.causal:
         most = shape.q_len if shape.window is None else KV_ROWS + shape.window - 1
@@ -425,11 +393,9 @@ def _units_of_keys(gpu: Gpu, shape: AttentionBackShape) -> Sequence[tuple[int, i
         seen = [(num_heads * num_blocks, shape.q_len)]
     q_rows = SMALL_Q_ROWS if shape.q_len <= SMALL_Q_ROWS else Q_ROWS
     each_us, tile_us = float(PRODUCTS) * block_us(gpu, shape, q_rows), gpu.gemm.tile_ticks / TICKS_PER_US
-    return [(count, rows, tile_us + -(-rows // Q_ROWS) * each_us) for count, rows in seen]
+    return [_Units(count, rows, tile_us + -(-rows // Q_ROWS) * each_us) for count, rows in seen]
 
 
-def _back_sm_ticks(scenario: OpCase, shape: AttentionBackShape, share: Fraction) -> int:
-    return int(PRODUCTS * least_sm_ticks(scenario, shape, share))
-
-
-BACK = WorkModel(AttentionBackShape, attention_back_work, min_sm_ticks=_back_sm_ticks)
+BACK = WorkModel(
+    AttentionBackShape, attention_back_work, min_sm_ticks=lambda *given: int(PRODUCTS * least_sm_ticks(*given))
+)

@@ -153,6 +153,7 @@ def test_workers_answer_about_models_as_one_process_does(cluster: Any, kept: Pat
 
 def test_a_worker_computes_no_answer_twice(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[Scenario] = []
+
     def counting(proposals: Any, scenario: Scenario, *rest: Any) -> Any:
         computed.append(scenario)
         return computed_advice(proposals, scenario, *rest)
