@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..codes import Code
-from ..ir import Explore, Partition, Rejection, Scenario, Schedule, System, Workload
+from ..ir import Explore, Gpu, Partition, Rejection, Scenario, Schedule, System, Workload
 from ..ir.operations.attention import OVER
 from ..ir.step import StepScenario
 from ..planning.knobs.engine import explored_engines
 from ..text import syntax as ast
-from ..text.diagnostics import Report, Severity
+from ..text.diagnostics import Report, Severity, Span
 from ..text.names import Entry, Kind, Scope
 from ..text.units import Quantity
 from .devices.device import DeviceResolver
 from .devices.system import SystemResolver
 from .expect.expect import ExpectReader
 from .expect.expectation import ON_ALGORITHM, ON_OVERLAP, Expectation, Verdict
-from .schedules.explore import ExploreReader, requested_in_vain
+from .schedules.explore import ExploreReader, requested_in_vain, told_in_vain
 from .schedules.implementation import ImplementationReader, shipped_implementations, usual_systems
 from .schedules.schedule import ChoiceReader, ScheduleReader
 from .steps.step import is_step
@@ -231,15 +231,19 @@ class _Resolver:
                         raise self._report.fail(Code.MGS206, f"{entry.name} is explored twice", question.workload.span)
                     with_system = ChoiceReader(system, self._reading), ImplementationReader(system, self._reading)
                     spaces[entry] = ExploreReader(*with_system, self._reading).read(question)
-                    self._check_requested(spaces[entry], self._workload(entry), question)
+                    self._check_requested(spaces[entry], system.gpu, self._workload(entry), question)
         return spaces
 
-    def _check_requested(self, explore: Explore, workload: Workload, question: ast.ExploreNode) -> None:
-        """Report what the file asks about and its workload has not: batches, and implementations."""
+    def _check_requested(self, explore: Explore, gpu: Gpu, workload: Workload, question: ast.ExploreNode) -> None:
+        """Report what the file asks about and its workload has not: batches, implementations, tiles, parts of k.
+
+        Sizes that a user sets may leave nothing of what the file tells kernels, so that this is then a warning.
+        """
         for word, rejection in requested_in_vain(explore, workload):
-            asks = (each for each in question.block.statements if isinstance(each, ast.Say))
-            place = next((each.span for each in asks if each.span.text.startswith(word)), question.span)
-            self._report.error(rejection.code, rejection.message, place, rejection.hint)
+            self._report.error(rejection.code, rejection.message, _asks(question, word), rejection.hint)
+        say = self._report.warn if self._settings else self._report.error
+        for word, rejection in told_in_vain(explore, gpu, workload):
+            say(rejection.code, rejection.message, _asks(question, word), rejection.hint)
 
     def _expectations(self) -> tuple[Expectation, ...]:
         expectations: list[Expectation] = []
@@ -283,6 +287,12 @@ class _Resolver:
                 Code.MGS210, f"'{binding.name}' is a let, 'with' sets parameters", binding.span, hint
             )
         self._reading.value(single(binding.values, self._report))
+
+
+def _asks(question: ast.ExploreNode, word: str) -> Span:
+    """Where a block says ``word``."""
+    asks = (each.span for each in question.block.statements if isinstance(each, ast.Say))
+    return next((each for each in asks if each.text.startswith(word)), question.span)
 
 
 def _explored(system: System, workload: Workload, explore: Explore | None) -> Explore:

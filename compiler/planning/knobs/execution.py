@@ -7,6 +7,7 @@ from ...ir import (
     CopyProtocol,
     Direction,
     EngineKind,
+    Gpu,
     Kernels,
     LaunchMode,
     OpShape,
@@ -130,25 +131,27 @@ PER = Knob("per", WordValues(WaitPer), rules=(Rule(("kernel", "per"), _reject_pe
 LAUNCH = Knob("launch", WordValues(LaunchMode))
 
 
-def _reject_told(request: ScheduleRequest, word: str) -> Rejection | None:
+def _reject_library(request: ScheduleRequest, word: str) -> Rejection | None:
     """Why a kernel cannot be told its ``word``; None if it can."""
-    shape = request.scenario.shape
-    if request.choice.tactics.kernel is not Kernels.PERSISTENT:
-        message = f"only a persistent kernel takes {word}: other kernels are the library's, which picks it"
-        return Rejection(Code.MGS513, message, f"say kernel=persistent, or leave {word} out")
-    if shape.gemm is None or shape.gemm.n == 1:
-        message = f"{shape.label} has no GEMM with more than one column, and nothing else has tiles"
-        return Rejection(Code.MGS513, message, f"leave {word} out")
-    return None
-
-
-def _reject_tile(request: ScheduleRequest) -> Rejection | None:
-    tile, gemm, gpu = request.choice.tactics.tile, request.scenario.shape.gemm, request.scenario.gpu
-    if not tile:
+    if request.choice.tactics.kernel is Kernels.PERSISTENT:
         return None
-    rejection = _reject_told(request, "tile")
-    if rejection is not None or gemm is None:
-        return rejection
+    message = f"only a persistent kernel takes {word}: other kernels are the library's, which picks it"
+    return Rejection(Code.MGS513, message, f"say kernel=persistent, or leave {word} out")
+
+
+def _reject_untiled(shape: OpShape, word: str) -> Rejection | None:
+    if shape.gemm is not None and shape.gemm.n > 1:
+        return None
+    message = f"{shape.label} has no GEMM with more than one column, and nothing else has tiles"
+    return Rejection(Code.MGS513, message, f"leave {word} out")
+
+
+def reject_tile(gpu: Gpu, shape: OpShape, tile: tuple[int, ...]) -> Rejection | None:
+    """Return why no kernel of ``shape`` on ``gpu`` has tiles of these rows and columns, None if one has."""
+    gemm = shape.gemm
+    untiled = _reject_untiled(shape, "tile")
+    if untiled is not None or gemm is None:
+        return untiled
     known = [value_text(block) for block, _ in gpu.tiles_of(gemm.dtype)]
     if value_text(tile) in known:
         return None
@@ -156,13 +159,12 @@ def _reject_tile(request: ScheduleRequest) -> Rejection | None:
     return Rejection(Code.MGS513, message, f"its tiles are {listing(known)}")
 
 
-def _reject_split(request: ScheduleRequest) -> Rejection | None:
-    split, gemm, gpu = request.choice.tactics.split_k, request.scenario.shape.gemm, request.scenario.gpu
-    if split == 1:
-        return None
-    rejection = _reject_told(request, "split_k")
-    if rejection is not None or gemm is None:
-        return rejection
+def reject_split(gpu: Gpu, shape: OpShape, split: int) -> Rejection | None:
+    """Return why no kernel of ``shape`` on ``gpu`` computes tiles in ``split`` parts of k, None if one does."""
+    gemm = shape.gemm
+    untiled = _reject_untiled(shape, "split_k")
+    if untiled is not None or gemm is None:
+        return untiled
     known = gpu.splits_of(gemm.dtype, gemm.k)
     if split in known:
         return None
@@ -171,6 +173,20 @@ def _reject_split(request: ScheduleRequest) -> Rejection | None:
         return Rejection(Code.MGS513, message, "leave split_k out")
     message = f"{split} parts of an inner dimension of {gemm.k:,} are none that kernels have on {gpu.name}"
     return Rejection(Code.MGS513, message, f"split_k is {listing(map(str, known))}")
+
+
+def _reject_tile(request: ScheduleRequest) -> Rejection | None:
+    tile, scenario = request.choice.tactics.tile, request.scenario
+    if not tile:
+        return None
+    return _reject_library(request, "tile") or reject_tile(scenario.gpu, scenario.shape, tile)
+
+
+def _reject_split(request: ScheduleRequest) -> Rejection | None:
+    split, scenario = request.choice.tactics.split_k, request.scenario
+    if split == 1:
+        return None
+    return _reject_library(request, "split_k") or reject_split(scenario.gpu, scenario.shape, split)
 
 
 TILE = Knob("tile", TileValues(), rules=(Rule(("kernel", "tile"), _reject_tile),))

@@ -6,11 +6,12 @@ from fractions import Fraction
 from typing import Any
 
 from ...codes import Code
-from ...ir import OF_LAYERS, Explore, Implementation, Rejection, Workload, WorkloadCut, even_groups
+from ...ir import OF_LAYERS, Explore, Gpu, Implementation, Rejection, Workload, WorkloadCut, even_groups
 from ...planning import knobs
 from ...planning.knobs import Knob
 from ...planning.knobs.base import CountValues
 from ...planning.knobs.engine import ENGINE
+from ...planning.knobs.execution import SPLIT_K, TILE, reject_split, reject_tile
 from ...planning.knobs.structure import TEMPLATE
 from ...text import syntax as ast
 from ...text.diagnostics import Span, listing
@@ -161,6 +162,16 @@ def requested_in_vain(explore: Explore, workload: Workload) -> Iterator[tuple[st
         rejection = _no_implementation(workload, implementation)
         if rejection is not None:
             yield IMPLEMENTATIONS, rejection
+
+
+def told_in_vain(explore: Explore, gpu: Gpu, workload: Workload) -> Iterator[tuple[str, Rejection]]:
+    """The words of a block that tell kernels what none of a workload's has, and why: tiles, and parts of k."""
+    for word, reject in ((TILE.word, reject_tile), (SPLIT_K.word, reject_split)):
+        for value in explore.values(word):
+            rejections = [reject(gpu, op.shape, value) for op in workload.ops if op.shape.gemm is not None]
+            rejections = rejections or [reject(gpu, op.shape, value) for op in workload.ops]
+            if None not in rejections and rejections[0] is not None:
+                yield word, rejections[0]
 
 
 def _no_implementation(workload: Workload, implementation: Implementation) -> Rejection | None:

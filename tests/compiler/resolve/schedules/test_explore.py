@@ -83,6 +83,8 @@ def test_a_block_is_printed_as_it_is_meant() -> None:
         ("dominance", "MGS116"),
         ("everything put", "MGS113"),
         ("tactics all", "MGS201"),
+        ("kernel launched, persistent; split_k 2, 5", "MGS513"),
+        ("tile [64, 256], [64, 72]", "MGS513"),
     ],
 )
 def test_what_is_not_understood(block: str, code: str) -> None:
@@ -90,3 +92,11 @@ def test_what_is_not_understood(block: str, code: str) -> None:
         explored(block)
 
     assert caught.value.diagnostics[0].code.name == code
+
+
+def test_parts_of_k_that_sizes_set_from_outside_forbid_are_a_warning() -> None:
+    text = f"param K = 1024\n{HEAD}explore w {{ split_k 2, 4 }}\n".replace("1024]", "K]").replace("[1024", "[K")
+    compiled = compile_text(text, settings=[("K", "64")])
+
+    assert compile_text(text).warnings == ()
+    assert [(each.code.name, each.span.text) for each in compiled.warnings] == [("MGS513", "split_k 2, 4")]
