@@ -94,7 +94,7 @@ class Compiled:
         if partition is not None:
             message = f"{partition.name} is on several groups, and this is about a part of it"
             hint = f"its parts: --workload {' or '.join(partition.parts)}; magus advise answers about all of it"
-            raise self._error(Code.MGS574, message, hint)
+            raise self._error(Code.MGS574, message, hint, about=partition.name)
         by_name = {scenario.name: scenario for scenario in self.workloads}
         found = self.workloads[0] if workload is None and self.workloads else by_name.get(workload or "")
         if found is not None:
@@ -109,17 +109,20 @@ class Compiled:
         """A scenario, unless its step does a part of it."""
         for each in scenario.workload.in_context:
             message = f"attention of {scenario.name} is over {each.over}, whose keys and values its step exchanges"
-            raise self._error(Code.MGS573, message, f"ask about the step, or about whole sequences: {each.over} 1")
+            hint = f"ask about the step, or about whole sequences: {each.over} 1"
+            raise self._error(Code.MGS573, message, hint, about=scenario.name)
         return scenario
 
     def _of_step(self, step: StepScenario) -> CompileError:
         layers = " or ".join(dict.fromkeys(part.forward.name for block in step.step.blocks for part in block.parts))
         hint = f"about its layers: --workload {layers}; magus advise and magus simulate answer about the step"
-        return self._error(Code.MGS573, f"{step.name} is a training step, and this is not answered about one", hint)
+        message = f"{step.name} is a training step, and this is not answered about one"
+        return self._error(Code.MGS573, message, hint, about=step.name)
 
-    def _error(self, code: Code, message: str, hint: str = "") -> CompileError:
-        """What is wrong with a question about the file."""
-        return CompileError([Diagnostic(code, message, Span(Source(self.path, ""), 0, 0), hint)])
+    def _error(self, code: Code, message: str, hint: str = "", about: str = "") -> CompileError:
+        """What is wrong with a question about the file, or ``about`` a workload that it declares."""
+        span = self.span_of(about) or Span(Source(self.path, ""), 0, 0)
+        return CompileError([Diagnostic(code, message, span, hint)])
 
 
 def compile_file(path: str | Path, settings: Settings = ()) -> Compiled:

@@ -397,7 +397,7 @@ def test_recorded_writes_are_replayed(small: Path) -> None:
     assert (replayed["ranks_simulated"], replayed["waterfall"]) == (1, None)
     assert (other.exit_code, "MGS521 error" in other.stderr) == (1, True)
     for each in (advice, *tables):
-        assert (each.exit_code, "MGS523 error" in each.stderr) == (1, True)
+        assert (each.exit_code, f"{replaying}:5:1: MGS523 error" in each.stderr) == (1, True)
         assert 'say traffic { file "profile.csv" }' in " ".join(each.stderr.split())
     assert beside.exit_code == 0 and "simulated times are beside the traffic of others" in beside.stdout
 

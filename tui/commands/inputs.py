@@ -18,6 +18,7 @@ from ...compiler.text.diagnostics import (
     Diagnostic,
     Report,
     Source,
+    Span,
     raising_errors,
     render_text,
 )
@@ -80,14 +81,18 @@ def reading() -> Iterator[Report]:
     show(report.diagnostics)
 
 
+_OF_WORKLOADS = frozenset({Code.MGS402, Code.MGS523})
+"""What no schedule of a workload can change: it does not fit into memory, or its system replays a profile."""
+
+
 @contextmanager
-def placed(found: Compiled, workload: str) -> Iterator[None]:
-    """Tell of a workload that does not fit into memory where it is declared."""
+def placed(span: Span | None) -> Iterator[None]:
+    """Tell of what is wrong with a workload, and not with a schedule, where it is declared: ``span``."""
     try:
         yield
     except ScheduleError as error:
-        rejection, span = error.rejection, found.span_of(workload)
-        if rejection.code is not Code.MGS402 or span is None:
+        rejection = error.rejection
+        if rejection.code not in _OF_WORKLOADS or span is None:
             raise
         raise CompileError((Diagnostic(rejection.code, rejection.message, span, rejection.hint),)) from None
 

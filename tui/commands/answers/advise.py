@@ -69,7 +69,7 @@ def advise_file(source: ScenarioInput, options: AdviseOptions) -> Exit:
         return advise_step(source, step, options)
     subjects = source.subjects(found)
     if len(subjects) == 1:
-        with placed(found, subjects[0].name):
+        with placed(found.span_of(subjects[0].name)):
             return _advise_one(source, subjects[0], options, partial(draw, subjects[0]))
     return advise_all(source, subjects, options, found.partitions)
 

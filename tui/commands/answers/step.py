@@ -84,7 +84,7 @@ def _advise(text: Source, settings: Settings, name: str | None, form: _Form, wit
         return Exit.INTERRUPTED
     if found.recommended is None:
         name = found.scenario.name
-        span = declared_at(text, name, explored=True) or declared_at(text, name) or Span(text, 0, 0)
+        span = declared_at(text, name, explored=True) or _place_of(text, found.scenario)
         why, _, _ = " ".join(nothing_lines(found.searched)).partition(". ")
         show([Diagnostic(Code.MGS510, f"no layout of {name} can be used. {why.rstrip('.')}", span)])
         return Exit.NOT_FEASIBLE
@@ -196,7 +196,12 @@ def step_error(file: Path, message: str, step: StepScenario) -> CompileError:
     """Return what is not answered about a step, with the workloads that it is answered about."""
     layers = " or ".join(dict.fromkeys(part.forward.name for block in step.step.blocks for part in block.parts))
     hint = f"about its layers: --workload {layers}"
-    return CompileError([Diagnostic(Code.MGS573, message, Span(source_of(file), 0, 0), hint)])
+    return CompileError([Diagnostic(Code.MGS573, message, _place_of(source_of(file), step), hint)])
+
+
+def _place_of(text: Source, step: StepScenario) -> Span:
+    """Where a step is declared; the beginning of its file if another, which that one uses, declares it."""
+    return declared_at(text, step.name) or Span(text, 0, 0)
 
 
 def named_schedule(source: ScenarioInput, step: StepScenario, name: str | None) -> StepSchedule:
@@ -214,5 +219,5 @@ def named_schedule(source: ScenarioInput, step: StepScenario, name: str | None) 
         return known[name]
     hint = did_you_mean(name, known) or f"schedules of {step.name}: {', '.join(known) or 'none'}"
     raise CompileError(
-        [Diagnostic(Code.MGS203, f"unknown schedule '{name[:64]}'", Span(source_of(source.file), 0, 0), hint)]
+        [Diagnostic(Code.MGS203, f"unknown schedule '{name[:64]}'", _place_of(source_of(source.file), step), hint)]
     )

@@ -18,11 +18,12 @@ from ....compiler.ir import Cancelled, JsonObject, Progress, Scenario, Schedule,
 from ....compiler.ir.step import StepScenario
 from ....compiler.pipeline import compile_text
 from ....compiler.resolve.values.params import is_swept, points_of
+from ....compiler.text.names import declared_at
 from ....simcore.lower.variability import check_compared
 from ...text.door import Exit, interruptible, print_json, put, put_text, say
 from ...text.progress import progress_line
 from ...text.sweep import sweep_text
-from ..inputs import ScenarioInput, compiled, is_stdin, say_rejection, show, source_of
+from ..inputs import ScenarioInput, compiled, is_stdin, placed, say_rejection, show, source_of
 from ..out import Pictures
 from ..running import command
 
@@ -158,8 +159,9 @@ def sweep_file(request: SweepRequest, form: SweepForm) -> Exit:
 
 def sweep_of(request: SweepRequest, points: Sequence[tuple[Settings, Scenario]]) -> Sweep:
     """Return the advice for ``points``, with progress; Ctrl-C ends it with what was found."""
-    for _, scenario in points:
-        check_compared(scenario.system)
+    for name, scenario in {each.name: each for _, each in points}.items():
+        with placed(declared_at(source_of(request.file), name)):
+            check_compared(scenario.system)
     options, advisor = request.advice, Advisor.load()
     with (
         _begun(advisor, request, [scenario for _, scenario in points]) as several,

@@ -66,7 +66,7 @@ def simulate_file(source: ScenarioInput, options: SimulateOptions) -> Exit:
         return simulate_step(source, step, options)
     question = found.scenario(source.workload)
     seeds = options.seeds(question)
-    with placed(found, question.name):
+    with placed(found.span_of(question.name)):
         if question.only_case is None:
             ran = _ran(question, options, partial(draw, question))
         else:

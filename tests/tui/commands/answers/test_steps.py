@@ -57,7 +57,8 @@ def test_what_is_not_answered_about_a_step_names_what_is(file: Path, words: tupl
     done = magus(words[0], file, *words[1:])
 
     assert done.exit_code == 1
-    assert "MGS573" in done.stderr
+    line = file.read_text().partition("workload train")[0].count("\n") + 1
+    assert done.stderr.startswith(f"{file}:{line}:1: MGS573 error")
     assert "--workload layer" in done.stderr
     assert not done.stdout
 
@@ -87,7 +88,8 @@ def test_a_step_that_is_not_carried_out_says_why(file: Path) -> None:
     (one,) = json.loads(done.stdout)["schedules"]
     assert one["outcome"] == "refused"
     assert one["sentences"][0].startswith("MGS540: the smallest sizes of layer have 8,388,608 elements")
-    assert "unknown schedule" in magus("run", file, "--schedule", "turn").stderr
+    line = file.read_text().partition("workload train")[0].count("\n") + 1
+    assert f"{file}:{line}:1: MGS203 error: unknown schedule" in magus("run", file, "--schedule", "turn").stderr
 
 
 def test_a_workload_that_is_none_is_not_taken_for_another(file: Path) -> None:
