@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -123,8 +122,7 @@ def _attention(block: str, gpu: Gpu, found: Sequence[AttentionRow]) -> ProfilePa
     for row in found:
         key = (f"{row.phase}, {row.shape.batch} x {row.shape.text}, {row.shape.kv_heads} of keys",)
         times[key] = partial(attention_us, shape=row.shape)
-        least_us = row.shape.flops / gpu.peak(row.shape.dtype) * 1e6
-        rows.append(FittedRow(f"{block} {row.phase}", key, row.time_us, row.file, least_us=least_us))
+        rows.append(FittedRow(f"{block} {row.phase}", key, row.time_us, row.file, least_us=row.least_us(gpu)))
     of_heads = None if model is None else model.decode_head_ticks
     optional = () if model is None else ((DECODE_HBM, model.decode_hbm_fraction), (TOKEN, model.token_ticks))
     numbers = (*ATTENTION, *(number for number, stated in optional if stated), *(BY_HEAD if of_heads else ()))
@@ -137,8 +135,7 @@ def _grouped(dtype: DType, gpu: Gpu, found: Sequence[tuple[str, ExpertRow]]) -> 
     for file, row in found:
         key = (row.label,)
         times[key] = partial(row.us, rows=row.even_rows)
-        least_us = 6 * sum(row.even_rows) * prod(row.widths) / gpu.peak(row.dtype) * 1e6  # gated: three matrices
-        rows.append(FittedRow(f"{name}, {row.load}", key, row.time_us, file, least_us=least_us))
+        rows.append(FittedRow(f"{name}, {row.load}", key, row.time_us, file, least_us=row.least_us(gpu)))
     achieved = gpu.hbm.achieved_bytes_per_s / gpu.hbm.peak_bytes_per_s
     numbers = [(*each[:4], achieved) if each[0] == "hbm" else each for each in GROUPED]  # memory serves at that rate
     model = gpu.grouped_of(dtype)

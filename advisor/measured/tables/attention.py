@@ -15,7 +15,17 @@ from pathlib import Path
 from ....compiler.ir import TICKS_PER_US, AttentionShape, DType, Gpu
 from ....compiler.ir.operations.attention import TRTLLM
 from ....simcore.kernels.attention import MAX_HEAD_DIM, attention_work
-from .csv_rows import FIT, HELD_OUT, TableComparison, in_odd_half, is_positive, rows_in, tables_of, whole_number
+from .csv_rows import (
+    FIT,
+    HELD_OUT,
+    TableComparison,
+    in_odd_half,
+    is_positive,
+    rows_in,
+    tables_of,
+    too_fast,
+    whole_number,
+)
 from .gemm import MAX_DIMENSION, gpu_name, gpu_named
 
 PATTERNS = ("attention.csv", "attention.csv.gz", "attention_*.csv", "attention_*.csv.gz")
@@ -54,6 +64,10 @@ class AttentionRow:
     def is_wide(self) -> bool:
         """Whether heads are wider than any that constants were fitted to."""
         return self.shape.values is None and self.shape.head_dim > MAX_HEAD_DIM
+
+    def least_us(self, gpu: Gpu) -> float:
+        """Return the time of the products at the peak of ``gpu``: none is shorter."""
+        return 1e6 * self.shape.flops / gpu.peak(self.shape.dtype)
 
     @property
     def half(self) -> str:
@@ -95,6 +109,8 @@ def attention_comparisons(folder: Path) -> Iterator[TableComparison | str]:
             yield row
         elif gpu is None:
             yield f"{row.file}: there is no profile of {row.gpu[:40]}"
+        elif row.time_us < row.least_us(gpu):
+            yield f"{row.file}: {too_fast(row.shape.text, row.time_us, row.gpu)}"
         else:
             length = f"{'below' if row.time_us < LONG_US else 'from'} {LONG_US} us"
             window = "window" if row.shape.window is not None else ""

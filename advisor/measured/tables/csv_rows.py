@@ -267,6 +267,11 @@ def in_odd_half(name: str) -> bool:
     return zlib.crc32(name.encode()) % 2 == 1
 
 
+def too_fast(label: str, us: float, gpu: str) -> str:
+    """Return why a row is left out that takes less than its products at the peak."""
+    return f"{label} in {us:.4g} us: faster than the peak of {gpu}"
+
+
 def is_positive(text: str) -> bool:
     """Whether ``text`` is a finite number above zero, in the digits of ASCII without underscores."""
     if not text.isascii() or "_" in text:

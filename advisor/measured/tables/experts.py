@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from math import hypot, log, sqrt
+from math import hypot, log, prod, sqrt
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -38,7 +38,7 @@ from ....compiler.resolve.schedules.implementation import shipped_implementation
 from ....simcore.kernels.dispatch import work_of
 from ...implementations.fused_experts import ExpertChain, fused_us
 from .collectives import MAX_RANKS
-from .csv_rows import FIT, HELD_OUT, TableComparison, in_odd_half, rows_in, tables_of, whole_number
+from .csv_rows import FIT, HELD_OUT, TableComparison, in_odd_half, rows_in, tables_of, too_fast, whole_number
 from .custom_all_reduce import STANDS_FOR
 from .gemm import MAX_DIMENSION, gpu_name, gpu_named
 
@@ -104,10 +104,18 @@ class ExpertRow:
         """The group of its load."""
         return next(text for most, text in LOADS if sum(self.even_rows) <= most * len(self.even_rows))
 
+    @property
+    def gated(self) -> int:
+        """Matrices of the first product."""
+        return 1 if self.kernel == UNGATED else 2
+
+    def least_us(self, gpu: Gpu) -> float:
+        """Return the time of the products at the peak of ``gpu``, where loads are even: none are shorter."""
+        return 2e6 * (self.gated + 1) * sum(self.even_rows) * prod(self.widths) / gpu.peak(self.dtype)
+
     def us(self, gpu: Gpu, rows: tuple[int, ...]) -> float:
         """Return the time of all kernels by a profile, where experts have ``rows``."""
-        gated = 1 if self.kernel == UNGATED else 2
-        kernels = expert_kernels(rows, self.dealt[:2], self.widths, gated, self.dtype)
+        kernels = expert_kernels(rows, self.dealt[:2], self.widths, self.gated, self.dtype)
         return sum(work_of(gpu, shape, gpu.sms).alone_ticks for shape in kernels) / TICKS_PER_US
 
 
@@ -169,6 +177,8 @@ def _comparison(row: ExpertRow) -> TableComparison | str:
         return f"there is no profile of {name[:40]}"
     if not gpu.peak(row.dtype):
         return f"{gpu.name} has no peak rate for {row.dtype.value}"
+    if row.time_us < row.least_us(gpu):
+        return too_fast(row.label, row.time_us, name)
     kernel, odd = f"{row.dtype.value}, {row.kernel}", in_odd_half(row.model)
     if row.law == EVEN:
         half = f"{HELD_OUT if odd else FIT}, " if row.is_fitted else ""

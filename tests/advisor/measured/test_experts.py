@@ -80,6 +80,8 @@ def test_half_and_load_are_the_group_of_a_row(tmp_path: Path, row: str, group: s
         ("H100-SXM,bf16,cutlass,2048,768,8,128,1,4,power_law_1.2,1,30", "a kernel or model that constants were fitted"),
         ("B200-SXM,w4a16,cutlass,2048,768,8,128,1,1,balanced,1,30", "a type that is not compared"),
         ("H100-SXM,nvfp4,cutlass,2048,768,8,128,1,1,balanced,1,30", "H100 has no peak rate for nvfp4"),
+        ("H100-SXM,bf16,cutlass,2048,768,8,128,1,1,balanced,1024,70", "ep 1 in 70 us: faster than the peak of H100"),
+        ("H100-SXM,bf16,nongated,2048,768,8,128,1,1,balanced,1024,50", "ep 1 in 50 us: faster than the peak of H100"),
         ("H100-SXM,bf16,cutlass,2048.5,768,8,128,1,1,balanced,1,30", "not a whole number"),
         ("H100-SXM,bf16,cutlass,2048,768,8,128,1,3,balanced,1,30", "do not divide among ranks"),
         ("H100-SXM,bf16,cutlass,2048,768,8,128,1,1,balanced,1,nan", "moe_grouped_gemm.csv:2: latency_us is 'nan'"),
