@@ -150,7 +150,7 @@ def promise_of(
     speedup, in_graph = (serial.best_us + calls * CALL_US) / us, serial.best_us / (us - calls * CALL_US)
     estimated = recommended.is_estimate or serial.is_estimate
     known = [recommended.gain_error] if recommended.gain_error else [one.gain_error or 0.0 for one in candidates]
-    errors = (scenario.profile_error, max(known) if estimated else 0.0)
+    errors = (scenario.profile_error, _library_error(scenario, serial, alike), max(known) if estimated else 0.0)
     shortest_us = min(_times_us(scenario, recommended), default=recommended.best_us) + CALL_US
     promise = kernel_promise(speedup, shortest_us, scenario.resolution, errors, in_graph)
     promise = replace(promise, slower=_unknown_contention(scenario, serial, recommended, alike))
@@ -179,9 +179,23 @@ def _unknown_contention(scenario: Scenario, serial: Candidate, recommended: Cand
     most = max(beside.sm if kind is EngineKind.SM else beside.dma for kind in recommended.engines or EngineKind)
     us = recommended.best_us - alike
     if recommended.several is None:
-        kernels = sum(work.alone_ticks for case in cases for work in whole_works(case)) / TICKS_PER_US
-        us = min(us, max(0.0, serial.best_us - kernels))
+        us = min(us, _moving_us(scenario, serial))
     return float(most) * us / recommended.best_us
+
+
+def _library_error(scenario: Scenario, serial: Candidate, alike: float) -> float:
+    """How far the time by the library may be off where its collectives were not measured by size on this GPU."""
+    library = scenario.gpu.collectives
+    if library is None or library.validated or not serial.is_library:
+        return 0.0
+    us = serial.best_us - alike if serial.several is not None else _moving_us(scenario, serial)
+    return float(library.error) * us / serial.best_us
+
+
+def _moving_us(scenario: Scenario, serial: Candidate) -> float:
+    """What the library of one op takes beyond its kernels."""
+    works = (work for case in scenario.moving for work in whole_works(case))
+    return max(0.0, serial.best_us - sum(work.alone_ticks for work in works) / TICKS_PER_US)
 
 
 def _times_us(scenario: Scenario, candidate: Candidate) -> Iterator[float]:

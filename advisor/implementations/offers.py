@@ -4,7 +4,7 @@ Of several ops one after the other the times add up: those that an implementatio
 Implementations with an order of their own for whole layers are simulated as schedules are.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...compiler.codes import Code
@@ -149,6 +149,13 @@ class Offers:
         if any(promise.verdict is not Verdict.SERIAL for promise in known):
             return None
         return max(known, key=lambda promise: promise.least, default=None)
+
+    def without(self, names: Collection[str]) -> "Offers":
+        """Return the same without the implementations of these names."""
+        offers, unasked = (
+            tuple(each for each in kind if each.name not in names) for kind in (self.offers, self.unasked)
+        )
+        return replace(self, offers=offers, unasked=unasked)
 
     def fastest_us(self, family: str) -> float:
         """The time of the library, or of implementations whose names begin so where they are faster; none if empty."""

@@ -233,7 +233,7 @@ Measured on an H100, with a persistent Triton GEMM that looks at flags: ``adviso
 
 KERNEL_ERROR = 0.28
 """Of 34 published kernels that gain 29 are within it, with ``beside`` of A800 33; where overlap is advised
-1 of 12 loses: docs/accuracy.md.
+1 of 11 loses: docs/accuracy.md.
 
 The call and the cost of a kernel are those above; none of these was fitted to those kernels but the error itself.
 """

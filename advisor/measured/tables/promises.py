@@ -5,8 +5,8 @@ Each thread is a harness of its own, and nothing that a promised speedup is made
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from ...solver import NoFeasibleSchedule
 from .csv_rows import Rows, read_rows, reported, tables_of, whole_number
 from .fused import COLUMNS, MAX_RANKS, NUMBERS, OPERATIONS, PATTERNS, FusedPart, partner_key, parts_of, scenario_on
 from .gemm import gpu_named, peak_us
-from .implementations import GPU_OF_SOURCE, SERIAL_NAMES, semantics_of
+from .implementations import GPU_OF_SOURCE, SERIAL_NAMES, ImplementationRow, semantics_of
 
 LIBRARY_NAMES = (*SERIAL_NAMES, "cuBLAS+NCCL", "torch+rccl")
 
@@ -52,12 +52,16 @@ class PromiseRow:
 
 @dataclass(frozen=True, slots=True)
 class PromiseComparison:
-    """A row with what advice says of its shape: the promised speedup, its interval if it has one, and the verdict."""
+    """A row with what advice says of its shape: the promised speedup, its interval if it has one, and the verdict.
+
+    ``apart`` is the interval without the kernels that ship with constants of the row's own thread.
+    """
 
     row: PromiseRow
     promised: float
     interval: tuple[float, float] | None
     verdict: Verdict
+    apart: tuple[float, float] | None = None
 
     @property
     def over_best(self) -> float:
@@ -67,7 +71,15 @@ class PromiseComparison:
     @property
     def is_covered(self) -> bool:
         """Whether the interval has the measured speedup in it."""
-        return self.interval is not None and self.interval[0] <= self.row.speedup <= self.interval[1]
+        return self._has(self.interval)
+
+    @property
+    def is_covered_apart(self) -> bool:
+        """Whether that without the kernels of its thread has it."""
+        return self._has(self.apart)
+
+    def _has(self, interval: tuple[float, float] | None) -> bool:
+        return interval is not None and interval[0] <= self.row.speedup <= interval[1]
 
     @property
     def is_lost(self) -> bool:
@@ -122,25 +134,34 @@ def _row(rows: Sequence[Mapping[str, str]]) -> PromiseRow | str:
     return PromiseRow(name, ranks, DType(dtype), parts[0], source, kernel, min(library), best_us)
 
 
-def promise_comparisons(rows: Sequence[PromiseRow], advance: Callable[[], None]) -> Iterator[PromiseComparison | str]:
+def promise_comparisons(
+    rows: Sequence[PromiseRow], advance: Callable[[], None], fitted: Iterable[ImplementationRow] = ()
+) -> Iterator[PromiseComparison | str]:
     """Yield what advice with its defaults says of every row, or why it says nothing.
 
-    A shape of several threads is asked about once. ``advance`` is called after each row.
+    A shape of several threads is asked about once. ``advance`` is called after each row. ``fitted`` are rows of
+    implementations, which say whose constants are of a thread.
     """
+    of_thread: dict[str, set[str]] = defaultdict(set)
+    for each in fitted:
+        if not each.whole_thread:
+            of_thread[each.source].add(each.name)
     advisor, known = Advisor.load(), dict[OpCase, Advice]()
     for row in rows:
         try:
             case = scenario_on(row.gpu, row.ranks, row.dtype, row.part)
             if case not in known:
                 known[case] = advisor.recommend(Scenario.of_one(case))
-            yield _compared(row, known[case])
+            yield _compared(row, known[case], of_thread[row.source])
         except (CompileError, NoFeasibleSchedule, RunTooLarge, ScheduleError) as error:
             yield f"{row.label}: no promise: {str(error).splitlines()[0]}"
         advance()
 
 
-def _compared(row: PromiseRow, advice: Advice) -> PromiseComparison:
+def _compared(row: PromiseRow, advice: Advice, own: Collection[str]) -> PromiseComparison:
     promise = advice.promise
     if promise is None:
         return PromiseComparison(row, 1.0, None, advice.verdict)
-    return PromiseComparison(row, promise.speedup, promise.interval, advice.verdict)
+    best = None if advice.offers is None else advice.offers.without(own).best_if_none_gains
+    apart = replace(promise, known=None if best is None else best.least)
+    return PromiseComparison(row, promise.speedup, promise.interval, advice.verdict, apart.interval)

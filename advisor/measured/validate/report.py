@@ -305,7 +305,7 @@ def validate(folder: Path, *, sample: int, seed: int, progress: Progress = lambd
     simulated = [each.rows for each in samples]
     advance = _counted(map(len, (*simulated, promised, implementations, trained)), progress)
     agreements = [each.agreement(advance) for each in samples]
-    compared = tuple(kept_rows(promise_comparisons(promised, advance), left_out))
+    compared = tuple(kept_rows(promise_comparisons(promised, advance, implementations), left_out))
     shipped = tuple(kept_rows(implementation_comparisons(implementations, advance), left_out))
     shipped = implementation_report.by_other_threads(shipped)
     return Validation(

@@ -12,6 +12,9 @@ from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, Beside, EngineChoice, EngineKind, OpCase, OpChoice, Scenario, Schedule
 from magus.compiler.ir.stopping import never
 from magus.compiler.planning.build import build_op_plan
+from magus.compiler.planning.knobs.library import library_serial
+from magus.compiler.request.request import Request
+from magus.compiler.request.scenario import scenario_of
 from magus.compiler.resolve.schedules.from_text import SERIAL
 from magus.simcore.kernels.dispatch import whole_works
 from tests.helpers.scenarios.scenarios import ag_gemm, mi300x
@@ -69,3 +72,24 @@ def test_a_promise_is_less_where_gemms_beside_copies_were_not_measured() -> None
     assert slower(unknown, copies, kernel_us + 300) == pytest.approx(0.2 * 0.3)
     assert slower(unknown, sms, kernel_us + 300) == pytest.approx(0.4 * 0.3)
     assert slower(unknown, copies, kernel_us + 3000) == pytest.approx(0.2)  # all of its time is beside copies
+
+
+def test_a_promise_is_wider_where_the_librarys_collectives_were_not_measured() -> None:
+    known = scenario_of(Request("AG+GEMM", m=8192, n=4096, k=8192, gpu="H800", ranks=8)).case
+    kernel_us = sum(work.alone_ticks for work in whole_works(known)) / TICKS_PER_US
+
+    def error(validated: bool, moving_us: float) -> float:
+        library = replace(known.gpu.collectives, validated=validated, error=Fraction(3, 10))  # type: ignore[type-var]
+        system = replace(known.system, gpu=replace(known.gpu, collectives=library))
+        case, us = replace(known, system=system), kernel_us + moving_us
+        choice = library_serial(case)
+        serial = Candidate("serial", choice, build_op_plan(case, choice), ScheduleOrigin.SERIAL, predicted_us=us)
+        assert serial.is_library
+        copies = candidate(case, "uniform_fused_1d", EngineChoice(EngineKind.DMA, 7), kernel_us)
+        promise = promise_of(Scenario.of_one(case), (serial, copies), serial, copies)
+        assert promise is not None and promise.error is not None
+        return promise.error
+
+    assert error(True, kernel_us) == error(True, 3 * kernel_us)
+    assert 1 + error(False, kernel_us) == pytest.approx((1 + error(True, kernel_us)) * 1.15)
+    assert 1 + error(False, 3 * kernel_us) == pytest.approx((1 + error(True, kernel_us)) * 1.225)

@@ -6,14 +6,19 @@ The figures themselves need measured tables: ``magus validate`` writes them into
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from magus.advisor.implementations.offers import Offer, Offers
+from magus.advisor.implementations.predict import Promise
 from magus.advisor.measured.tables.fused import FusedPart
+from magus.advisor.measured.tables.implementations import ImplementationRow
 from magus.advisor.measured.tables.promises import PromiseComparison, PromiseRow, promise_comparisons, promise_rows
 from magus.advisor.measured.validate import promise_report
 from magus.advisor.measured.validate.report import Validation, validate, validation_document
 from magus.advisor.measured.validate.text import validation_page, validation_text
+from magus.advisor.questions.advisor import Advisor
 from magus.compiler.ir import DType, Pattern
 from magus.compiler.resolve.expect.expectation import Verdict
 from tests.helpers.paths import DOCS
@@ -98,6 +103,26 @@ def test_what_cannot_be_laid_out_is_named_too() -> None:
 
     assert isinstance(text, str) and text.startswith("16 x H100 AG+GEMM 512 x 256 x 512: no promise: ")
     assert ticked == [1]
+
+
+def test_a_kernel_with_constants_of_a_thread_is_no_proof_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Offer("kraken", 180.0, Promise(0.5, 0.25), is_kernel=True)
+    offers = Offers("torch_nccl", 90.0, (slow,), unasked=(replace(slow, name="flux", promise=Promise(0.3, 0.0)),))
+    advice = SimpleNamespace(promise=Promise(1.5, 0.25, known=0.4), offers=offers, verdict=Verdict.WORTH_TRYING)
+    monkeypatch.setattr(Advisor, "recommend", lambda *_: advice)
+    own = ImplementationRow("kraken", ROW.gpu, ROW.ranks, ROW.dtype, ROW.part, 180.0, 90.0, ROW.source)
+
+    def apart(*rows: ImplementationRow) -> PromiseComparison:
+        (found,) = promise_comparisons([replace(ROW, best_us=250.0)], lambda: None, rows)
+        assert isinstance(found, PromiseComparison) and found.interval == (0.4, 2.0)
+        return found
+
+    assert apart(own).apart == (0.3, 2.0)
+    assert apart(own, replace(own, name="flux")).apart == (1.2, 2.0)
+    assert apart(replace(own, source="elsewhere"), replace(own, name="flux", whole_thread=True)).apart == (0.4, 2.0)
+    *_, text = promise_report.summary_lines([apart(own), apart(own, replace(own, name="flux"))])
+    assert text.startswith("not in their interval: 2 of them, 2 of which lose; without")
+    assert text.endswith("1, 1 of which lose")
 
 
 def test_figures_are_of_all_of_those_that_gain_and_of_advised_overlap() -> None:
