@@ -1,4 +1,4 @@
-"""What became of a plan that was carried out, and which plans are not."""
+"""How the runs of a plan with real data ended, and which plans are refused."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -45,7 +45,7 @@ def step_kinds(plan: Plan, num_ranks: int) -> Counter[type]:
 
 
 class Outcome(Enum):
-    """EXACT: every rank has what the serial computation gives. The others name what is wrong."""
+    """How a run ended. EXACT: every rank has what the serial computation gives. The others say what is wrong."""
 
     EXACT = "exact"
     WRONG = "wrong result"
@@ -55,7 +55,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SeedRun:
-    """What became of the run with ``seed``, with a sentence for each thing that is wrong."""
+    """How the run with ``seed`` ended; ``sentences`` say what is wrong, at most ``MAX_NAMED`` of them."""
 
     seed: int
     outcome: Outcome
@@ -73,9 +73,20 @@ class SeedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A plan carried out: steps of all ranks together, and a run for each seed up to the first that fails.
+    """The result of carrying a plan out.
 
-    ``schedule`` is the expression of the plan, ``layers`` how many of them it has written out.
+    Attributes
+    ----------
+    schedule
+        The expression of the plan.
+    num_ranks
+        The number of ranks.
+    copies, kernels, sums
+        Numbers of steps of all ranks together, in each run.
+    runs
+        One for each seed, up to the first that was not exact.
+    layers
+        How many layers the plan has written out.
     """
 
     schedule: str
@@ -112,13 +123,13 @@ class RunReport:
 
 
 class RunRefused(RejectedError):
-    """A plan that is not carried out here, and why."""
+    """A plan is not carried out with real data; ``rejection`` says why."""
 
 
 def reject_run(system: System, plan: Plan) -> Rejection | None:
-    """Why ``plan`` is not carried out, None if it is.
+    """Return why ``plan`` is not carried out, None if it is.
 
-    What a lone kernel that is no GEMM makes is stood in for, where another part takes it.
+    A lone kernel that is no GEMM is refused if it is the whole plan. Among other parts a stand-in makes its result.
     """
     alone = len(plan.parts) == 1
     for part in plan.parts:

@@ -45,20 +45,26 @@ def carry_out(
     Parameters
     ----------
     system
-        What the plan runs on; its number of ranks counts.
+        The system of the plan; only its number of ranks matters here.
     workload
-        The ops of the plan, those of all layers that it has written out.
+        The ops of the plan, of all layers that the plan has written out.
     plan
-        How each op is carried out; of one op, ``Plan.of_one``.
+        How each op is carried out; for a single op see ``Plan.of_one``.
     seeds
-        Each draws the numbers, and who is held up.
+        One run for each: it draws the numbers, and decides which steps are delayed.
     detail
-        How many rows and columns are kept of each interval between neighbouring cuts of a part, None: all of them.
+        Tensors are smaller than in the workload: so many rows and columns are kept between two neighbouring cuts of a
+        part. None keeps all of them.
+
+    Returns
+    -------
+    RunReport
+        How each run ended, and what was wrong.
 
     Raises
     ------
     RunRefused
-        If it cannot be carried out here.
+        If ``reject_run`` says why the plan is not carried out, for instance because it has too many steps.
     """
     return RunReport.of(system, plan, (PlanRun(system, workload, plan, seed, detail).report() for seed in seeds))
 
@@ -165,10 +171,10 @@ HINT = "give its scenario: FILE.mgs --schedule PLAN.json"
 
 
 def jobs_of(scenario: Scenario, schedule: str | None, warn: Warn = ignore_warnings) -> tuple[Job, ...]:
-    """Return what ``schedule`` means, None: each schedule that the file declares, else the serial one.
+    """Return what to carry out: ``schedule``, or for None all that the file declares, else the serial one.
 
-    Of layers that repeat LAYERS are carried out, or as many as a plan file has written out. ``warn`` is told what a
-    file says that a plan does not.
+    If layers repeat, LAYERS of them are carried out, or as many as a plan file has written out. ``warn`` is called with
+    what a plan file says and a plan cannot.
 
     Raises
     ------

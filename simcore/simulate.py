@@ -1,4 +1,4 @@
-"""System + Plan -> Result: lower, run, and explain where the time went; a plan of one op has one part."""
+"""From a System and a Plan to a Result: lower the plan, run it, and explain where the time went."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -52,9 +52,16 @@ REPLAYED = "rank 0 alone is simulated, what its peers write comes from a profile
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A run to make; without a ``perturbation`` all ranks have the times of their plan.
+    """A run that is to be made.
 
-    Ranks that do the same may be taken for ``alike``, whoever their peers are: see ``lower``.
+    Attributes
+    ----------
+    system, plan
+        What to simulate.
+    perturbation
+        What changes the times of single ranks; None if all have the times of the plan.
+    alike
+        Whether one rank stands for all ranks with the same steps, whoever their peers are: see ``lower``.
     """
 
     system: System
@@ -169,10 +176,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The what-if runs behind the loss waterfall and ``cil``.
+    """Parameters of the what-if runs, which give the loss waterfall and ``cil``.
 
-    They are made in units of ``unit_bytes``; the waterfall ends at ``bound_ticks``, a lower bound on any schedule. The
-    plan itself takes ``makespan_ticks`` in these units, and is simulated where that is None.
+    Attributes
+    ----------
+    unit_bytes
+        The granularity of these runs, in bytes.
+    bound_ticks
+        A lower bound on any schedule, at which the waterfall begins.
+    makespan_ticks
+        The time of the plan itself at this granularity; None if it is still to be simulated.
     """
 
     unit_bytes: int
@@ -191,32 +204,43 @@ def simulate(
     alike: bool = False,
     options: RunOptions = DEFAULT_OPTIONS,
 ) -> Result:
-    """Simulate ``plan`` in units of ``unit_bytes``; while results are kept on disk, return the kept one.
+    """Simulate ``plan`` on ``system``; while results are kept on disk, return the kept one.
 
     Parameters
     ----------
+    system, plan
+        What to simulate; a plan of one op has one part (``Plan.of_one``).
     name
-        That of the scenario in the result.
+        The name of the scenario in the result.
+    unit_bytes
+        The granularity in bytes: the line of the GPU, or a multiple of it for packets.
     seed
-        Seed of the system's variability; without one only the ranks that are late by name are late.
+        Seed of the system's variability and traffic. Without one nothing is drawn: only ranks that the system declares
+        late are late.
     what_if
-        The runs behind ``waterfall`` and ``cil``; without them both are None.
+        The runs that give ``waterfall`` and ``cil`` of the result; without them both are None.
     alike
-        Take ranks that have the same plan for alike: times are estimates unless the fabric is the same around each.
+        Let one rank stand for all ranks with the same plan. Times are then estimates, unless the fabric looks the same
+        from each of these ranks.
     options
-        How to run it; none of them changes a time. A run that is stopped is returned as far as it got, with the outcome
+        How to run; no option changes a time. A run that is stopped returns what it has so far, with the outcome
         CANCELLED.
+
+    Returns
+    -------
+    Result
+        Times in ticks of 10 fs, bytes of traffic, losses, and the timeline.
 
     Raises
     ------
     ValueError
         If ``unit_bytes`` is not a multiple of the GPU's line.
     ScheduleError
-        If the system replays a profile that does not fit the plan, or the plan has more than one part.
+        If the system replays a profile, and this does not fit the plan or the plan has more than one part.
     RunTooLarge
-        If the run would take minutes or more memory than is sensible.
+        If the run would take minutes, or too much memory (``lower/budget.py``).
     Cancelled
-        If ``options.should_stop`` said so before the run began.
+        If ``options.should_stop`` returned true before the run began.
     """
     how = options.fold, options.observe, options.loads, options.path
     return memoized(
@@ -237,7 +261,7 @@ def simulate_op(
     what_if: WhatIf | None = None,
     options: RunOptions = DEFAULT_OPTIONS,
 ) -> Result:
-    """Simulate the op of ``scenario`` under ``schedule``: a plan of one part; see ``simulate``."""
+    """Simulate the one op of ``scenario`` as ``schedule`` says; the other parameters are those of ``simulate``."""
     return simulate(
         scenario.system,
         plan_of(scenario, schedule),
@@ -271,14 +295,16 @@ def _simulate(case: Case, name: str, unit_bytes: int, what_if: WhatIf | None, op
 def record_writes(
     scenario: OpCase, schedule: OpPlan, *, unit_bytes: int = PACKET_BYTES, seed: int | None = None
 ) -> tuple[Write, ...]:
-    """Return the writes of peers to rank 0 in a run of ``schedule``: a profile that a system can replay.
+    """Simulate ``schedule``, and return the writes of peers to rank 0: a profile that a system can replay.
+
+    ``unit_bytes`` and ``seed`` are those of ``simulate``.
 
     Raises
     ------
     ScheduleError
-        If the system replays a profile itself, or the run has no profile.
+        If the system itself replays a profile, or no peer writes to rank 0 in a way that can be replayed.
     RunTooLarge
-        If the run would take minutes or more memory than is sensible.
+        If the run would take minutes, or too much memory (``lower/budget.py``).
     """
     if scenario.system.replay is not None:
         raise ScheduleError(Rejection(Code.MGS523, f"{scenario.system.name} replays a profile, and records none"))
@@ -338,7 +364,17 @@ def simulate_seeds(
 ) -> tuple[Result, ...]:
     """Simulate ``plan`` once for each of ``seeds``; every Result is the one of ``simulate`` with that seed.
 
-    Only ``core`` may differ, which says what ran. Where nothing is drawn, one run stands for all seeds.
+    Only ``Result.core`` may differ, which says what ran. If the system draws nothing, one run stands for all seeds.
+
+    Parameters
+    ----------
+    seeds
+        Each from 0 on.
+    should_stop, progress
+        The first is asked often; once it returns true, no further run is made. The second is called with the line-hops
+        that are done.
+    system, plan, name, unit_bytes
+        As for ``simulate``.
 
     Raises
     ------
@@ -347,7 +383,7 @@ def simulate_seeds(
     ScheduleError, RunTooLarge
         As ``simulate``.
     Cancelled
-        If ``should_stop`` said so before the runs began.
+        If ``should_stop`` returned true before the runs began.
     """
     cases = [Case(system, plan, perturbation_of(system, seed)) for seed in seeds]
     if not cases:

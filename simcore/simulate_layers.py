@@ -1,4 +1,4 @@
-"""Layers that repeat: as many are simulated as show the period, and the others follow from it to the tick."""
+"""Layers that repeat: enough are simulated to find the period, which gives the times of the others to the tick."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,17 +12,17 @@ from .program.program import PACKET_BYTES, RunOutcome
 from .simulate import simulate
 
 FEWEST_LAYERS, MOST_LAYERS = 5, 10
-"""Layers that are simulated to find the period: so many at first, twice as many where that does not show one."""
+"""How many layers are simulated to find the period: first the fewer, and if these have none, the more."""
 
 
 SHOWN_LAYER = 3
-"""The layer that stands for all where one is shown: the first begins with nothing before it."""
+"""The layer that is shown for all. It is not the first, which begins with nothing before it."""
 
 MOST_OPS = 5_000
 """Ops of all layers that are simulated one by one: to plan and to lower them takes some milliseconds each."""
 
 STEP_LINE_HOPS = 30_000
-"""Line-hops that take as long as a step of a plan takes to be lowered, folded and told, about 0.3 ms."""
+"""Line-hops that take as long to simulate as one step of a plan takes to be lowered, folded and reported: 0.3 ms."""
 
 
 def simulate_layers(
@@ -37,12 +37,21 @@ def simulate_layers(
     most_effort: int | None = None,
     options: RunOptions = DEFAULT_OPTIONS,
 ) -> Result:
-    """Simulate the layers that ``workload`` repeats, one without ``repeat``; parameters are those of ``simulate``.
+    """Simulate all layers of ``workload``: those that it repeats, or one without ``repeat``.
 
-    All are simulated where they are few, where no period shows, and under a seed: the result has no period then. Of a
-    plan, only the layers that it has are simulated. Where no period shows and all layers are too many to simulate, the
-    last of some stand for the rest; so they do where a run of more layers is expected to take more than
-    ``most_effort``, in line-hops (see ``effort_of``).
+    All layers are simulated if they are few, if the first ones show no period, and under a seed; the result then has no
+    ``period_ticks``. Otherwise the first ones are, and the period gives the time of all. If there is no period and all
+    layers are too many to simulate, the last ones that were simulated stand for the rest: the result ``is_estimate``.
+
+    Parameters
+    ----------
+    schedule
+        A schedule; or a plan, of which only the layers that it has written out are simulated.
+    most_effort
+        The largest effort of a run of all layers, in line-hops as ``effort_of`` counts; beyond it the result is
+        estimated as above. None is no limit.
+    system, name, unit_bytes, seed, alike, options
+        As for ``simulate``.
 
     Raises
     ------
@@ -76,12 +85,12 @@ def simulate_layers(
 
 
 def effort_of(result: Result) -> int:
-    """What a run has taken, in line-hops: its own, and ``STEP_LINE_HOPS`` for each kernel, copy and sum."""
+    """Return the effort of a run in line-hops: its own, and ``STEP_LINE_HOPS`` for each kernel, copy and sum."""
     return result.line_hops + STEP_LINE_HOPS * len(result.timeline.intervals)
 
 
 def _is_beyond(most_effort: int | None, found: Result, layers: int) -> bool:
-    """Whether a run of so many layers takes more effort than is allowed, by what those have taken that were run."""
+    """Whether a run of so many ``layers`` would take more than ``most_effort``, judged by the run ``found``."""
     return most_effort is not None and effort_of(found) * layers > most_effort * found.num_simulated
 
 

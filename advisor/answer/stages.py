@@ -127,25 +127,25 @@ class AdviceOptions:
     Parameters
     ----------
     top
-        How many schedules with the least estimates to simulate, beside the serial baseline and the declared ones; up to
-        six fewer where they are estimated to be far behind proposals that were simulated.
+        How many of the schedules with the least estimated times to simulate, in addition to the serial baseline and the
+        declared ones. Up to six fewer are simulated if their estimates are far behind proposals that were simulated.
     verify
-        Whether to simulate at all. Without it times are predictions; where schedules can be proposed, the answer takes
-        tenths of a second, and neither the space is enumerated nor the bound computed. A layer is simulated all the
-        same, without small changes.
+        Whether to simulate at all. Without it times are predictions: if schedules can be proposed, the answer takes
+        tenths of a second, schedules are not enumerated, and there is no bound. A layer is simulated all the same, but
+        without trying small changes of its schedules.
     bespoke
-        How many plans with chunks of any size to estimate where templates overlap; 0 for none.
+        How many plans with chunks of any size to estimate, if templates can overlap; 0 for none.
     workers
-        Threads or processes for the simulations. Processes need a ``__main__`` that may be imported again; they are
-        taken where there is no compiled core, or where ranks see different fabrics.
+        How many threads or processes simulate. Processes are used if there is no compiled core, or if ranks see
+        different fabrics; they need a ``__main__`` that may be imported again.
     within_s
-        Seconds after which the advice is the best that was found until then, as in a ``should_stop``: what was found is
-        not the same in every run. At least the baseline is ranked. None is no limit.
+        Seconds after which the advice is the best that was found until then, so it may differ from run to run. At least
+        the baseline is ranked. None is no limit.
     threshold
-        Whether to find the number of rows at which the answer flips, for one op. It takes about as long as the rest.
+        Whether to find, for one op, the number of rows at which the answer changes. It takes about as long as the rest.
     sensitivity
-        Whether to find the hardware numbers that change the answer, each 10 % lower or higher. It takes less than the
-        rest; of several ops the numbers that the ops feel most are changed.
+        Whether to find the hardware numbers that change the answer if they are 10 % lower or higher. It takes less time
+        than the rest. For several ops only the numbers that matter most to them are changed.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Advice: the answer as data. The command line, the terminal UI and the API all show this one object."""
+"""Advice: the answer as data, which the command line, the terminal UI, the service and programs all show."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ def short_names(schedules: Iterable[tuple[str, OpChoice | None]]) -> Mapping[str
 
 
 SERIAL = "serial"
-"""What the baseline is called where it is not the library's."""
+"""The name of the baseline if that is not the library."""
 
 
 class Confidence(Enum):
@@ -65,7 +65,7 @@ class AnswerSource(Enum):
 
 
 def baseline_name(is_algorithm_choice: bool, baseline: Candidate) -> str:
-    """Return what ``baseline`` is called; ``is_algorithm_choice``: the question is which algorithm."""
+    """Return the name of ``baseline``; ``is_algorithm_choice`` says whether the question is about a lone collective."""
     if baseline.is_library:
         return "the library"
     return "the direct exchange" if is_algorithm_choice else SERIAL
@@ -83,11 +83,20 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The rows of the GEMM at which the answer flips, the rest of the scenario staying as it is.
+    """The number of rows of the GEMM from which on overlap pays, the rest of the scenario staying as it is.
 
-    Overlap pays from ``rows`` on if it ``pays_above``, else below; with ``rows`` None it pays at all rows that were
-    tried, or at none. ``tried`` are the rows next to the flip on both sides, at which it was ``simulated`` or else
-    predicted; without a flip the fewest and the most rows. Of several ops these are values of the ``param``.
+    Attributes
+    ----------
+    rows
+        The rows at which the answer changes; None if it is the same for all rows that were tried.
+    pays_above
+        Whether overlap pays from ``rows`` on; else it pays below. With ``rows`` None: whether it pays at all.
+    simulated
+        Whether the answers on both sides were simulated; else they were predicted.
+    tried
+        The rows next to the change, below and above; without a change the fewest and the most rows that were tried.
+    param
+        For several ops: the parameter of the file that was changed in place of rows; ``rows`` are then its values.
     """
 
     rows: int | None
@@ -99,12 +108,28 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class OpAdvice:
-    """What to do with one of several ops in the recommended schedule, with times in ticks in a layer with neighbours.
+    """What one of several ops does in the recommended schedule. Times are ticks of 10 fs.
 
-    ``how`` is its schedule, ``separate, by ...``, ``serial``, a written plan, or empty for a kernel.
-    ``exposed_ticks`` is how long its copies run beside no kernel, ``hidden_by`` are the ops whose kernels run meanwhile
-    with the shares of the time of the copies, the largest first. ``alone`` is what is fastest for it alone,
-    empty where that is what it does.
+    Attributes
+    ----------
+    name, label
+        The name of the op, and its pattern for people.
+    how
+        Its schedule: an expression, ``separate, by ...``, ``serial`` or a written plan; empty for a kernel.
+    begin_ticks, end_ticks
+        Begin and end of the op, in a layer that has other layers before and behind it.
+    comm_ticks
+        How long its copies run.
+    exposed_ticks
+        How long its copies run while no kernel does.
+    hidden_by
+        (op, share) of the ops whose kernels run during its copies, with the share of the time of these copies; the
+        largest share first.
+    alone, alone_ticks
+        The schedule that is fastest for this op alone, empty if that is what it does; and the time of the fastest, 0 if
+        the op has no choice.
+    whole_ticks
+        The time of this op alone with kernel and collective as separate parts; 0 if it cannot be separated.
     """
 
     name: str
@@ -124,24 +149,65 @@ class OpAdvice:
 class Advice(Tabular):
     """Which schedule to use, its gain, and the evidence.
 
-    ``serial`` is the baseline, see ``baseline_of``, and ``speedup`` the gain of ``recommended`` over it. For a lone
-    collective the verdict is LIBRARY if ``recommended`` is the library's own choice, else USE: it is then the best
-    algorithm, or a direct exchange where nothing gains over that and the library's time is not known.
-    ``candidates`` are ranked, best first: simulated ones by simulated time, then the rest by predicted time.
-    ``result`` and ``serial_result`` are the confirming simulations (None without verification). ``ties`` are schedules
-    that the profile cannot tell from the recommended one. ``marks`` are warnings for the reader: ``notes`` (failures,
-    and whether the advice was ``interrupted``), ``outside_calibration`` (sizes outside those that the profile was
-    fitted to), and what is not validated. ``bound`` is None if it could not be computed.
-    ``num_feasible`` is None if the space was not enumerated.
-    ``offers`` are what can be switched on today, None if nothing is known of implementations here. ``promise`` is the
-    interval of ``speedup``, None for the baseline and for a lone collective. ``threshold`` is None where it
-    was not asked for, rows cannot be changed, or nothing overlaps. ``sensitivity`` is None where it was not asked for,
-    or there is one schedule alone. ``draws`` is None where the routing is not drawn, or once. ``source`` is no part of
-    what advice is: the same advice may come from either.
-
-    Of several ops the results are those of the candidates. ``ops`` is what each does, ``kernels_ticks`` are all kernels
-    alone, one after the other, in all layers: no schedule with these kernels in one stream is faster. ``copier`` is who
-    copies, and ``searched`` how many schedules were simulated.
+    Attributes
+    ----------
+    scenario
+        The question.
+    verdict
+        Whether to overlap; for a lone collective LIBRARY if ``recommended`` is the library's own choice, else USE.
+    recommended
+        The schedule to use. For a lone collective the best algorithm; if the time of the library is not known and
+        nothing gains over the direct exchange, that.
+    serial
+        The baseline, see ``baseline_of``.
+    speedup
+        The time of ``serial`` over that of ``recommended``.
+    candidates
+        All ranked schedules, best first: simulated ones by simulated time, then the rest by predicted time.
+    num_feasible
+        The number of feasible schedules; None if they were not enumerated.
+    bound
+        A lower bound on any schedule; None if it could not be computed.
+    result, serial_result
+        The confirming simulations of ``recommended`` and ``serial``; None without verification. Of several ops the
+        results are those of the candidates.
+    ties
+        Schedules that the profile cannot tell from the recommended one.
+    confidence, confidence_reason
+        How far to trust the answer, and why.
+    reasons
+        Why this schedule, in sentences.
+    marks
+        All warnings for the reader: ``notes``, ``outside_calibration``, and what is not validated.
+    timing
+        Wall times of the stages.
+    outside_calibration
+        Sizes outside those that the profile was fitted to.
+    interrupted
+        Whether the search was stopped before its end.
+    notes
+        What failed or was left out.
+    offers
+        What can be switched on today; None if no implementations are known here.
+    promise
+        The gain of a kernel with its interval; None for the baseline and for a lone collective.
+    threshold
+        None if not requested, if rows cannot be changed, or if nothing overlaps.
+    sensitivity
+        None if not requested, or if there is only one schedule.
+    draws
+        The answer under several draws of the routing; None if there are not several.
+    ops
+        What each of several ops does.
+    kernels_ticks
+        The time of all kernels alone, one after the other, in all layers. No schedule with these kernels in one stream
+        is faster.
+    copier
+        What copies in the recommended schedule of several ops.
+    searched
+        How many schedules of several ops were simulated.
+    source
+        Where the answer comes from. It does not count in comparisons: the same advice may come from any source.
     """
 
     scenario: Scenario

@@ -64,8 +64,8 @@ _COMPLEXITY = {
 class SearchProvenance:
     """The search that found a bespoke schedule, so that it can be repeated.
 
-    ``why`` holds (bespoke feature, share of time lost without it). ``solver`` is the version of OR-tools;
-    ``reproducible`` holds for this version.
+    ``why`` holds (bespoke feature, share of the time that is lost without it). ``solver`` is the version of OR-tools,
+    and ``reproducible`` says whether the same version finds the same schedule again.
     """
 
     found_by: str
@@ -79,19 +79,33 @@ class SearchProvenance:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One schedule in the ranking; ``expression`` is its identity, of several ops the name.
+    """One schedule in the ranking, with what is known of its time.
 
-    Of one op ``choice`` says what to do, None for a plan written out in the file, and ``plan`` has the steps. Of
-    several ops ``several`` says what each does; their plans are made when they are simulated. ``what`` says in words
-    what a schedule is that the file does not declare.
-
-    ``predicted_us`` is None for a plan written out in the file; of several ops it is that of all layers, from a few
-    that were simulated in coarse packets. ``simulated_ticks`` is the simulated makespan, ``unit_bytes`` the granularity
-    of the simulation; None without a simulation. ``result`` is that of several ops, ``problem`` why there is none.
-    ``provenance`` is None unless the schedule is bespoke. ``interval_us`` is that of the prediction, and ``gain_error``
-    the relative error of its gain over an estimated baseline; None where they are not known. One that ``is_outside``
-    what the file explores is compared, and never recommended. ``least_ticks`` is the time of its busiest link alone,
-    where that is why it was not simulated: another takes no longer.
+    Attributes
+    ----------
+    expression
+        Its identity: the expression of a template, or for several ops the name of the schedule.
+    origin, provenance
+        Where it comes from, and the search that found it (None unless it is bespoke).
+    what
+        What it does, in words, if the file does not declare it.
+    choice, plan
+        For one op: template and knobs (None for a plan written out in the file), and the steps.
+    several
+        For several ops: what each does. Their plans are made when they are simulated.
+    predicted_us, interval_us
+        The predicted time in us with its interval. It is None for a plan written out in the file; for several ops it is
+        the time of all layers, from a few that were simulated in coarse packets.
+    gain_error
+        The relative error of the predicted gain over an estimated baseline; None if not known.
+    simulated_ticks, unit_bytes
+        The simulated makespan in ticks, and the granularity of that simulation; None without one.
+    result, problem
+        For several ops: the simulation, or why there is none.
+    is_outside
+        Whether it is outside of what the file explores: it is then compared, and never recommended.
+    least_ticks
+        The time of its busiest link alone, if it was not simulated because another schedule takes no longer than that.
     """
 
     expression: str

@@ -260,12 +260,12 @@ class _Comparison:
             ]
         stages = Stages(interrupted=interrupted)
         advice = advice_of(self.scenario, Findings(tuple(ranked), stages, bound=self.bound, notes=problems))
-        advice = _told(advice, kernels_ticks=0)
+        advice = _with_ops(advice, kernels_ticks=0)
         return replace(advice, reasons=(*imbalance_lines(self.scenario), *advice.reasons))
 
 
-def _told(advice: Advice, kernels_ticks: int) -> Advice:
-    """The same with what each op does in the schedule that is recommended, which is simulated, and why."""
+def _with_ops(advice: Advice, kernels_ticks: int) -> Advice:
+    """Return the advice with what each op does in the recommended schedule, which is simulated, and why."""
     best = advice.recommended
     assert best.result is not None, "the baseline is simulated"
     ops = ops_of(cut_up(advice.scenario.workload, best.joint.cut), {}, best.joint, best.result)
@@ -317,7 +317,7 @@ def with_simulated(advice: Advice, first: Advice) -> Advice:
     again = advice_of(advice.scenario, findings)
     best = again.recommended
     if best.expression != advice.recommended.expression and best.result is not None:
-        again = _told(again, advice.kernels_ticks)
+        again = _with_ops(again, advice.kernels_ticks)
     else:
         again = replace(again, ops=advice.ops, reasons=advice.reasons)
     return replace(

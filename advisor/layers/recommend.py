@@ -121,11 +121,25 @@ def recommend_workload(
 ) -> Advice:
     """Return which schedule to use for all ops of a workload together; while results are kept on disk, the kept answer.
 
-    Without ``verify`` or with ``bespoke`` 0 no small changes are tried. ``top``, ``threshold`` and ``sensitivity`` are
-    for one op. Those who watch are ``answered`` what the schedules of the file give, all of which are simulated first,
-    by ``workers``; the search is then made in another process. ``of_sole`` is the advice on the op that alone has a
-    choice, if there is one: then its options are compared, and nothing is searched. Else the model of ``proposals``
-    proposes some of each op.
+    Parameters
+    ----------
+    scenario
+        The question: a workload of several ops on a system.
+    options
+        How much to search. Without ``verify``, or with ``bespoke`` 0, no small changes of schedules are tried. ``top``,
+        ``threshold`` and ``sensitivity`` have no effect here.
+    progress
+        Called with the name of the stage, how much of it is done, and how much there is in all.
+    should_stop
+        Called often; once it returns true, the answer is the best that was found until then.
+    answered
+        Called with the answer so far. The schedules of the file are then simulated first, by ``workers``; the search
+        is made in another process.
+    of_sole
+        The advice on ``scenario.sole``, if only one op has a choice: then the schedules of that op are compared, and
+        nothing is searched.
+    proposals
+        The model that proposes schedules of each op; not used with ``of_sole``.
 
     Raises
     ------

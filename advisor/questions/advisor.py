@@ -1,4 +1,4 @@
-"""Questions of programs and what answers them: this process' memory, the disk, other processes, or a computation."""
+"""Answers to questions of programs: from the memory of this process, the disk, other processes, or a computation."""
 
 import logging
 import math
@@ -44,13 +44,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Advisor:
-    """Gives advice with the proposals of a learned model; ``load`` takes the shipped one.
+    """Gives advice. ``Advisor.load()`` returns one with the shipped model of proposals.
 
-    Threads may share an advisor, and so may processes that are forked while none of its methods runs. Without
-    ``proposals`` nothing is proposed before the space is ranked. Answers to requests stay in memory.
+    Threads may share an advisor, and so may processes that are forked while none of its methods runs. The last answers
+    to requests stay in memory. ``proposals`` is the model that proposes schedules before the space is ranked; None for
+    no proposals.
 
-    With ``processes``, unknown answers are computed there, the same as in this process, while the calling threads wait;
-    ``close``, or leaving a ``with`` block, ends the processes.
+    After ``in_processes`` other processes compute the answers that are not known, the same as in this process, while
+    the calling threads wait. ``close``, or leaving a ``with`` block, ends them.
     """
 
     proposals: ProposalModel | None = None
@@ -63,7 +64,7 @@ class Advisor:
     def load(cls, folder: Path | None = None, *, processes: int = 0) -> "Advisor":
         """Return an advisor with the shipped model, or with the one in ``folder``.
 
-        It answers ``in_processes``, or in this one for 0.
+        It computes answers in as many ``processes`` (see ``in_processes``), or in this one for 0.
 
         Raises
         ------
@@ -83,11 +84,11 @@ class Advisor:
         return replace(self, _processes=processes)
 
     def on_cluster(self, address: str) -> "Advisor":
-        """Return an advisor that knows the same answers and has others computed by the workers of a dask scheduler.
+        """Return an advisor that knows the same answers, and lets the workers of a dask scheduler compute others.
 
-        ``address`` is that of the scheduler, ``tcp://host:8786``. Workers have the same version of Magus, and propose
-        by the shipped model. While results are kept on disk, they are kept here as they come, and at the workers.
-        Questions raise ``BackendError`` if dask is not installed, and if nobody answers there, or no longer.
+        ``address`` is that of the scheduler, ``tcp://host:8786``. Workers must have the same version of Magus, and use
+        the shipped model of proposals. While results are kept on disk, they are kept both here and at the workers.
+        Questions raise ``BackendError`` if dask is not installed, or if the scheduler does not answer, or no longer.
         """
         there = partial(answer_at_worker, digests_here(), current_store() is not None)
         return replace(self, _processes=Cluster(address, there))
@@ -105,7 +106,7 @@ class Advisor:
 
     @property
     def at_once(self) -> int:
-        """How many questions have a process each, at the same time."""
+        """How many questions are computed at the same time, each in a process."""
         return 1 if self._processes is None else self._processes.count
 
     def recommend(
@@ -124,16 +125,16 @@ class Advisor:
         Parameters
         ----------
         question
-            Sizes and names, a layer of a model, or a scenario of the compiler.
+            A ``Request`` of sizes and names, a ``LayerRequest`` for a layer of a model, or a ``Scenario``.
         options
             How much to simulate and to search.
         progress
-            Called with the stage, how much of it is done and how much there is.
+            Called with the name of the stage, how much of it is done, and how much there is in all.
         should_stop
-            Called now and then; once it returns true, the advice is the best that was found until then.
+            Called often; once it returns true, the advice is the best that was found until then.
         answered
-            Called with what would be answered now, as candidates are ranked and simulated: an ``interrupted`` Advice,
-            from the model as long as its ``source`` says so.
+            Called with the answer so far, an ``interrupted`` Advice, whenever candidates were ranked or simulated. Its
+            ``source`` says whether it comes from the model.
 
         Raises
         ------

@@ -1,7 +1,14 @@
 """Resolved data of a file: frozen dataclasses with integers in base units, without source text.
 
-Other rooms and layers import it from here: all public names of these modules, and the shapes of kernels. ``OpCase`` is
-a system and a workload, ``OpPlan`` a chunk plan; the other names are their parts.
+Other rooms and layers import from here: all public names of these modules, and the shapes of kernels. Begin with these:
+
+- ``Scenario``: a question, which is a ``Workload`` on a ``System`` with schedules and what to explore (``Explore``).
+- ``Workload``: the ops of a question. An ``Op`` is a kernel, a collective, or one of each; ``OpShape`` has its sizes.
+- ``OpCase``: one op on its system, for code that looks at a single op.
+- ``Schedule``: what each op does, and in which order. Of a single op it is an ``OpChoice``: a template and its knobs.
+- ``Plan``: a schedule worked out into parts. ``OpPlan`` has the steps of one part: transfers, kernels and sums.
+
+Times are ticks of 10 fs, sizes bytes, rates bytes or operations per second.
 """
 
 from .costs import *

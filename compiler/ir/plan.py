@@ -1,4 +1,4 @@
-"""A Schedule says how each op is carried out; a Plan is that as parts, with what each waits for in others."""
+"""A Schedule says what each op of a workload does; a Plan is a schedule as parts, with the waits between them."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -8,11 +8,11 @@ from .schedule import OpChoice, OpPlan, WrittenPlan
 from .workload import UNCUT, WorkloadCut
 
 COLLECTIVES_STREAM = -1
-"""The stream of collectives that stand alone, or apart from their kernel: they run one after the other."""
+"""The stream of collectives without a kernel in the same part: these run one after the other."""
 
 
 class Awaited(Enum):
-    """What of a part another one waits for."""
+    """What has to happen in a part before another part goes on."""
 
     END = "all of it"
     ARRIVED = "what it gathers"
@@ -21,7 +21,17 @@ class Awaited(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartWait:
-    """A part waits for another one as a whole; its copies do not where ``kernels_only``."""
+    """A wait of a whole part for another one.
+
+    Attributes
+    ----------
+    on
+        The name of the part that is waited for.
+    what
+        What has to happen there.
+    kernels_only
+        Whether only the kernels of the waiting part wait, and not its copies.
+    """
 
     on: str
     what: Awaited = Awaited.END
@@ -30,7 +40,15 @@ class PartWait:
 
 @dataclass(frozen=True, slots=True)
 class StepWait:
-    """The step ``step`` of a part waits for the step ``of`` of the part ``on``: for rows that it takes."""
+    """A wait of a single step: for rows that it takes from another part.
+
+    Attributes
+    ----------
+    step
+        The step that waits.
+    on, of
+        It waits for the step ``of`` of the part ``on``: a kernel, a sum, or the signal of a transfer.
+    """
 
     step: str
     on: str
@@ -39,12 +57,31 @@ class StepWait:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One op of a workload under its schedule, or the kernel or the collective of one whose schedule keeps them apart.
+    """One op in a plan; or its kernel or its collective alone, if the schedule separates these.
 
-    ``stream`` is where its kernels run, in the order of parts; a lone collective follows all of the part before it in
-    its stream. Streams of ``schedule`` beyond the first are streams beside it. ``priority`` is that of its kernels for
-    free SMs, the least first. ``layer`` is that of its op. A lone collective that reads nothing of other ops is
-    ``behind_kernels`` of the main stream that are issued before it, so that it does not run ahead of them.
+    Attributes
+    ----------
+    name
+        The name of the part: that of the op, ``op.collective`` for a separated collective, ``op@2`` in layer 2.
+    op
+        The op that the part belongs to.
+    shape
+        Sizes, types and pattern of the part.
+    schedule
+        The steps of the part.
+    stream
+        The stream of its kernels, 0 for the main one. Parts of a stream run in the order of the plan; a lone collective
+        begins when all of the part before it in its stream has ended. Further streams of ``schedule`` run side by side
+        with this one.
+    priority
+        Which kernels get free SMs first: those of the least number.
+    waits, step_waits
+        What the part, or one of its steps, waits for in other parts.
+    layer
+        The layer of its op, from 1.
+    behind_kernels
+        Whether a lone collective waits for the kernels that are issued before it in the main stream. One that reads
+        nothing of other ops would otherwise run ahead of them.
     """
 
     name: str
@@ -61,10 +98,18 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``parts`` in the order in which they are issued, each after those that it waits for.
+    """A schedule worked out: what runs, on what, and after what.
 
-    ``expression`` is the identity of the plan. ``sums_priority`` is that of all reductions. ``cut`` says of which ops
-    of the workload these are parts.
+    Attributes
+    ----------
+    expression
+        The name and identity of the plan.
+    parts
+        In the order in which they are issued: each after those that it waits for.
+    sums_priority
+        The priority of all kernels that sum, as ``Part.priority``.
+    cut
+        How the workload was cut into batches and groups before the parts were made.
     """
 
     expression: str
@@ -104,9 +149,9 @@ class Plan:
         return replace(self, parts=tuple(part for part in self.parts if part.layer == 1))
 
     def holders(self) -> dict[str, tuple[str, ...]]:
-        """For each op that brings data: the other ops that must end before its receive buffer can be used again.
+        """For each op that receives data: the other ops that must end before its receive buffer can be used again.
 
-        A lone collective leaves its own block where it is: who reads its result also reads that.
+        A lone collective leaves the own block of a rank in its input: an op that reads the result also reads the input.
         """
         parts = {part.name: part for part in self.parts}
         found: dict[str, dict[str, None]] = {part.op: {} for part in self.parts}
@@ -128,7 +173,7 @@ class Plan:
 
 
 class HandOff(Enum):
-    """What an op waits for in those that it reads; the value is the word in the language."""
+    """When an op may take what another op makes: chunk by chunk, or once all is there. The value is the word."""
 
     CHUNKS = "chunks"
     WHOLE = "whole"
@@ -136,7 +181,17 @@ class HandOff(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OpMode:
-    """How one op is carried out: as ``body`` says; or in two parts, the collective as ``separate`` says."""
+    """How one op is carried out.
+
+    Attributes
+    ----------
+    op
+        The name of the op.
+    body
+        A template with its knobs, or a plan written out; None for the usual serial way.
+    separate
+        How the collective is carried out, if kernel and collective are parts of their own; else None.
+    """
 
     op: str
     body: OpChoice | WrittenPlan | None = None
@@ -145,19 +200,36 @@ class OpMode:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule of a workload.
+    """What each op of a workload does, and in which order.
 
-    ``modes`` are of some ops; the others are serial pairs, kernels and collectives as usual. ``order`` lists ops in the
-    order in which their kernels are issued; those it leaves out come as soon as they are needed. ``streams`` are of ops
-    whose kernels run side by side with the main stream, 0. ``starts_with`` are pairs of a collective and the op with
-    whose kernel it begins. Kernels of ``low`` are served last where SMs are free, and reductions first with
-    ``sums_first``. With ``handoff`` by chunks an op begins with the first rows of what it reads.
-
-    In ``batches``, two or more, ops are those of one batch each, ``qkv[0]``; with ``groups``, see ``WorkloadCut``,
-    those from a dispatch to its combine are of one group each, ``h[0]``. What collectives bring of tensors that are
-    declared, such as weights, is issued ``prefetch`` layers before the one that takes it. ``deferred`` parts of
-    ``order``, an op or the collective of one, are issued there a layer later, among those of the next. ``chained``
-    GEMMs are cut as the all_to_all that brings what they take, and begin with what has arrived.
+    Attributes
+    ----------
+    name
+        The name of the schedule.
+    modes
+        How some ops are carried out; the other pairs are serial, the other kernels and collectives as usual.
+    order
+        Ops in the order in which their kernels are issued. Ops that it leaves out are issued when they are needed.
+    streams
+        (op, stream) of ops whose kernels run side by side with the main stream, which is 0.
+    starts_with
+        (collective, op): the collective begins with the kernel of that other op.
+    low
+        Ops whose kernels get free SMs last.
+    sums_first
+        Whether kernels that sum get free SMs first.
+    handoff
+        When an op may take what another one makes; by CHUNKS it begins with the first rows.
+    batches
+        In how many batches the rows are computed. From two on, each batch has ops of its own: ``qkv[0]``, ``qkv[1]``.
+    prefetch
+        By how many layers earlier a collective of declared tensors, such as weights, is issued.
+    deferred
+        Parts of ``order``, an op or its collective, that are issued one layer later, at their place in that layer.
+    chained
+        GEMMs that are cut like the all_to_all before them, and begin with what has arrived.
+    groups
+        Groups of experts, see ``WorkloadCut``. Ops from a dispatch to its combine exist once for each group: ``h[0]``.
     """
 
     name: str
@@ -176,19 +248,19 @@ class Schedule:
 
     @property
     def cut(self) -> WorkloadCut:
-        """How the workload is cut of whose ops it speaks."""
+        """How the workload is cut into batches and groups, which names the ops of this schedule."""
         return WorkloadCut(self.batches, self.groups)
 
     @property
     def body(self) -> OpChoice | WrittenPlan | None:
-        """How the one op is carried out of which a schedule says that and no more; else None."""
+        """How its only op is carried out, if the schedule says nothing else; else None."""
         if len(self.modes) != 1 or self != Schedule(self.name, self.modes):
             return None
         return self.modes[0].body
 
     @property
     def layers_shifted(self) -> int:
-        """Layers by which parts of a layer are prefetched or deferred, at most."""
+        """The largest number of layers by which a part is prefetched or deferred."""
         return max(self.prefetch, 1 if self.deferred else 0)
 
     @property

@@ -1,7 +1,7 @@
 """The resolved scenario: a system, a workload, schedules, what to explore.
 
 Nothing here refers to source text. Times are ticks of 10 fs, sizes are bytes, rates are bytes or operations per second.
-Fractions are exact. An OpCase is the input of every later stage.
+Fractions are exact. Later stages take a Scenario, or an OpCase where they look at one op.
 """
 
 from collections.abc import Iterable
@@ -26,12 +26,20 @@ from .workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Explore:
-    """The space to search; a limit of None means no limit.
+    """The schedules to search.
 
-    ``requested`` holds (word of a knob, its values) for each knob that the file names, sorted by word. The search
-    chooses for the others: it tries several templates, chunks, engines and streams, and the default of each other knob.
-    Depths are tried besides holding everything. ``dominance`` leaves out schedules that are assumed to be no faster
-    than others of the space. ``implementations`` are those that the file asks about by name.
+    Attributes
+    ----------
+    requested
+        (word of a knob, its values) for each knob that the file names, sorted by word. For the other knobs the search
+        chooses: several templates, chunks, engines and streams, and the default value of all else. ``depth`` is tried
+        with the requested values and with everything held.
+    staging_limit_bytes
+        The most memory of a rank for what is neither input nor output; None for no limit.
+    dominance
+        Whether to leave out schedules that are assumed to be no faster than others of the space.
+    implementations
+        The implementations that the file names.
     """
 
     requested: tuple[tuple[str, tuple[Any, ...]], ...] = ()
@@ -62,7 +70,7 @@ TICKS_PER_US = 10**8
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of a mesh: its ``size`` ranks lie ``stride`` ranks from each other."""
+    """An axis of a mesh: a group along it has ``size`` ranks, whose numbers differ by ``stride``."""
 
     name: str
     size: int
@@ -83,12 +91,27 @@ def adjacent(axes: Iterable[Axis]) -> tuple[Axis, ...] | Rejection:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """``num_ranks`` equal GPUs behind one fabric.
+    """Equal GPUs that are joined by one fabric.
 
-    ``variability`` describes how their times differ; with ``replay`` only rank 0 is simulated, and the writes of the
-    others into its memory are taken from a profile. ``mesh`` are the axes of its ranks, the innermost first; those of
-    a second mesh over the same ranks follow. Of a group ``of`` is the number of ranks of the whole system, else 0.
-    ``traffic`` of other programs runs beside every plan.
+    Attributes
+    ----------
+    name
+        The name of the system, or of a group of one: ``pod.tp``.
+    num_ranks
+        The number of GPUs.
+    gpu, fabric
+        What each GPU is, and how they are joined.
+    variability
+        How times of ranks differ; None if they do not.
+    replay
+        A profile of writes into the memory of rank 0. With it only rank 0 is simulated, and the writes of the other
+        ranks are those of the profile.
+    mesh
+        The axes of the ranks, the innermost first; then those of a second mesh over the same ranks, if there is one.
+    of
+        For a group of ranks, the number of ranks of the whole system; else 0.
+    traffic
+        Traffic of other programs that runs during every plan.
     """
 
     name: str
@@ -167,9 +190,9 @@ class OpCase:
 
     @property
     def splits_k(self) -> bool:
-        """Whether a schedule that is asked for computes tiles in parts along k: no other does."""
-        told = any(each.body.tactics.split_k > 1 for each in self.schedules)
-        return told or bool(self.explore.values("split_k"))
+        """Whether schedules may compute tiles in parts along k: if the file declares or explores that."""
+        declared = any(each.body.tactics.split_k > 1 for each in self.schedules)
+        return declared or bool(self.explore.values("split_k"))
 
     @property
     def gemm_model(self) -> GemmModel:
@@ -221,7 +244,19 @@ class OpCase:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A question: one workload on one system, with the schedules that its file declares and the space to search."""
+    """A question about a workload.
+
+    Attributes
+    ----------
+    name
+        The name of the scenario.
+    system, workload
+        What is computed, and on which GPUs.
+    schedules
+        The schedules that the file declares.
+    explore
+        The schedules to search.
+    """
 
     name: str
     system: System
@@ -244,12 +279,12 @@ class Scenario:
 
     @property
     def case(self) -> OpCase:
-        """The one op that there is, where ``only_case`` says so.
+        """Its only op; see ``only_case``.
 
         Raises
         ------
         ValueError
-            If there are several, or more is said of the one.
+            If ``only_case`` is None.
         """
         case = self.only_case
         if case is None:
@@ -258,7 +293,7 @@ class Scenario:
 
     @property
     def only_case(self) -> OpCase | None:
-        """The only op where it says all there is, with what each schedule does with it; None if there is more."""
+        """Its only op, with the schedules as choices of that op; None if there are several ops, layers or batches."""
         shape, bodies = self.workload.only_shape, tuple(choice.body for choice in self.schedules)
         if shape is None or None in bodies:
             return None
@@ -273,7 +308,7 @@ class Scenario:
 
     @property
     def splits_k(self) -> bool:
-        """Whether a schedule that is asked for computes tiles in parts along k: no other does."""
+        """Whether schedules may compute tiles in parts along k: if the file declares or explores that."""
         bodies = (mode.body for schedule in self.schedules for mode in schedule.modes if mode.body is not None)
         return bool(self.explore.values("split_k")) or any(body.tactics.split_k > 1 for body in bodies)
 
@@ -292,9 +327,10 @@ class Scenario:
 
     @property
     def sole(self) -> OpCase | None:
-        """The op that alone has a choice: the others are kernels without tiles that cannot run beside it; None if more.
+        """The only op that a schedule can carry out in several ways; None if there are more of these.
 
-        Such kernels read what it makes, or make what it reads.
+        The other ops are then row-wise kernels that cannot run at the same time: they read what the op makes, or make
+        what it reads.
         """
         workload, case = self.workload, self.only_case
         if case is not None:

@@ -1,4 +1,4 @@
-"""An OpPlan is a chunk plan: which pieces move, which tiles compute, and what each waits for.
+"""An OpPlan has the steps of one op: which pieces are copied, which tiles are computed, and what each waits for.
 
 A plan is written once, for rank r. Peers are relative: peer ``+k`` is rank (r + k) mod n. A region lies in the
 shard of one owner, given relative too, so the same text serves every rank; exceptions are explicit overrides.
@@ -103,11 +103,11 @@ class EngineChoice:
 
 @dataclass(frozen=True, slots=True)
 class GroupEngine(EngineChoice):
-    """``sm(NAME)``, SMs that run the kernel ``program``, which says what its work-groups do; ``count`` are these.
+    """``sm(NAME)``: SMs that run the kernel ``program``, which says what its work-groups do.
 
-    A lane is one work-group, which moves what is in it alone.
+    ``count`` is the number of work-groups. A lane is one work-group, which alone moves what is in the lane.
 
-    A kind of its own, so that what is kept of other engines stays as it is.
+    This is a class of its own, so that results of other engines that are kept on disk stay valid.
     """
 
     program: GroupKernel = field(kw_only=True)
@@ -147,9 +147,14 @@ class IndexRange:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A rectangle of the moved tensor or of the output, inside the row block of rank r + ``owner``.
+    """A rectangle of the moved tensor or of the output.
 
-    ``rows`` count from the start of that row block, ``cols`` from the start of the tensor.
+    Attributes
+    ----------
+    owner
+        It lies in the row block of rank r + ``owner``.
+    rows, cols
+        Its rows, counted from the start of that row block, and its columns, counted from the start of the tensor.
     """
 
     owner: int
@@ -170,16 +175,33 @@ class Reach(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Rank r moves ``region`` of the moved tensor to (put) or from (get) rank r + ``peer``.
+    """A copy: rank r moves ``region`` of the moved tensor to (put) or from (get) rank r + ``peer``.
 
-    With ``reach`` ALL a put is copied to all other ranks by the switch, and a get with ``reduce`` is the sum of all
-    ranks' copies, made by the switch; ``peer`` is then 0.
-
-    ``lane`` picks one engine of the schedule's pool, None lets the first free one take it. ``signal`` is set at the
-    destination when the last byte has arrived. ``reduce`` adds into the destination instead of storing (SMs only).
-    ``after`` names steps of this rank and signals that must have arrived at this rank. In an all_to_all the block is
-    that of rank r + ``origin``: 0 of the rank's own, else one that the rank passes on. ``peer_after`` names steps of
-    the peer of a get, and signals that are set there: when they have happened the peer tells this rank by a flag.
+    Attributes
+    ----------
+    name
+        Its name, by which other steps of the rank wait for it.
+    direction
+        Whether the source issues it (put) or the destination (get).
+    region
+        What is moved.
+    peer
+        The other rank, relative to r; 0 if ``reach`` is ALL.
+    signal
+        The flag that is set at the destination when the last byte has arrived.
+    after
+        Steps of this rank, and signals set at this rank, that it waits for.
+    lane
+        The engine of the pool that carries it out; None for the first free one.
+    reduce
+        Whether the bytes are added to the destination instead of stored (by SMs only).
+    reach
+        With ALL a switch copies a put to all other ranks; a get with ``reduce`` is the sum, made by the switch, of what
+        all ranks have.
+    origin
+        In an all_to_all, the block is that of rank r + ``origin``: 0 for the own one, else one that the rank passes on.
+    peer_after
+        For a get, steps of the peer and signals set there that it waits for: the peer then sends a flag to this rank.
     """
 
     name: str
@@ -203,13 +225,27 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class TileGroup:
-    """One kernel launch over the tiles of ``regions``, for the slice ``k`` of the inner dimension.
+    """A kernel that computes some tiles of the output.
 
-    The regions are blocks of the output, all with the same columns; after a collective their rows are rows of what
-    arrives. Of attention after a collective ``k`` are the columns of what arrives, which are heads. Groups of one
-    ``stream`` run one after the other, streams run side by side. ``accumulate`` adds to what an earlier slice, or
-    earlier keys, left in the output. Where a workload has two kernels, ``kernel`` says which of them it is, 0 or 1. A
-    lone GEMM may add up several slices in one launch, ``more_k`` those behind the first: of blocks side by side.
+    Attributes
+    ----------
+    name
+        Its name, by which other steps of the rank wait for it.
+    regions
+        The blocks of the output that it computes, all with the same columns. After a collective their rows are rows of
+        what arrives.
+    k
+        The slice of the inner dimension. Of attention after a collective: the columns of what arrives, which are heads.
+    after
+        Steps of this rank, and signals set at this rank, that it waits for.
+    stream
+        Kernels of one stream run one after the other, streams run side by side.
+    accumulate
+        Whether it adds to what an earlier slice, or earlier keys, left in the output.
+    kernel
+        Which kernel of the op it is, 0 or 1, if the op has two.
+    more_k
+        Further slices that a lone GEMM adds up in the same launch: those of blocks side by side.
     """
 
     name: str
@@ -239,7 +275,7 @@ class TileGroup:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A kernel that sums the ``num_parts`` partial results of ``region``, in this rank's own block."""
+    """A kernel that sums the ``num_parts`` partial results of ``region``, which lies in this rank's own block."""
 
     name: str
     region: Region
@@ -261,12 +297,13 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class OpPlan:
-    """A chunk plan for every rank.
+    """The steps of one op, for every rank.
 
-    ``expression`` is the identity of the schedule everywhere. ``steps`` are in issue order. ``engine`` is the pool all
-    transfers share, ``compute_sms`` the SMs that are left to kernels. ``staging_bytes`` is the memory a rank needs for
-    data that is neither its input nor its output. Where ranks have different parts, as in a tree, ``by_rank`` holds the
-    steps of the first ranks, after which they repeat, and ``steps`` those of rank 0; peers and owners stay relative.
+    ``expression`` is its name and identity. ``steps`` are those of rank r in issue order, ``overrides`` replace some of
+    single ranks. If ranks differ, as in a tree, ``by_rank`` holds the steps of the first ranks, which then repeat, and
+    ``steps`` those of rank 0; peers and owners stay relative. ``engine`` is the pool of all transfers, ``compute_sms``
+    are the SMs of a GPU that are left to kernels. ``staging_bytes`` is the memory of a rank for what is neither input
+    nor output. ``tactics`` are the execution options.
     """
 
     expression: str
@@ -303,7 +340,11 @@ class OpPlan:
 
 @dataclass(frozen=True, slots=True)
 class OpChoice:
-    """A template with its parameters: one point of the space. ``chunks`` counts pieces of the whole tensor."""
+    """How one op is carried out: a template with values of its knobs.
+
+    ``chunks`` is the number of pieces of the whole moved tensor, ``engine`` what copies them, ``streams`` the number of
+    streams of kernels. A comment below each of the other knobs says what it is.
+    """
 
     template: str
     chunks: int
@@ -322,7 +363,7 @@ class OpChoice:
     slices: tuple[tuple[int, ...], ...] = ()
     """For each of the parts the sizes of its slices of the inner dimension, none where it is whole."""
     columns: tuple[tuple[int, ...], ...] = ()
-    """The same of the columns of the output."""
+    """For each of the parts the sizes of its slices of the output's columns, none where it is whole."""
     waves: int = 1
     """Waves of the algorithm that one kernel of ``pipelined`` takes."""
     sums: int = 1
@@ -333,10 +374,10 @@ class OpChoice:
 
 @dataclass(frozen=True, slots=True)
 class WrittenPlan:
-    """A plan written out in a file, before its pools are derived.
+    """A plan as a file says it, from which an ``OpPlan`` is made.
 
-    ``by_rank`` is as in ``OpPlan``. Without ``overlaps`` kernels and transfers of a rank never run side by side, so
-    that SMs that copy are lent to the kernels.
+    ``by_rank`` is as in ``OpPlan``. Without ``overlaps`` kernels and transfers of a rank never run at the same time, so
+    kernels also use the SMs that copy.
     """
 
     engine: EngineChoice

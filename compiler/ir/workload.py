@@ -11,7 +11,7 @@ from .tensors import ColumnPart, Pattern, Tensor
 
 
 class Made(Enum):
-    """What of an op another one reads."""
+    """Which of the results of an op another op reads."""
 
     OUTPUT = "what it computes, or what a lone collective leaves"
     MOVED = "what it gathers for its kernel"
@@ -19,12 +19,27 @@ class Made(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An operand: a tensor, and the op that makes it, empty where it is declared.
+    """One operand of an op.
 
-    ``by_rows``: whether rows of the tensor are rows of what the op moves or computes, so that those that are there can
-    be taken before the others are. ``moves``: whether it is what the collective of the op takes; else its kernel does.
-    ``transposed``: whether the op takes ``tensor.t``. ``adds``: whether it is no operand, but what the op adds to.
-    ``part``: those of its columns that are taken, where it is not all.
+    Attributes
+    ----------
+    tensor
+        The name of the tensor.
+    made_by
+        The op that makes it; empty if it is declared.
+    what
+        Which of the results of that op it is.
+    by_rows
+        Whether its rows are rows of what the reading op moves or computes. The op can then begin with the rows that are
+        there.
+    moves
+        Whether the collective of the reading op takes it; else the kernel does.
+    transposed
+        Whether the op takes ``tensor.t``.
+    adds
+        Whether it is no operand, but what the op adds its result to.
+    part
+        The columns that are taken; None for all.
     """
 
     tensor: str
@@ -49,9 +64,16 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """An op: its ``shape`` is a pair of compute and communication, a kernel or a collective.
+    """One op of a workload: a kernel, a collective, or one of each (a pair).
 
-    ``layer`` counts from 1 where layers that repeat are written out, and ``batch`` from 0 where batches are.
+    Attributes
+    ----------
+    name, shape
+        Its name in the workload, and its sizes, types and pattern.
+    reads
+        Its operands.
+    layer, batch
+        Which layer it belongs to, from 1, and which batch, from 0, once layers or batches are written out.
     """
 
     name: str
@@ -110,9 +132,14 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadCut:
-    """How a workload is cut: in ``batches`` of its rows, and its experts in ``groups``, none where they are not.
+    """How a workload is cut.
 
-    A group is given by how many experts of each rank it has.
+    Attributes
+    ----------
+    batches
+        In how many batches its rows are computed.
+    groups
+        The groups of its experts: how many experts of each rank are in each; empty for one group of all.
     """
 
     batches: int = 1
@@ -124,9 +151,16 @@ UNCUT = WorkloadCut()
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of a workload that may be computed apart: those of ``inputs`` are sequences of ``rows`` each.
+    """Which rows of a workload may be computed in separate batches.
 
-    ``cuts`` holds for each number of batches that is possible, two or more, the workload of one of them.
+    Attributes
+    ----------
+    inputs
+        The tensors whose rows are cut: they consist of sequences.
+    rows
+        The rows of one sequence.
+    cuts
+        (number of batches, the workload of one batch) for each number that is possible, from two on.
     """
 
     inputs: tuple[str, ...]
@@ -136,10 +170,22 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """``ops`` in the order of the file, in which each reads what ops before it make.
+    """The ops of one question and the tensors between them.
 
-    ``tensors`` are those of the file by their full shapes, results included. ``results`` names for each tensor that is
-    made its op, and which of its tensors it is. ``batch`` says how it may be cut; ``planning/parts.py`` writes it out.
+    Attributes
+    ----------
+    name, about
+        Its name and its title.
+    ops
+        In the order of the file: each reads what ops before it make.
+    tensors
+        All tensors, declared or made, by their full shapes.
+    results
+        (tensor, op, which of its results) of each tensor that an op makes.
+    repeat
+        How many layers there are, and what one hands on to the next; None for a single layer.
+    batch
+        How rows may be cut into batches, which ``planning/parts.py`` writes out; None if they may not.
     """
 
     name: str
