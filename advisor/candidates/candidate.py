@@ -278,7 +278,7 @@ def given_up(candidates: Sequence[Candidate], recommended: Candidate) -> tuple[C
 # Pieces of each rank's rows that the switch sums at a time, none with fewer rows; and knobs that leave this open.
 PIECES_IN_SWITCH, LEAST_ROWS = (1, 8, 16, 32), 32
 _OF_TILES = ("schedules", "chunks", "engine", "algorithm", "kernel", "wait", "per", "tile")
-# Pieces of each shard of a kernel that is told its tile, and the least side of these.
+# Pieces of each shard of a kernel with a given tile, and the least side of these.
 PIECES_IN_TILES, LEAST_SIDE = (1, 2, 4), 64
 PER_TILE = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL, per=WaitPer.TILE)
 
@@ -306,7 +306,7 @@ def summed_in_switch(scenario: OpCase) -> Iterator[OpChoice]:
 
 
 def persistent_forms(scenario: OpCase) -> Iterator[OpChoice]:
-    """Yield kernels that are told their tile and look at each, where the file leaves open how work is cut and moved.
+    """Yield persistent kernels with each tile, which wait tile by tile, if the file leaves open how work is cut.
 
     The tile that is fastest alone is large. With smaller ones the first results leave, or the first data serve, sooner.
     """
@@ -376,9 +376,9 @@ def in_other_tiles(scenario: OpCase, base: OpChoice | None) -> Iterator[OpChoice
     if tactics.kernel is not Kernels.PERSISTENT:
         tactics = replace(tactics, kernel=Kernels.PERSISTENT, wait=waits[0])
     tiles = requested("tile") or dict.fromkeys(block for block, _ in scenario.gpu.tiles_of(gemm.dtype))
-    told = [replace(tactics, tile=tile) for tile in tiles]
+    forms = [replace(tactics, tile=tile) for tile in tiles]
     splits = [split for split in requested("split_k") if split > 1]
-    told += [replace(each, split_k=split) for each in (tactics, *told) for split in splits]
-    for form in (replace(base, sums=1, tactics=each) for each in told):
+    forms += [replace(each, split_k=split) for each in (tactics, *forms) for split in splits]
+    for form in (replace(base, sums=1, tactics=each) for each in forms):
         if form != base and not may_deadlock(form) and reject_choice(scenario, form) is None:
             yield form

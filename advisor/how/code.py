@@ -130,8 +130,8 @@ class _Command:
     def lines(self) -> Iterator[str]:
         kind, number = queue_of(self.telling.how.schedule, self._facts)
         queue = kind if number is None else f"{kind}[{self.names.number(number)}]"
-        told = [f"told(by={self._peers()})"] if self._facts.action.told else []
-        waits = [*self._arrived(), *told, *(self._local(wait) for wait in self.telling.waits(self.place))]
+        flags = [f"flagged(by={self._peers()})"] if self._facts.action.flagged else []
+        waits = [*self._arrived(), *flags, *(self._local(wait) for wait in self.telling.waits(self.place))]
         done = _event(self.telling, self.place)
         call = self._call()
         if queue in ("copies", "tiles"):

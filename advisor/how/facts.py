@@ -1,6 +1,6 @@
 """What is said of a step of a plan: its numbers, and the words around them.
 
-Facts of one step hold integers; those of several steps that are told as one hold expressions in their place.
+Facts of one step hold integers; those of several steps that are flagged as one hold expressions in their place.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,16 +46,16 @@ class Number(Enum):
 class StepAction:
     """The words of a step, without numbers.
 
-    ``to_all`` is a transfer that a switch copies or sums, ``adds`` a transfer that adds, a kernel that adds to what is
-    there. ``summed`` is a transfer that takes what was summed so far and not the rank's own part, and ``told`` a get of
-    which the peer says when it may begin. ``kernel`` is the number of the kernel, ``parts`` the parts of a sum.
+    ``to_all``: whether a switch copies or sums. ``adds``: whether a transfer or a kernel adds to what is there.
+    ``summed``: whether a transfer takes what was summed so far, and not the rank's own part. ``flagged``: whether a get
+    waits for a flag of its peer. ``kernel`` is the number of the kernel, ``parts`` that of the parts of a sum.
     """
 
     kind: StepKind
     to_all: bool = False
     adds: bool = False
     summed: bool = False
-    told: bool = False
+    flagged: bool = False
     kernel: int = 0
     parts: int = 0
 

@@ -32,7 +32,7 @@ from .facts import Affine, Arrived, Block, Frame, Naming, Role, StepAction, Step
 from .folding import FoldedStep, Folder, LocalWaits, Node, Unsayable
 
 MOST_PARTS = 64
-"""Most equal parts of blocks of different sizes by which rows are told."""
+"""Most equal parts of blocks of different sizes by which rows are flagged."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ class _RankFacts:
     def _transfer(self, step: Transfer) -> StepFacts[int]:
         kind = StepKind.PUT if step.direction is Direction.PUT else StepKind.GET
         to_all = step.reach is Reach.ALL
-        adds, told = step.reduce and not to_all, bool(step.peer_after)
-        action = StepAction(kind, to_all, adds, self._takes_sum(step), told)
+        adds, flagged = step.reduce and not to_all, bool(step.peer_after)
+        action = StepAction(kind, to_all, adds, self._takes_sum(step), flagged)
         role = Role.TO if self._workload.pattern.exchanges else Role.OF
         block = self._block(step.region, role, block_rows(self.plan.scenario, self.rank, step), other=step.origin)
         peer = () if to_all else self._code(step.peer)
@@ -253,7 +253,7 @@ class RankSteps:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """A plan told step by step; ``parts_of_block`` is as in ``PlanFacts``."""
+    """A plan flagged step by step; ``parts_of_block`` is as in ``PlanFacts``."""
 
     scenario: OpCase
     schedule: OpPlan
@@ -262,7 +262,7 @@ class How:
 
 
 def how_of(scenario: OpCase, schedule: OpPlan) -> How:
-    """Return how to carry out ``schedule``. Every step of every rank is told exactly once."""
+    """Return how to carry out ``schedule``. Every step of every rank is flagged exactly once."""
     facts, n = PlanFacts(scenario, schedule), scenario.num_ranks
     alike = schedule.symmetric and not scenario.shape.loads
     ranks, frames = tuple(range(n)), shared_frames(n, scenario.system.fabric.node_size)

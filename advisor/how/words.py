@@ -110,7 +110,7 @@ class _Sentence:
         said: set[str] = set()
         waits = arrived_texts(entry.facts.arrived, names, said)
         waits += [self._local(wait, names, said) for wait in telling.waits(self.place)]
-        if entry.facts.action.told:
+        if entry.facts.action.flagged:
             waits.append("the peer says that it has this")
         sums = entry.facts.action.kind is StepKind.GET and how.scenario.shape.pattern.produces
         if how.schedule.engine.by_tiles and sums:

@@ -122,14 +122,14 @@ class Unknown:
 class Offers:
     """The time of the library in us, None if it is not known, and the implementations, the fastest first.
 
-    ``unasked`` are the kernels that ship for the only op that moves data, where the file names what to compare with.
+    ``unrequested`` are the other kernels that ship for the only op that moves data, if the file names implementations.
     """
 
     library: str
     library_us: float | None
     offers: tuple[Offer, ...]
     unknown: tuple[Unknown, ...] = ()
-    unasked: tuple[Offer, ...] = ()
+    unrequested: tuple[Offer, ...] = ()
 
     @property
     def paying(self) -> tuple[Offer, ...]:
@@ -144,7 +144,7 @@ class Offers:
         It gains if it is predicted to by whatever call. Beside kernels that were measured at such sizes others, which
         were not, say nothing.
         """
-        shipped = [each.promise for each in (*self.offers, *self.unasked) if each.is_kernel and not each.requested]
+        shipped = [each.promise for each in (*self.offers, *self.unrequested) if each.is_kernel and not each.requested]
         known = [promise for promise in shipped if not promise.outside] or shipped
         if any(promise.verdict is not Verdict.SERIAL for promise in known):
             return None
@@ -198,12 +198,12 @@ def offers_of(scenario: Scenario, orders: Sequence[Order] = (), only: Sequence[s
     if not offers and not unknown and not only:
         return None
     name = (library.name if fits else DIRECT) + (f" with {scenario.exchange}" if scenario.exchange else "")
-    unasked: list[Offer] = []
+    unrequested: list[Offer] = []
     if scenario.explore.implementations and len(moving) == 1 and fits:
         bare = replace(scenario, explore=replace(scenario.explore, implementations=()))
-        found_unasked = (_offer(bare, each, library, base)[0] for each in shipped if each.name != scenario.exchange)
-        unasked = [each for each in found_unasked if each and each.is_kernel]
-    by_time = [tuple(sorted(each, key=lambda offer: offer.us)) for each in (offers, unasked)]
+        found_unrequested = (_offer(bare, each, library, base)[0] for each in shipped if each.name != scenario.exchange)
+        unrequested = [each for each in found_unrequested if each and each.is_kernel]
+    by_time = [tuple(sorted(each, key=lambda offer: offer.us)) for each in (offers, unrequested)]
     return Offers(name, base.us * scenario.num_layers, by_time[0], tuple(unknown), by_time[1])
 
 
@@ -398,7 +398,7 @@ def _outside(scenario: OpCase, implementation: Implementation, us: float) -> str
 
 
 def _is_offered(implementation: Implementation, scenario: OpCase) -> bool:
-    """Whether it is offered unasked: it is known for this GPU, type, pattern and ranks, and is not the library."""
+    """Whether it is offered by default: it is known for this GPU, type, pattern and ranks, and is not the library."""
     method = implementation.method_of(scenario.shape)
     if method is None or method.missing or method.is_library or not method.has_ranks(scenario.num_ranks):
         return False

@@ -211,12 +211,12 @@ class _Search:
         candidates = predicted_candidates(resized, tuple(choices))
         if self.pool is None:
             return candidates
-        candidates = simulate_shortlist(self.pool, resized, candidates, TOP, _untold)
-        candidates = simulate_variants(self.pool, resized, candidates, _untold)
+        candidates = simulate_shortlist(self.pool, resized, candidates, TOP, _unreported)
+        candidates = simulate_variants(self.pool, resized, candidates, _unreported)
         if self.pool.stopped:
             raise Cancelled
         return candidates
 
 
-def _untold(stage: str, done: int, total: int) -> None:
+def _unreported(stage: str, done: int, total: int) -> None:
     """Progress of an inner stage, which nobody sees."""

@@ -146,9 +146,9 @@ def shown(knob: Knob, value: object) -> int | str:
 DEFAULT_PIECES = (1, 2, 4, 8, 16, 32)
 # Of a lone collective: pieces follow each other through the steps of an algorithm, and finer ones only cost more.
 LONE_PIECES = (1, 4, 16)
-# Most pieces that are tried unasked, times the ranks that stand for all: estimates take time by their product.
+# Most pieces that are tried by default, times the ranks that stand for all: estimates take time by their product.
 MOST_PIECES = 1024
-# Algorithms that are tried unasked beside kernels, and how many ranks may be simulated for all.
+# Algorithms that are tried by default beside kernels, and how many ranks may be simulated for all.
 PASSING_ON = tuple(algorithm.name for algorithm in ALGORITHMS if algorithm.passes_on)
 MOST_RANKS_SIMULATED = 16
 
@@ -162,8 +162,8 @@ def domains_of(scenario: OpCase) -> Domains:
     domains = {knob: explore.values(knob.word) or (knob.usual,) for knob in searched()}
     requested = explore.values(TEMPLATE.word) or tuple(template.name for template in _searched(scenario))
     names = tuple(each.name for each in ALL_TEMPLATES if each is BASELINE or each.name in requested)
-    told = {knob: tuple(sorted(set(explore.values(knob.word)))) for knob in (TILE, SPLIT_K)}
-    if any(told.values()) and not explore.values(KERNEL.word):
+    tiling = {knob: tuple(sorted(set(explore.values(knob.word)))) for knob in (TILE, SPLIT_K)}
+    if any(tiling.values()) and not explore.values(KERNEL.word):
         domains[KERNEL] = (KERNEL.usual, Kernels.PERSISTENT)
     waits = explore.values(WAIT.word) or tuple(USUAL_WAIT[kernel] for kernel in domains[KERNEL])
     own = {
@@ -176,12 +176,12 @@ def domains_of(scenario: OpCase) -> Domains:
         DEPTH: (DEPTH.usual, *sorted(set(explore.values(DEPTH.word)))),
     }
     always = domains[KERNEL] == (Kernels.PERSISTENT,)
-    own |= {knob: of if of and always else tuple(sorted({knob.usual, *of})) for knob, of in told.items()}
+    own |= {knob: of if of and always else tuple(sorted({knob.usual, *of})) for knob, of in tiling.items()}
     return {**domains, **own}
 
 
 def _default_chunks(scenario: OpCase) -> tuple[int, ...]:
-    """Pieces that are tried unasked: one for each rank, and more as far as plans do not become too long."""
+    """Pieces that are tried by default: one for each rank, and more as far as plans do not become too long."""
     pieces = LONE_PIECES if scenario.shape.compute is None else DEFAULT_PIECES
     counts = [scenario.num_ranks * count for count in pieces]
     return (counts[0], *(count for count in counts[1:] if count * scenario.network.period <= MOST_PIECES))
@@ -257,15 +257,15 @@ def algorithms_of(scenario: OpCase, template: Template, domains: Domains) -> tup
 
 
 def _searched(scenario: OpCase) -> tuple[Template, ...]:
-    """Templates that are tried unasked: the algorithms for a lone collective, ``bulk`` where two things run beside."""
+    """Templates that are tried by default: algorithms for a lone collective, ``bulk`` where two run side by side."""
     pattern = scenario.shape.pattern
-    unasked = pattern if passing_on_pays(scenario) or not pattern.overlaps else None
-    fitting = (each for each in ALL_TEMPLATES if each.explored or unasked in each.patterns)
+    tried = pattern if passing_on_pays(scenario) or not pattern.overlaps else None
+    fitting = (each for each in ALL_TEMPLATES if each.explored or tried in each.patterns)
     return tuple(each for each in fitting if not each.has("parts") and not each.has("trees"))
 
 
 def passing_on_pays(scenario: OpCase) -> bool:
-    """Whether algorithms that pass blocks on are tried unasked: ways between ranks have several links.
+    """Whether algorithms that pass blocks on are tried by default: ways between ranks have several links.
 
     Not where many ranks see different fabrics, since each of them is then simulated.
     """

@@ -99,14 +99,14 @@ def _reject_repeated(
 
 
 def requested_for(scenario: OpCase, domains: Domains) -> Iterator[Rule]:
-    """Rules that keep to the values that a file names, or that are tried unasked."""
+    """Rules that keep to the values that a file names, or that are tried by default."""
     for knob in searched():
         if knob not in (TEMPLATE, ENGINE, ALGORITHM):
-            reject = partial(_reject_unasked, domains, knob)
+            reject = partial(_reject_unexplored, domains, knob)
             yield Rule((TEMPLATE.word, knob.word), reject, partial(_requested_sentence, domains, knob))
 
 
-def _reject_unasked(domains: Domains, knob: Knob, request: ScheduleRequest) -> Rejection | None:
+def _reject_unexplored(domains: Domains, knob: Knob, request: ScheduleRequest) -> Rejection | None:
     if not has_knob(request.scenario, request.template, knob):
         return None
     requested = candidates_of(request.scenario, domains, request.template, knob)

@@ -195,7 +195,7 @@ class Algorithm:
     ``gets`` are the kinds whose sources have the data from the start, so that destinations can get it. ``by_sms`` are
     the kinds that only SMs can do. ``own_rule`` rejects problems for reasons of its own. An algorithm that
     ``passes_on`` has ranks hand on what came from others, so that long ways are not taken once for each pair: a
-    search tries it beside kernels, unasked.
+    search tries it with kernels by default.
     """
 
     name: str

@@ -259,11 +259,13 @@ def _part(part: Part, place: int, holders: tuple[str, ...]) -> JsonObject:
 
 def engine_and_tactics(engine: EngineChoice, tactics: ExecutionOptions) -> JsonObject:
     """Return the engine that copies and the execution options of a plan, under ``engine`` and ``tactics``."""
-    told = {TILE.word: list(tactics.tile), SPLIT_K.word: tactics.split_k if tactics.split_k > 1 else 0}
-    words: JsonObject = {word: value_text(value) for word, value in values_of(tactics).items() if word not in told}
+    as_numbers = {TILE.word: list(tactics.tile), SPLIT_K.word: tactics.split_k if tactics.split_k > 1 else 0}
+    words: JsonObject = {
+        word: value_text(value) for word, value in values_of(tactics).items() if word not in as_numbers
+    }
     return {
         "engine": {"kind": engine.kind.value, "count": engine.count, "mode": engine.mode.name.lower()},
-        "tactics": words | {word: value for word, value in told.items() if value},
+        "tactics": words | {word: value for word, value in as_numbers.items() if value},
     }
 
 

@@ -230,11 +230,11 @@ def flows_of(
     waits = ((waiter, name) for waiter, step in waiting for name in step.after)
     own = flows_to(scenario, schedule, intervals, period, rank, waits, prefix)
     gets = [(waiter, step) for waiter, step in waiting if isinstance(step, Transfer) and step.peer_after]
-    told = (_told(scenario, schedule, intervals, period, rank, waiter, get, prefix) for waiter, get in gets)
-    return (*own, *chain.from_iterable(told))
+    flags = (_flags_of_peer(scenario, schedule, intervals, period, rank, waiter, get, prefix) for waiter, get in gets)
+    return (*own, *chain.from_iterable(flags))
 
 
-def _told(
+def _flags_of_peer(
     scenario: OpCase,
     schedule: OpPlan,
     intervals: Mapping[tuple[int, str], Interval],
@@ -244,7 +244,7 @@ def _told(
     get: Transfer,
     prefix: str,
 ) -> Iterator[DataFlow]:
-    """What the peer of a ``get`` has received or done when it sends word of it."""
+    """What the peer of a ``get`` has received or done when it sends its flag."""
     peer = (rank + get.peer) % scenario.num_ranks
     arrivals = _by_awaited_name(arrivals_at(scenario, schedule, peer))
     for name in get.peer_after:

@@ -77,11 +77,11 @@ def lower_steps(state: Lowering) -> None:
             _add(state, rank, step, steps)
     announced = announce(state, ranks)
     signals = [signals_at(state, rank) for rank in ranks]
-    told = _tell_getters(state, signals)
+    peer_flags = _flags_for_gets(state, signals)
     for rank in ranks:
         checkpoint()
         order_units(state, rank)
-        _connect(state, rank, announced, signals[rank], told)
+        _connect(state, rank, announced, signals[rank], peer_flags)
 
 
 def _run_before(state: Lowering, steps: Iterable[Step]) -> frozenset[str]:
@@ -123,11 +123,11 @@ def _connect(
     rank: int,
     announced: Mapping[tuple[int, str], Sequence[int]],
     signals: Mapping[str, list[tuple[int, str]]],
-    told: Mapping[tuple[int, str], int],
+    peer_flags: Mapping[tuple[int, str], int],
 ) -> None:
     """Turn the plan's waits, the order of streams and of engine lanes into dependencies.
 
-    Sums of a switch also wait for what is ``announced`` to them, and gets for what they are ``told``.
+    Sums of a switch also wait for what is ``announced`` to them, and gets for ``peer_flags``.
     """
     steps = {step.name: step for step in state.schedule.steps_of(rank)}
     # A persistent kernel has every SM until it ends: other kernels come after all its groups.
@@ -164,8 +164,8 @@ def _connect(
         state.builder.after(waiters.on_kernels, before)
         if (rank, step.name) in announced:
             arrived = [*arrived, look(state, rank, step.name, announced[rank, step.name])]
-        if (rank, step.name) in told:
-            arrived = [*arrived, look(state, rank, step.name, (told[rank, step.name],))]
+        if (rank, step.name) in peer_flags:
+            arrived = [*arrived, look(state, rank, step.name, (peer_flags[rank, step.name],))]
         state.builder.after(waiters.on_transfers, arrived)
         state.builder.flags(waiters.polling, arrived)
         if isinstance(step, Transfer):
@@ -192,7 +192,7 @@ def _after_kernels(
     ]
 
 
-def _tell_getters(
+def _flags_for_gets(
     state: Lowering, signals_of: Sequence[Mapping[str, list[tuple[int, str]]]]
 ) -> dict[tuple[int, str], int]:
     """The flags by which peers say that they have what a get reads, by its rank and name.
@@ -205,12 +205,12 @@ def _tell_getters(
         for step in state.schedule.steps_of(rank)
         if isinstance(step, Transfer) and step.peer_after
     ]
-    told = dict[tuple[int, str], int]()
+    peer_flags = dict[tuple[int, str], int]()
     for peer, offset, rank, step in sorted(gets, key=itemgetter(0, 1)):
         senders = [sender for name in step.peer_after for sender in signals_of[peer].get(name, ((peer, name),))]
         there = awaited(state, peer, step, [state.step_ops[sender] for sender in senders])
-        told[rank, step.name] = tell(state, peer, -offset, step.name, step.signal, there)
-    return told
+        peer_flags[rank, step.name] = tell(state, peer, -offset, step.name, step.signal, there)
+    return peer_flags
 
 
 def _queued(

@@ -278,9 +278,9 @@ def _arrivals(scenario: OpCase, schedule: OpPlan) -> dict[str, Arrival]:
     if schedule.engine.by_library:
         message = "the library moves everything in one call, which a profile cannot say"
         raise ScheduleError(Rejection(Code.MGS523, message))
-    told = [step.name for step in schedule.steps_of(TARGET) if isinstance(step, Transfer) and step.peer_after]
-    if told:
-        message = f"{told[0]} waits for what its peer has, of which a profile of writes says nothing"
+    waiting = [step.name for step in schedule.steps_of(TARGET) if isinstance(step, Transfer) and step.peer_after]
+    if waiting:
+        message = f"{waiting[0]} waits for what its peer has, of which a profile of writes says nothing"
         raise ScheduleError(Rejection(Code.MGS523, message))
     arrivals = arrivals_at(scenario, schedule, TARGET)
     return {arrival.transfer.signal: arrival for arrival in arrivals if arrival.issuer != TARGET}

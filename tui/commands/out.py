@@ -165,7 +165,7 @@ def report_file(source: ScenarioInput, options: ReportOptions) -> Exit:
     scenario, advisor = compiled.scenario(source.workload), Advisor.load()
     with progress_line() as progress, interruptible() as stopped:
         # Of several ops the page shows all declared schedules, which those who watch are told first.
-        watched = None if scenario.only_case is not None else _untold
+        watched = None if scenario.only_case is not None else _unreported
         advice = advisor.recommend(scenario, options.advice, progress=progress, should_stop=stopped, answered=watched)
         run = drawn_run(advice)
         sweeps = options.sweep_s and not stopped() and scenario.only_case is not None
@@ -205,7 +205,7 @@ def _report_step(text: Source, source: ScenarioInput, name: str, compiled: Compi
     return Exit.INTERRUPTED if found.searched.interrupted else done
 
 
-def _untold(advice: Advice) -> None:
+def _unreported(advice: Advice) -> None:
     """Nobody sees what would be answered now."""
 
 

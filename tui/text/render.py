@@ -62,8 +62,8 @@ def brief_text(advice: Advice, *, how: bool = False, todo: Sequence[NextStep] = 
     steps = [step for step in todo if step.words[-1] != "--how"]
     lines += ["", "Next:", *next_lines(steps[:MOST_STEPS])]
     more = f"{len(others) - 1} more mark{'s' if others[2:] else ''}, " if others[1:] else ""
-    told = "" if how else "--how: step by step; "
-    lines += bullet("#", f"{told}--full: {more}schedules, bound, losses, reasons", "#")
+    how_hint = "" if how else "--how: step by step; "
+    lines += bullet("#", f"{how_hint}--full: {more}schedules, bound, losses, reasons", "#")
     return "\n".join(lines)
 
 

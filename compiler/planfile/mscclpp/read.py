@@ -178,12 +178,12 @@ def _steps(state: BufferState, signal: Callable[[Event], str], *, by_groups: boo
         numbers, covered = _waits(event.known & state.seen[event.rank], before)
         peer = event.rank if event.action.peer is None else event.action.peer
         # What this rank has seen itself it waits for itself.
-        there, told = _waits(event.read & state.seen[peer] & ~covered, before)
+        there, covered_there = _waits(event.read & state.seen[peer] & ~covered, before)
         after, peer_after = (
             sorted(_awaited(event, state.events[number], rank, signal) for number in found)
             for rank, found in ((event.rank, numbers), (peer, there))
         )
-        before.append(covered | told)
+        before.append(covered | covered_there)
         depths.append(1 + max((depths[number] for number in (*numbers, *there)), default=0))
         step = _step(state.space, event, tuple(after), signal(event), event.block if by_groups else None)
         if isinstance(step, Transfer):

@@ -167,7 +167,7 @@ def default_engine(system: System) -> EngineChoice:
 
 
 def copying_sms(gpu: Gpu) -> tuple[EngineChoice, ...]:
-    """The numbers of copying SMs that are tried unasked."""
+    """The numbers of copying SMs that are tried by default."""
     most = max_copy_sms(gpu)
     counts = [count for count in DEFAULT_COPY_SMS if count <= most] or [max(1, most)]
     return tuple(EngineChoice(EngineKind.SM, count) for count in counts)

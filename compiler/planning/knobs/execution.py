@@ -208,7 +208,7 @@ def _reject_loads(request: ScheduleRequest) -> Rejection | None:
     return Rejection(Code.MGS515, message, "hetero_fused_1d and pipelined cut what each rank has")
 
 
-def _reject_untold(request: ScheduleRequest) -> Rejection | None:
+def _reject_unlisted(request: ScheduleRequest) -> Rejection | None:
     choice = request.choice
     lists = () if request.template.has("parts") else (choice.parts, choice.slices, choice.columns)
     if not any(lists) and (request.template.has("lanes") or not choice.lanes):
@@ -235,7 +235,7 @@ PARTS = Knob(
     SizeValues("rows of a part", "parts=[[512, 0], [0, 256], [0, 256]]", shortened, empty=False),
     rules=(
         Rule(("schedules",), _reject_loads),
-        Rule(("schedules", *_LISTS, "lanes"), _reject_untold),
+        Rule(("schedules", *_LISTS, "lanes"), _reject_unlisted),
         Rule(("schedules", "chunks", "parts"), _reject_parts),
     ),
     optional=True,

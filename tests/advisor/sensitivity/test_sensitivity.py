@@ -28,7 +28,7 @@ BY_DMA, BY_SM = OpChoice("hetero_fused_1d", 8, DMA), OpChoice("hetero_fused_1d",
 BASE = ag_gemm(2048, 2048, 8192, ranks=4)
 
 
-def untold(stage: str, done: int, total: int) -> None:
+def unreported(stage: str, done: int, total: int) -> None:
     """Progress that nobody sees."""
 
 
@@ -51,7 +51,7 @@ def slow_launches(us: float) -> OpCase:
 
 def candidates(scenario: OpCase, choices: Sequence[OpChoice]) -> list[Candidate]:
     ranked = predicted_candidates(scenario, choices)
-    return simulate_shortlist(Workers(), scenario, ranked, 12, untold)
+    return simulate_shortlist(Workers(), scenario, ranked, 12, unreported)
 
 
 def found(scenario: OpCase, choices: Sequence[OpChoice], pool: Workers | None = None) -> Sensitivity:

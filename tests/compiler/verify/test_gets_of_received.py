@@ -234,7 +234,7 @@ def test_the_wait_is_told_in_words_and_has_no_kernel_in_triton() -> None:
     how, rejection = how_of(case, plan), reject_triton(*ag_gemm_by_gets())
 
     assert any("the peer says that it has this" in line.text for line in reported_steps(how))
-    assert any("told(by=r+1)" in line for line in code_lines(how))
+    assert any("flagged(by=r+1)" in line for line in code_lines(how))
     assert rejection is not None and rejection.message.startswith("b waits for its peer")
 
 

@@ -41,10 +41,10 @@ __all__ = ["advise_step", "advise_step_text", "named_schedule", "simulate_step",
 def advise_step(source: ScenarioInput, step: StepScenario, options: "AdviseOptions") -> Exit:
     """Print which layout of a step to use, and draw it where that is asked for."""
     advice = options.advice
-    asked = {"--how": options.how, "--threshold": advice.threshold, "--seeds": options.num_seeds > 0}
-    asked |= {"--sensitivity": advice.sensitivity, "--over": options.over is not None}
-    asked |= {name: name in options.given for name in ("--bespoke", "--no-verify")}
-    _reject_options(source, step, asked, options.pictures)
+    requested = {"--how": options.how, "--threshold": advice.threshold, "--seeds": options.num_seeds > 0}
+    requested |= {"--sensitivity": advice.sensitivity, "--over": options.over is not None}
+    requested |= {name: name in options.given for name in ("--bespoke", "--no-verify")}
+    _reject_options(source, step, requested, options.pictures)
     shown = advice.top if "--top" in options.given else SHOWN
     form = _Form(shown, options.full, "", options.pictures, options.strict, options.as_json, advice.workers)
     return _advise(source_of(source.file), source.settings, step.name, form, advice.within_s)
@@ -71,9 +71,9 @@ class _Form:
 def _advise(text: Source, settings: Settings, name: str | None, form: _Form, within_s: float | None = None) -> Exit:
     with progress_line() as progress, interruptible() as stopped:
         stop = either(stopped, lateness(within_s))
-        asked = partial(answer_of, text.text, text.path, settings, name, framework=form.framework)
+        answer = partial(answer_of, text.text, text.path, settings, name, framework=form.framework)
         with open_processes(form.workers) if form.workers > 1 else nullcontext() as submit:
-            found = asked(progress=progress, should_stop=stop, shown=form.shown, submit=submit, every=form.full)
+            found = answer(progress=progress, should_stop=stop, shown=form.shown, submit=submit, every=form.full)
     drawn = Exit.DONE if found.recommended is None else form.pictures.save_step(found.recommended)
     if form.as_json:
         print_json(found.document())
@@ -101,10 +101,10 @@ def _strict(step: StepScenario, *, strict: bool) -> Exit:
 
 def simulate_step(source: ScenarioInput, step: StepScenario, options: SimulateOptions) -> Exit:
     """Print one schedule of a step, by default the first of its file, and draw it where that is asked for."""
-    asked = {"--seed": options.seed is not None, "--seeds": options.num_seeds > 0}
-    asked |= {"--record-writes": options.record is not None, "--no-fold": not options.fold}
-    asked |= {"--granularity": "--granularity" in options.given}
-    _reject_options(source, step, asked, options.pictures)
+    requested = {"--seed": options.seed is not None, "--seeds": options.num_seeds > 0}
+    requested |= {"--record-writes": options.record is not None, "--no-fold": not options.fold}
+    requested |= {"--granularity": "--granularity" in options.given}
+    _reject_options(source, step, requested, options.pictures)
     chosen, text = named_schedule(source, step, options.schedule), source_of(source.file)
     check_schedules(text, step, (chosen,))
     with interruptible() as stopped:
@@ -132,9 +132,11 @@ def _nearest(outcome: StepOutcome, text: Source, stopped: ShouldStop) -> Iterato
     yield "nothing that the file explores fits" if nearest is None else f"the nearest that fits: {how_text(*nearest)}"
 
 
-def _reject_options(source: ScenarioInput, step: StepScenario, asked: Mapping[str, bool], pictures: Pictures) -> None:
+def _reject_options(
+    source: ScenarioInput, step: StepScenario, requested: Mapping[str, bool], pictures: Pictures
+) -> None:
     """Raise what a step has nothing to say about: it is one run, without lines and without seeds."""
-    for option, given in (*asked.items(), ("--draw waterfall", pictures.shows is Shows.WATERFALL)):
+    for option, given in (*requested.items(), ("--draw waterfall", pictures.shows is Shows.WATERFALL)):
         if given:
             raise step_error(source.file, f"{option} is not about a training step, which {step.name} is", step)
 
@@ -150,8 +152,8 @@ def sweep_step(request: SweepRequest, step: StepScenario, points: Sequence[Setti
         for place, settings in enumerate(points):
             progress("sweep", place, len(points))
             try:
-                asked = text.text, text.path, settings, step.name
-                advice = answer_of(*asked, times=times, should_stop=stopped, submit=submit)
+                question = text.text, text.path, settings, step.name
+                advice = answer_of(*question, times=times, should_stop=stopped, submit=submit)
             except CompileError as error:
                 code = Exit.INPUT
                 show(error.diagnostics)

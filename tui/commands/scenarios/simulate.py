@@ -108,8 +108,8 @@ def _ran_alone(scenario: OpCase, options: SimulateOptions) -> _Ran:
     schedule = resolve_schedule(scenario, options.schedule, show)
     check_memory(scenario, schedule)
     split = schedule.tactics.split_k
-    asked = scenario if split == 1 else replace(scenario, explore=scenario.explore.asking("split_k", (split,)))
-    bound = lower_bound(asked)
+    question = scenario if split == 1 else replace(scenario, explore=scenario.explore.asking("split_k", (split,)))
+    bound = lower_bound(question)
     result = _simulated(scenario, schedule, options, bound.ticks)
     return _Ran(
         result,
