@@ -64,13 +64,13 @@ class Sheet:
 class SheetLink:
     """A Sheet that an operand takes its numbers from, or the columns of it that are a part.
 
-    ``beside``: its blocks are not below each other in the operand, but side by side.
+    ``side_by_side``: whether its blocks lie side by side in the operand, and not below each other.
     """
 
     sheet: Sheet
     transposed: bool = False
     part: ColumnPart | None = None
-    beside: bool = False
+    side_by_side: bool = False
 
     @property
     def first(self) -> int:
@@ -80,7 +80,7 @@ class SheetLink:
     @property
     def cuts(self) -> tuple[set[int], set[int]]:
         """Cuts of the rows and columns that an operand sees."""
-        if self.beside:
+        if self.side_by_side:
             width, count = self.sheet.cols.cuts[-1], len(self.sheet.blocks(0))
             return set(self.sheet.rows.cuts), {k * width + cut for k in range(count) for cut in self.sheet.cols.cuts}
         rows, cols = self.sheet.row_cuts, {cut - self.first for cut in self.sheet.cols.cuts if cut >= self.first}
@@ -160,7 +160,7 @@ class Slot:
         total: Array = np.zeros((len(rows), len(cols)))
         for link in self.links:
             down, across = (cols, rows) if link.transposed else (rows, cols)
-            looked_up = _side_by_side if link.beside else _looked_up
+            looked_up = _side_by_side if link.side_by_side else _looked_up
             values = looked_up(link.sheet, rank, down, across + link.first, found)
             total += values.T if link.transposed else values
         return np.asarray(total % MODULUS)
@@ -226,7 +226,7 @@ def _looked_up(sheet: Sheet, rank: int, rows: Indices, cols: Indices, found: Fou
 
 
 def _side_by_side(sheet: Sheet, rank: int, rows: Indices, cols: Indices, found: Found) -> Array:
-    """Return rows and columns of a sheet whose blocks lie beside each other."""
+    """Return rows and columns of a sheet whose blocks lie side by side."""
     blocks, width = sheet.blocks(rank), sheet.cols.cuts[-1]
     values = np.empty((len(rows), len(cols)))
     for place in np.unique(cols // width):

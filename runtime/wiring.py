@@ -106,12 +106,12 @@ def wires_of(
         if maker is not None:
             sheet = sheets[maker.name, read.what if maker.shape.pattern.consumes else Made.OUTPUT]
             turned = read.transposed ^ maker.shape.by_columns ^ part.shape.by_columns
-            link = SheetLink(sheet, turned, read.part, beside=_beside(maker, part, sheet))
+            link = SheetLink(sheet, turned, read.part, side_by_side=_are_side_by_side(maker, part, sheet))
         found[key].append((read, link))
     return tuple(_wire(part, key, reads, shards) for key, reads in found.items())
 
 
-def _beside(maker: Part, part: Part, sheet: Sheet) -> bool:
+def _are_side_by_side(maker: Part, part: Part, sheet: Sheet) -> bool:
     """Whether the blocks that an all_to_all brings lie side by side in the input of a GEMM."""
     gemm = part.shape.gemm
     if gemm is None or part.shape.pattern is not Pattern.GEMM or not maker.shape.pattern.exchanges:

@@ -323,14 +323,14 @@ def op_times(run: ShownRun) -> tuple[OpSummary, ...]:
 
 
 def _reported(op: OpSpan, spans: Sequence[OpSpan], kernels: Sequence[Span]) -> OpSummary:
-    beside = [(each.name, overlap_ticks(op.copies, each.kernels)) for each in spans]
+    hiding = [(each.name, overlap_ticks(op.copies, each.kernels)) for each in spans]
     comm = total_ticks(op.copies)
     return OpSummary(
         op,
         total_ticks(op.kernels),
         comm,
         comm - overlap_ticks(op.copies, kernels),
-        tuple(sorted((pair for pair in beside if pair[1]), key=lambda pair: -pair[1])),
+        tuple(sorted((pair for pair in hiding if pair[1]), key=lambda pair: -pair[1])),
     )
 
 

@@ -344,8 +344,8 @@ def _explain(
         bound_ticks=what_if.bound_ticks,
         layers=case.plan.num_layers,
     )
-    apart, together = kernel_ticks(alone_lowered, alone), kernel_ticks(no_launch_lowered, no_launch)
-    return waterfall, together / apart if apart else None
+    alone_ticks, together_ticks = kernel_ticks(alone_lowered, alone), kernel_ticks(no_launch_lowered, no_launch)
+    return waterfall, together_ticks / alone_ticks if alone_ticks else None
 
 
 BATCH = 64

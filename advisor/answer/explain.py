@@ -312,7 +312,7 @@ def _exposure(serial: Result) -> Iterator[str]:
 
 
 def _why_overlap(scenario: OpCase, result: Result, name: str) -> Iterator[str]:
-    hidden, beside = result.overlap_efficiency, scenario.shape.pattern.beside
+    hidden, beside = result.overlap_efficiency, scenario.shape.pattern.independent
     if hidden is not None:
         how = " beside the GEMM, which needs nothing of it" if beside else ""
         yield (f"{name} hides {hidden:.0%} of its communication{how}; {ticks_text(result.exposed_ticks)} stay exposed.")

@@ -161,7 +161,7 @@ def distilled(
         If the pattern has no GEMM beside a collective, or FiCCO's rule is none for it.
     """
     first = scenario_of(request).case
-    if first.shape.gemm is None or first.shape.moved is None or first.shape.pattern.beside:
+    if first.shape.gemm is None or first.shape.moved is None or first.shape.pattern.independent:
         raise RequestError(Code.MGS520, "pattern", f"{request.pattern} is no GEMM that waits for a collective")
     choices = four_choices(first, sharing=True) if static else _choices(first)
     if not choices:

@@ -147,7 +147,7 @@ def _result_bytes(scenario: OpCase) -> int:
         return sum(share_of_rank(tensor, scenario.num_ranks) for tensor in ends if tensor.name in workload.made)
     if moved is not None and workload.pattern.reduces:
         return moved.num_bytes // scenario.num_ranks
-    return gemm.output_bytes + (moved.num_bytes if moved and workload.pattern.beside else 0)
+    return gemm.output_bytes + (moved.num_bytes if moved and workload.pattern.independent else 0)
 
 
 def share_of_rank(tensor: Tensor, num_ranks: int) -> int:

@@ -38,7 +38,7 @@ class CollectiveProblem:
     where these differ, also in uneven parts of what ranks hold in full. ``rank`` is the absolute rank r. Names begin
     with ``prefix``. ``ready`` gives the names that a block waits for at the rank that has it. Where blocks are
     ``computed`` a kernel of each rank makes them, and no rank knows when another's are there. Reductions run in
-    ``stream``. ``beside``: of a kernel, which makes or takes what moves or runs with it. ``engine`` says who copies;
+    ``stream``. ``with_kernel``: the op also has a kernel. ``engine`` says who copies;
     ``by_tiles``: tiles set a flag where what they have computed is wanted. A switch may copy to all (``multicast``) and
     sum (``reduces``).
     """
@@ -58,7 +58,7 @@ class CollectiveProblem:
     stream: int = 0
     loads: tuple[tuple[int, ...], ...] = ()
     rank: int = 0
-    beside: bool = False
+    with_kernel: bool = False
     engine: EngineKind = EngineKind.DMA
     by_tiles: bool = False
     multicast: bool = False

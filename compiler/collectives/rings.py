@@ -124,29 +124,29 @@ def _build_ring(problem: CollectiveProblem) -> Fragment:
 RING = Algorithm("ring", (*TWO_PHASES, Pattern.BROADCAST), _build_ring, per_rank=(Pattern.BROADCAST,), passes_on=True)
 
 
-_WAYS = (1, -1)
+_SIDES = (1, -1)
 
 
-def _reach(problem: CollectiveProblem, way: int, piece: int) -> int:
+def _reach(problem: CollectiveProblem, side: int, piece: int) -> int:
     """How many ranks away piece ``piece`` of a block is taken by the ring to the right (1) or to the left (-1)."""
     further = problem.num_ranks // 2
-    return further if (way == 1) is (piece % 2 == 0) else problem.num_ranks - 1 - further
+    return further if (side == 1) is (piece % 2 == 0) else problem.num_ranks - 1 - further
 
 
 def _hops(problem: CollectiveProblem) -> Iterator[tuple[int, int, int, int]]:
-    """(step, piece, way, how far the ring that way still reaches), in the order of issue."""
-    for step, piece, way in product(range(problem.num_ranks // 2), range(problem.pieces), _WAYS):
-        if step < _reach(problem, way, piece):
-            yield step, piece, way, _reach(problem, way, piece) - step
+    """(step, piece, side, how far the ring on that side still reaches), in the order of issue."""
+    for step, piece, side in product(range(problem.num_ranks // 2), range(problem.pieces), _SIDES):
+        if step < _reach(problem, side, piece):
+            yield step, piece, side, _reach(problem, side, piece) - step
 
 
 def _gather_both_ways(problem: CollectiveProblem) -> Fragment:
     """Step s passes on what the ring has brought from s ranks away."""
     n, steps = problem.num_ranks, list[Step]()
     done = {(0, piece): problem.ready(0, piece) for piece in range(problem.pieces)}
-    for step, piece, way, _ in _hops(problem):
-        sent, arrived, name = -way * step % n, -way * (step + 1) % n, _name(problem, "y", way, piece, step)
-        steps.append(problem.put(name, problem.region(sent, piece), way, done[sent, piece]))
+    for step, piece, side, _ in _hops(problem):
+        sent, arrived, name = -side * step % n, -side * (step + 1) % n, _name(problem, "y", side, piece, step)
+        steps.append(problem.put(name, problem.region(sent, piece), side, done[sent, piece]))
         done[arrived, piece] = (signal_of(name),)
     return Fragment(tuple(steps), done)
 
@@ -157,17 +157,17 @@ def _scatter_both_ways(problem: CollectiveProblem) -> Fragment:
     # Waits of the sum so far of each chunk at this rank, and of the parts of the own block that both rings bring.
     summed: dict[tuple[int, int], Names] = {}
     own = {(0, piece): problem.ready(0, piece) for piece in range(problem.pieces)}
-    for step, piece, way, left in _hops(problem):
-        sent, arrived, name = way * left % n, way * (left - 1) % n, _name(problem, "x", way, piece, step)
+    for step, piece, side, left in _hops(problem):
+        sent, arrived, name = side * left % n, side * (left - 1) % n, _name(problem, "x", side, piece, step)
         after = summed.get((sent, piece), problem.ready(sent, piece))
-        steps.append(problem.put(name, problem.region(sent, piece), way, after, reduce=problem.adds))
+        steps.append(problem.put(name, problem.region(sent, piece), side, after, reduce=problem.adds))
         if arrived == 0:
             own[0, piece] += (signal_of(name),)
             continue
         parts = (*problem.ready(arrived, piece), signal_of(name))
         summed[arrived, piece] = parts
         if not problem.adds:
-            kernel = _name(problem, "r", way, piece, step)
+            kernel = _name(problem, "r", side, piece, step)
             steps.append(Reduction(kernel, problem.region(arrived, piece), 2, parts, problem.stream))
             summed[arrived, piece] = (kernel,)
     if problem.adds:
@@ -178,7 +178,7 @@ def _scatter_both_ways(problem: CollectiveProblem) -> Fragment:
 def _own_sums(problem: CollectiveProblem, parts: Mapping[tuple[int, int], Names]) -> Iterator[Reduction]:
     """The own block with what both rings, or the one that reaches it, have brought."""
     for (block, piece), names in parts.items():
-        rings = sum(_reach(problem, way, piece) > 0 for way in _WAYS)
+        rings = sum(_reach(problem, side, piece) > 0 for side in _SIDES)
         yield Reduction(_own_sum(problem, piece), problem.region(block, piece), 1 + rings, names, problem.stream)
 
 
@@ -190,19 +190,19 @@ def _exchange_both_ways(problem: CollectiveProblem) -> Fragment:
     """A block for the rank ``left`` further goes there by one ring, and has gone ``step`` hops already."""
     n, steps = problem.num_ranks, list[Step]()
     done = {(0, piece): problem.ready(0, piece) for piece in range(problem.pieces)}
-    for step, piece, far, way in product(range(n // 2), range(problem.pieces), range(n // 2, 0, -1), _WAYS):
-        if step < far <= _reach(problem, way, piece):
-            left, here = far - step, problem.ready(way * far % n, piece)
-            after = (signal_of(_name(problem, "x", way, piece, step - 1, far)),) if step else here
-            name = _name(problem, "x", way, piece, step, far)
-            put = problem.put(name, problem.region(way * left, piece), way, after)
-            steps.append(replace(put, origin=-way * step % n))
-            done[-way * far % n, piece] = (signal_of(name),)
+    for step, piece, far, side in product(range(n // 2), range(problem.pieces), range(n // 2, 0, -1), _SIDES):
+        if step < far <= _reach(problem, side, piece):
+            left, here = far - step, problem.ready(side * far % n, piece)
+            after = (signal_of(_name(problem, "x", side, piece, step - 1, far)),) if step else here
+            name = _name(problem, "x", side, piece, step, far)
+            put = problem.put(name, problem.region(side * left, piece), side, after)
+            steps.append(replace(put, origin=-side * step % n))
+            done[-side * far % n, piece] = (signal_of(name),)
     return Fragment(tuple(steps), done)
 
 
-def _name(problem: CollectiveProblem, stem: str, way: int, piece: int, step: int, far: int | None = None) -> str:
-    return problem.label(stem, _WAYS.index(way), problem.index_of(piece), step, far)
+def _name(problem: CollectiveProblem, stem: str, side: int, piece: int, step: int, far: int | None = None) -> str:
+    return problem.label(stem, _SIDES.index(side), problem.index_of(piece), step, far)
 
 
 def _gather(problem: CollectiveProblem) -> Fragment:
@@ -222,7 +222,7 @@ def _build_double(problem: CollectiveProblem) -> Fragment:
 
 
 def _double_rule(problem: CollectiveProblem) -> Rejection | None:
-    if problem.kind is not Pattern.ALL_TO_ALL or not (problem.beside or problem.split or problem.loads):
+    if problem.kind is not Pattern.ALL_TO_ALL or not (problem.with_kernel or problem.split or problem.loads):
         return None
     return rejection("double_ring passes on equal blocks of an all_to_all alone")
 

@@ -184,8 +184,8 @@ class Pattern(Word):
         return self in _PRODUCE
 
     @property
-    def beside(self) -> bool:
-        """Whether a kernel and a collective run beside each other and share nothing but the machine."""
+    def independent(self) -> bool:
+        """Whether there are a kernel and a collective that need nothing of each other."""
         return self in (Pattern.GEMM_BESIDE_AG, Pattern.GEMM_BESIDE_A2A)
 
     @property

@@ -136,9 +136,9 @@ class _Reader:
         if network is None:
             self._doubts.append(f"the file has {num_hosts} of {host.name}: one was read, as nothing joins them")
             return None
-        apart = network.num_groups(host.num_gpus())
-        if apart > 1:
-            message = f"the edges between {num_hosts} hosts leave {apart} groups of them that nothing joins"
+        num_groups = network.num_groups(host.num_gpus())
+        if num_groups > 1:
+            message = f"the edges between {num_hosts} hosts leave {num_groups} groups of them that nothing joins"
             raise self._report.fail(Code.MGS612, message, self._span, "describe a network that reaches every host")
         return network
 

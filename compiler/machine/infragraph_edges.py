@@ -237,8 +237,8 @@ def cut_ends(neighbours: dict[int, set[int]], num_gpus: int) -> None:
 
 
 def _take(node: int, neighbours: dict[int, set[int]]) -> set[int]:
-    """Take a node away, and return those that were beside it."""
-    beside = neighbours.pop(node)
-    for other in beside:
+    """Take a node away, and return its neighbours."""
+    joined = neighbours.pop(node)
+    for other in joined:
         neighbours[other].discard(node)
-    return beside
+    return joined

@@ -44,7 +44,7 @@ def _overlaps(outline: Outline, problem: TemplateInput) -> bool:
     """Whether kernels may run beside transfers; a single kernel runs before or after all of them."""
     if problem.then is not None and _overlaps(outline, problem.then):
         return True
-    return problem.pattern.beside or (problem.pattern.overlaps and len(kernels(outline, problem)) > 1)
+    return problem.pattern.independent or (problem.pattern.overlaps and len(kernels(outline, problem)) > 1)
 
 
 def _chained(outline: Outline, problem: TemplateInput, rank: int) -> tuple[Step, ...]:
@@ -55,8 +55,8 @@ def _chained(outline: Outline, problem: TemplateInput, rank: int) -> tuple[Step,
 def _steps(outline: Outline, problem: TemplateInput, rank: int) -> tuple[Step, ...]:
     moving = moves(outline, problem, rank)
     if not problem.pattern.overlaps:
-        beside = (whole_kernel(problem),) if problem.pattern.beside else ()
-        return (*beside, *moving.steps)
+        kernel = (whole_kernel(problem),) if problem.pattern.independent else ()
+        return (*kernel, *moving.steps)
     produces = problem.pattern.produces
     ordered = in_order(outline, kernels(outline, problem, moving.hops), moving.moved, produces=produces)
     names = _names(outline, ordered)

@@ -109,7 +109,7 @@ def words_of(choice: OpChoice, pattern: Pattern, num_ranks: int) -> str:
         slices=_counted(pieces * (num_ranks - 1), "slices"),
         algorithm=choice.algorithm or template.default_algorithm,
     )
-    if not what or (not pattern.overlaps and not pattern.beside):
+    if not what or (not pattern.overlaps and not pattern.independent):
         return expression_of(choice)
     cuts = [_short(knob, "", choice) for knob in (SLICES, COLUMNS) if any(knob.of(choice))]
     kernel, tile = _KERNELS_IN_WORDS[choice.tactics.kernel], choice.tactics.tile

@@ -47,13 +47,13 @@ Places = tuple[tuple[int, Rect], ...]
 class Delivered:
     """Blocks of ``rows`` x ``cols`` that an all_to_all brings, as the input of a GEMM: that of the own rank first.
 
-    They lie one below the other, or ``beside`` each other: then each is a slice of the inner dimension.
+    They lie one below the other, or ``side_by_side``: then each is a slice of the inner dimension.
     """
 
     num_ranks: int
     rows: int
     cols: int
-    beside: bool
+    side_by_side: bool
 
     @classmethod
     def of(cls, pair: OpShape, taker: OpShape, num_ranks: int) -> "Delivered | None":
@@ -65,7 +65,7 @@ class Delivered:
         >>> pair = OpShape("h", "", Pattern.GEMM_A2A, (), moved, first, "h")
         >>> then = OpShape("y", "", Pattern.GEMM, (), None, GemmShape(8, 2, 4, DType.BF16), "y")
         >>> Delivered.of(pair, then, 2)
-        Delivered(num_ranks=2, rows=4, cols=4, beside=False)
+        Delivered(num_ranks=2, rows=4, cols=4, side_by_side=False)
         """
         gemm = taker.gemm
         if pair.pattern is not Pattern.GEMM_A2A or taker.pattern is not Pattern.GEMM or pair.uneven:
@@ -73,17 +73,17 @@ class Delivered:
         assert gemm is not None, "the pattern says so"
         rows, cols = pair.moved_tensor.rows // num_ranks, pair.moved_tensor.cols
         if (gemm.m, gemm.k) == (num_ranks * rows, cols):
-            return cls(num_ranks, rows, cols, beside=False)
-        return cls(num_ranks, rows, cols, beside=True) if (gemm.m, gemm.k) == (rows, num_ranks * cols) else None
+            return cls(num_ranks, rows, cols, side_by_side=False)
+        return cls(num_ranks, rows, cols, side_by_side=True) if (gemm.m, gemm.k) == (rows, num_ranks * cols) else None
 
     def place(self, region: Region) -> Rect:
         """Rows and inner indices of the input at which the like of ``region``, of a block that is sent, arrives here.
 
-        >>> Delivered(4, 100, 10, beside=True).place(Region(1, IndexRange(20, 40), IndexRange(0, 10)))
+        >>> Delivered(4, 100, 10, side_by_side=True).place(Region(1, IndexRange(20, 40), IndexRange(0, 10)))
         Rect(top=20, bottom=40, left=30, right=40)
         """
         block, rect = -region.owner % self.num_ranks, Rect.of(region)
-        down, right = (0, block * self.cols) if self.beside else (block * self.rows, 0)
+        down, right = (0, block * self.cols) if self.side_by_side else (block * self.rows, 0)
         return Rect(rect.top + down, rect.bottom + down, rect.left + right, rect.right + right)
 
     def landing(self, schedule: OpPlan) -> Iterator[tuple[str, Rect]]:

@@ -283,9 +283,9 @@ class _Builder:
         """The part after which what is read is there."""
         op = self.workload.op(read.made_by)
         names = [name for name in (op.name, collective_name(op)) if name in self.parts]
-        apart = len(names) == 2
+        separated = len(names) == 2
         collective_last = read.what is Made.MOVED or op.shape.pattern.produces
-        return self.parts[names[1] if apart and collective_last else names[0]]
+        return self.parts[names[1] if separated and collective_last else names[0]]
 
     def _whole(self, op: Op, part: Part, read: Read) -> Iterator[PartWait]:
         """Wait for all of what is read; what is gathered is there with what others send, and the own block of it."""

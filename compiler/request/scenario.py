@@ -197,10 +197,10 @@ def _in_file(request: Request) -> Scenario:
     if system not in systems:
         hint = did_you_mean(system, systems) or (f"systems are: {listing(systems)}" if systems else "it declares none")
         raise RequestError(Code.MGS203, "system", f"'{system[:64]}' is not in {file.name}", hint)
-    head, beside = f'include "{file.name}"\n', str(file.with_name(f"{WORKLOAD}.mgs"))
+    head, path = f'include "{file.name}"\n', str(file.with_name(f"{WORKLOAD}.mgs"))
     name = next(free for idx in count() if (free := WORKLOAD + "_" * idx) not in taken)
-    ranks = _compiled(f"{head}{_ANY.format(name=name, system=system)}", beside, name).num_ranks
-    return _compiled(request_text(request, ranks, name, system, head), beside, name)
+    ranks = _compiled(f"{head}{_ANY.format(name=name, system=system)}", path, name).num_ranks
+    return _compiled(request_text(request, ranks, name, system, head), path, name)
 
 
 def _scope_of(file: Path) -> Scope:

@@ -89,7 +89,7 @@ def _collective(problem: TemplateInput, ready: Ready = at_once, stream: int = 0)
         computed=computed,
         stream=stream,
         rank=problem.rank,
-        beside=kind is not problem.pattern,
+        with_kernel=kind is not problem.pattern,
         engine=problem.engine,
         by_tiles=problem.by_tiles,
         multicast=problem.multicast,

@@ -151,11 +151,11 @@ def _leaving(problem: TemplateInput) -> list[tuple[str, Wave]]:
     for piece, block in product(pieces, range(problem.num_ranks)):
         waves.setdefault((-hops.behind(problem.rank, _made(block, piece)), piece), []).append((block, piece))
     own, ordered = tuple((0, piece) for piece in pieces), [tuple(waves[key]) for key in sorted(waves)]
-    apart = ordered[-len(own) :] == [(chunk,) for chunk in own]
-    others = ordered[: -len(own)] if apart else ordered
+    own_is_last = ordered[-len(own) :] == [(chunk,) for chunk in own]
+    others = ordered[: -len(own)] if own_is_last else ordered
     edges = range(-(-len(others) % problem.waves), len(others), problem.waves)
     named = [(f"g{index}", chunks) for index, chunks in enumerate(_joined(others, edges))]
-    return [*named, ("own", own)] if apart else named
+    return [*named, ("own", own)] if own_is_last else named
 
 
 def _joined(waves: Sequence[Wave], edges: range) -> Iterator[Wave]:

@@ -31,7 +31,7 @@ def build(problem: TemplateInput) -> Iterator[Step]:
         if collective_in(pattern) is not None:
             steps = emit(problem, lambda block, piece: ("g0",)).steps
             # A block to pass on may arrive before the own kernel is done, and does not depend on it.
-            yield from map(_after_kernel, steps) if pattern.beside else steps
+            yield from map(_after_kernel, steps) if pattern.independent else steps
 
 
 def _after_kernel(step: Step) -> Step:
@@ -40,7 +40,7 @@ def _after_kernel(step: Step) -> Step:
 
 def kernel(problem: TemplateInput, after: tuple[str, ...] = ()) -> TileGroup:
     """The whole compute of a rank as one kernel."""
-    if problem.pattern.beside:
+    if problem.pattern.independent:
         regions: tuple[Region, ...] = (problem.tiles(0, IndexRange(0, problem.output_rows)),)
     elif problem.pattern is Pattern.KERNEL:
         regions = (Region(0, IndexRange(0, 1), IndexRange(0, 1)),)
@@ -79,7 +79,7 @@ BULK = Template(
     Cut.ROWS,
     overlaps=True,
     min_pieces=1,
-    patterns=tuple(pattern for pattern in Pattern if pattern.beside),
+    patterns=tuple(pattern for pattern in Pattern if pattern.independent),
     build=bulk,
     period=period,
     knobs=("algorithm",),

@@ -228,12 +228,12 @@ def overlap_faults(scenario: OpCase, schedule: OpPlan) -> Iterator[PlanFault]:
     if schedule.compute_sms == compute_sms(scenario, schedule.engine, overlaps=True):
         return
     plans = [RankPlan.of(scenario, schedule, rank) for rank in range(schedule.period(scenario.num_ranks))]
-    beside = [(plan, kernels) for plan in plans if (kernels := _not_last(plan))]
-    if not beside:
+    overlapping = [(plan, kernels) for plan in plans if (kernels := _not_last(plan))]
+    if not overlapping:
         return
     # The waits may lead through other ranks: data of a peer may depend on the own kernel.
     order = HappensBefore(Waits(scenario, schedule))
-    for plan, kernels in beside:
+    for plan, kernels in overlapping:
         for kernel in kernels:
             sent = (step.name for step in plan.steps.values() if isinstance(step, Transfer))
             early = next((name for name in sent if not order.happened((plan.rank, kernel), (plan.rank, name))), None)

@@ -142,8 +142,8 @@ def _peer_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
 def _sum_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:
     pattern, engine = plan.scenario.shape.pattern, plan.schedule.engine
     adds = isinstance(step, Transfer) and step.reduce
-    apart = isinstance(step, Transfer) and step.reach is Reach.ALL
-    if adds and engine.kind is EngineKind.SM and pattern is Pattern.GEMM_RS and not apart and not engine.by_tiles:
+    by_switch = isinstance(step, Transfer) and step.reach is Reach.ALL
+    if adds and engine.kind is EngineKind.SM and pattern is Pattern.GEMM_RS and not by_switch and not engine.by_tiles:
         message = f"{step.name} adds into a block that its owner's kernel still writes, in no order"
         yield PlanFault(Code.MGS509, step.name, message)
     if (adds or isinstance(step, Reduction)) and not pattern.sums:

@@ -132,14 +132,14 @@ def _intervals(lowered: Lowered, run: Run) -> dict[str, list[Interval]]:
 def _lane(stream: int, interval: Interval) -> str:
     """``stream 1`` for the first stream of a plan, ``stream 1.2`` for those beside it; engines keep their name.
 
-    Sums of collectives that stand alone or apart run in a stream of their own.
+    Sums of collectives that stand alone or are separated run in a stream of their own.
     """
     if interval.kind is IntervalKind.COMM:
         return interval.lane
     if stream == COLLECTIVES_STREAM:
         return "collectives 0"
-    beside = interval.lane.removeprefix("stream ")
-    return f"stream {stream}" if beside == "0" else f"stream {stream}.{beside}"
+    own_stream = interval.lane.removeprefix("stream ")
+    return f"stream {stream}" if own_stream == "0" else f"stream {stream}.{own_stream}"
 
 
 def _op_results(plan: Plan, of_parts: dict[str, list[Interval]], timeline: Timeline) -> tuple[OpResult, ...]:

@@ -206,19 +206,19 @@ def block_of_fewest_waves(m: int, n: int, sms: int) -> WaveBlock:
     swapped = m < SWAPPED_BELOW
     long, short = (n, m) if swapped else (m, n)
     side = SIDES[0] if long <= SIDES[0] else SIDES[1]
-    along = math.ceil(long / side)
+    num_long = math.ceil(long / side)
 
     def rank(other: int) -> tuple[int, int, int]:
-        blocks = along * math.ceil(short / other)
+        blocks = num_long * math.ceil(short / other)
         return math.ceil(blocks / sms), -((blocks - 1) % sms), other
 
     other = min(OTHER_SIDES, key=rank)
     across, waves = math.ceil(short / other), rank(other)[0]
-    beyond = 0 if swapped else along * side - m
+    beyond = 0 if swapped else num_long * side - m
     ragged_waves = min(waves, math.ceil(across / sms)) if beyond else 0
     uneven = not swapped and SIDES[1] % other > 0
-    block, busy = (other, side) if swapped else (side, other), min(1.0, along * across / sms)
-    return WaveBlock(block, along * across, waves, beyond, ragged_waves, uneven, busy)
+    block, busy = (other, side) if swapped else (side, other), min(1.0, num_long * across / sms)
+    return WaveBlock(block, num_long * across, waves, beyond, ragged_waves, uneven, busy)
 
 
 @lru_cache(maxsize=1024)

@@ -86,8 +86,8 @@ def fitted_start(state: Lowering, work: KernelWork) -> int:
     a wave of many is bound by memory. The fitted start contains that once, so it is not to be paid twice. SMs end one
     after the other, a line apart, and the next wave of each begins then.
     """
-    apart = min(work.num_units, state.schedule.compute_sms) * _hbm_ticks(state)
-    lasts = work.waves * _wave_ticks(state, work) - (work.waves - 1) * apart
+    spread_ticks = min(work.num_units, state.schedule.compute_sms) * _hbm_ticks(state)
+    lasts = work.waves * _wave_ticks(state, work) - (work.waves - 1) * spread_ticks
     return max(0, work.start_ticks - max(0, lasts - work.body_ticks))
 
 

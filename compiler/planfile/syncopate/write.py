@@ -161,8 +161,8 @@ class _Writer:
         """The buffer into which copies go: that of the tensor where they go in place."""
         pattern = self.scenario.shape.pattern
         added = any(isinstance(step, Transfer) and step.reduce for step in self.schedule.steps)
-        apart = pattern.exchanges or (pattern.reduces and not added)
-        return f"{self.moved.name}_received" if apart else self.moved.name
+        has_own_buffer = pattern.exchanges or (pattern.reduces and not added)
+        return f"{self.moved.name}_received" if has_own_buffer else self.moved.name
 
     def device(self, rank: int) -> str:
         """Return the plan of one rank."""

@@ -225,7 +225,7 @@ def _joins(group: _Group, call: WorkloadCall, readers: Mapping[str, Sequence[Wor
     if more or group.ends or not operand.is_plain or operand.tensor.name != first.name:
         return False
     pattern = pattern_in_turn([first.operation, call.operation])
-    if pattern is None or pattern.beside or _is_apart(first):
+    if pattern is None or pattern.independent or _is_apart(first):
         return False
     return pattern.consumes or len(readers[operand.tensor.name]) == 1
 

@@ -176,7 +176,7 @@ GET = Direction.GET
         ("hierarchical", CollectiveProblem(Pattern.ALL_REDUCE, 8, 4, 1), DMA, "grouped into nodes"),
         (
             "double_ring",
-            CollectiveProblem(Pattern.ALL_TO_ALL, 4, 4, 1, beside=True),
+            CollectiveProblem(Pattern.ALL_TO_ALL, 4, 4, 1, with_kernel=True),
             DMA,
             "equal blocks of an all_to_all",
         ),

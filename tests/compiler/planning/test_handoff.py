@@ -70,7 +70,7 @@ def kernels_along(plan: Plan, delivered: Delivered) -> Iterator[Kernel]:
 
 def _pieces(step: TileGroup, rows: IndexRange, delivered: Delivered) -> Iterator[tuple[int, int, int, int, int]]:
     start, stop = rows.start, rows.stop
-    if not delivered.beside:
+    if not delivered.side_by_side:
         block = start // delivered.rows
         yield block, start - block * delivered.rows, stop - block * delivered.rows, step.k.start, step.k.stop
         return
@@ -86,7 +86,7 @@ def test_it_is_cut_as_the_second_kernel_of_a_pair(kind: str, choice: OpChoice) -
     scenario, pair = exchange(kind), as_pair(kind)
     found = delivered_for(scenario.workload, scenario.workload.op("y_gemm"), RANKS)
     assert found is not None and found[0] == "y"
-    assert found[1].beside is (kind == "beside")
+    assert found[1].side_by_side is (kind == "beside")
 
     mine = Counter(kernels_along(plan_of(kind, along(choice)), found[1]))
 
@@ -176,7 +176,7 @@ def test_a_separated_op_has_nothing_to_be_chained_to() -> None:
 
 
 def test_a_kernel_takes_the_same_slice_of_each_block() -> None:
-    delivered = Delivered(4, 8, 6, beside=True)
+    delivered = Delivered(4, 8, 6, side_by_side=True)
     made = tuple(Region(owner, IndexRange(0, 8), IndexRange(2, 4)) for owner in range(4))
     other = (Region(0, IndexRange(0, 4), IndexRange(0, 6)), Region(1, IndexRange(4, 8), IndexRange(0, 6)))
 

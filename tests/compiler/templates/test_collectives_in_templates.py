@@ -34,7 +34,7 @@ PAIRS = [(template, pattern) for template in ALL_TEMPLATES for pattern in templa
 def problem_of(template: Template, pattern: Pattern, num_ranks: int, pieces: int) -> TemplateInput:
     """Blocks of 4 x 4 elements, the kernel of an own size where it runs beside; one rank where nothing moves."""
     ranks = 1 if collective_in(pattern) is None else num_ranks
-    gemm = pattern.overlaps or pattern.beside or pattern is Pattern.GEMM
+    gemm = pattern.overlaps or pattern.independent or pattern is Pattern.GEMM
     problem = TemplateInput(
         pattern,
         ranks,

@@ -60,7 +60,7 @@ def scenarios_of(pattern: Pattern) -> list[OpCase]:
             made = [replace(lone, shape=replace(lone.shape, gemm=None, kernel=gemv))]
         case _:
             made = [lone_scatter(m, k, ranks=ranks) for m, _, k, ranks in SHAPES]
-    if pattern.beside:
+    if pattern.independent:
         made = [replace(one, shape=replace(one.shape, gemm=GEMM)) for one in made]
     return [replace(one, shape=replace(one.shape, pattern=pattern)) for one in made]
 

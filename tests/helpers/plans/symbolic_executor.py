@@ -167,7 +167,7 @@ class Ranks(Steps):
             for cell in [cell for region in step.regions for cell in self.cells(rank, region)] if ends else ():
                 demand((rank, cell) not in self.data, f"{step.name} computes {cell} again")
                 self.data[rank, cell] = frozenset({rank})
-        elif not self.pattern.beside and self.pattern not in (Pattern.GEMM, Pattern.KERNEL) and not ends:
+        elif not self.pattern.independent and self.pattern not in (Pattern.GEMM, Pattern.KERNEL) and not ends:
             inner = step.k if self.pattern.consumes else None
             for region in step.regions:
                 for cell in self.cells(rank, Region(region.owner, region.rows, inner or region.cols)):
