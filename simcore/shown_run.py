@@ -34,9 +34,10 @@ from .simulate_layers import SHOWN_LAYER
 
 @dataclass(frozen=True, slots=True)
 class ShownPart:
-    """A plan that ran; names of its steps in the timeline begin with ``prefix``.
+    """One part of a run; names of its steps in the timeline begin with ``prefix``.
 
-    ``label`` says what its op is; ``planned`` is the part of a plan, None where the scenario is that of one op.
+    ``scenario`` and ``schedule`` are the op and its steps, ``label`` the pattern of the op for people. ``planned`` is
+    the part of the plan, None in the run of one op.
     """
 
     prefix: str
@@ -283,10 +284,10 @@ def _carried_out(parts: Sequence[ShownPart]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OpSummary:
-    """An op as it is told: of layers that repeat in the one that stands for all, at rank 0.
+    """The times of an op at rank 0, in the layer that is shown for all.
 
-    ``beside`` are the ops whose kernels run beside its copies, with the ticks that they do, the longest first;
-    ``exposed_ticks`` how long in all no kernel does.
+    ``beside`` are (op, ticks) of the ops whose kernels run during its copies, the longest first; ``exposed_ticks`` is
+    how long its copies run while no kernel does.
     """
 
     span: OpSpan

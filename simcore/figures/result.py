@@ -22,11 +22,12 @@ class LoadKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Busy time of one link direction, or of the HBM of one rank, in each bucket.
+    """Busy time of one direction of a link, or of the HBM of one rank, in each bucket of time.
 
-    ``source`` and ``target`` are nodes of the network: a rank, or a switch from ``num_ranks`` on; both are the rank for
-    HBM. ``name`` is that of the edge (``link+1``, ``up``), or ``hbm``. ``busy_ticks`` is service time, summed over the
-    ``num_servers`` channels that serve side by side, each a unit in ``service_ticks``.
+    ``source`` and ``target`` are nodes of the network: a rank, or a switch from ``num_ranks`` on; for HBM both are the
+    rank. ``name`` is the name of the edge (``link+1``, ``up``), or ``hbm``. ``busy_ticks`` is the service time of each
+    bucket in ticks, summed over ``num_servers`` channels that serve side by side; a channel serves a unit in
+    ``service_ticks``.
     """
 
     kind: LoadKind
@@ -172,7 +173,7 @@ class Timeline(Tabular):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes of one rank (the busiest); ``link_bytes`` counts each link passed."""
+    """Bytes of one rank, the busiest; ``link_bytes`` counts a byte once for each link that it passes."""
 
     hbm_read_bytes: int
     hbm_write_bytes: int
@@ -186,7 +187,8 @@ class Traffic:
 class Waterfall:
     """Losses between the lower bound and the makespan; ``bound + losses = makespan`` exactly, losses may be negative.
 
-    All runs behind it are at ``unit_bytes``, which may be coarser than the Result's own, and of so many ``layers``.
+    All runs behind it are at the granularity ``unit_bytes``, which may be coarser than that of the Result, and have
+    ``layers`` layers. Times are ticks of 10 fs.
     """
 
     unit_bytes: int
@@ -267,18 +269,19 @@ class OpResult:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result(Tabular):
-    """One simulated plan; of several parts ``schedule`` has the name, engines, SMs and memory, and no steps.
+    """The simulation of one plan. Times are ticks of 10 fs, sizes bytes.
 
+    ``schedule`` is the plan of one op; for several parts it has only the name, engines, SMs and memory, and no steps.
     ``compute_ticks`` and ``comm_ticks`` are busy times of kernels and of transfers (union of intervals, worst rank).
-    ``dil`` is the time of the parts, each alone, over the time of the whole kernel. ``cil`` is the time of the
-    overlapped kernels over their time with servers of their own; None where there is nothing to compare.
-    ``line_hops`` were simulated and stand for ``line_hops_represented``; ``not_alike`` says why more than one rank was
-    simulated. ``deadlock`` is the circle of waits, sentence by sentence, if the outcome is DEADLOCK. ``loads`` are
-    those of links and memories over time. ``ops`` are in the order in which the plan issues them.
+    ``dil``, the decomposition loss, is the time of the parts, each alone, over the time of the whole kernel. ``cil``,
+    the contention loss, is the time of overlapped kernels over their time with servers of their own; None if there
+    is nothing to compare. ``line_hops`` were simulated and stand for ``line_hops_represented``; ``not_alike`` says why
+    more than one rank was simulated. ``deadlock`` is the circle of waits, sentence by sentence, if the outcome is
+    DEADLOCK. ``loads`` are those of links and memories over time. ``ops`` are in the order in which they are issued.
 
-    All figures are of the first ``num_simulated`` of ``layers``. Each of the others takes ``period_ticks``;
-    ``is_estimate`` says that no exact period was found: it is the average of the last simulated layers. Where all were
-    simulated it is by how much each comes after the one before, None if they do not repeat to the tick.
+    All figures are of the first ``num_simulated`` of all ``layers``. Each further layer takes ``period_ticks``, which
+    is exact unless ``is_estimate``: it is then the average of the last simulated layers. If all layers were simulated,
+    ``period_ticks`` is the time from one to the next, None if they do not repeat to the tick.
     """
 
     scenario: str
