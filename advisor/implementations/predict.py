@@ -255,11 +255,12 @@ KERNEL_SHORTEST_US = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A predicted speedup. Nine tenths of such speedups are within the relative ``error``, None if that is not known.
+    """A predicted speedup with its error.
 
-    ``outside`` says why the error was not measured for the like of this, empty if it was. ``in_graph`` and ``on_host``
-    are the speedups where all is replayed in a CUDA graph, and where the GPU waits for each call; None if they are the
-    same. ``slower`` is how much longer it may take because nobody measured GEMMs beside copies, see ``Beside``.
+    ``error`` is relative: nine of ten such speedups are within it; None if it is not known. ``outside`` says why it was
+    not measured for a case like this, empty if it was. ``in_graph`` and ``on_host`` are the speedups if everything is
+    replayed in a CUDA graph, and if the GPU waits for each call; None if they are the same as ``speedup``. ``slower`` is
+    by how much longer it may take because GEMMs beside copies were not measured on this GPU, see ``Beside``.
     The best kernel that ships has ``known`` at least where none is predicted to gain: who writes one may do no better.
     """
 

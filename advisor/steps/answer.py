@@ -22,7 +22,7 @@ from .times import head_shape
 
 @dataclass(frozen=True)
 class StepAdvice:
-    """What was found about a step.
+    """The answer about a training step: which layout and schedule to use, and all that were compared.
 
     Attributes
     ----------

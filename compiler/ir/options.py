@@ -45,10 +45,10 @@ class WithLoaded(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WaveLoop:
-    """What a wavefront of a copy repeats: it loads ``load`` lines, waits until ``waitcnt`` are under way, and goes on.
+    """The loop of a wavefront that copies: it requests ``load`` lines, and more once only ``waitcnt`` are under way.
 
-    ``then`` is what becomes of them: a put stores them at the peer, a get in its own memory, or adds them up in
-    registers.
+    ``then`` says what it does with the lines: a put stores them at the peer; a get stores them in its own memory, or
+    adds them up in registers.
     """
 
     load: int
@@ -68,10 +68,11 @@ class WaveLoop:
 
 @dataclass(frozen=True, slots=True)
 class GroupKernel:
-    """A kernel by what its work-groups do: ``groups`` at each rank, one on an SM, each of ``waves`` wavefronts.
+    """A kernel that copies, described by what its work-groups do.
 
-    A wavefront that waits leaves its SM to the others. ``request_bytes`` is what asking a peer for a line puts on the
-    links, where ``arbitration`` says what it queues behind.
+    Each rank has ``groups`` work-groups, one on an SM, of ``waves`` wavefronts each. A wavefront that waits leaves its
+    SM to the others. ``put`` and ``get`` are the loops of a wavefront for each direction. A request for a line puts
+    ``request_bytes`` on the links, where ``arbitration`` says what it queues behind.
     """
 
     name: str
@@ -88,7 +89,7 @@ class GroupKernel:
 
     @property
     def chains(self) -> int:
-        """How many turns all wavefronts of a rank have under way at once."""
+        """How many turns all wavefronts of a rank together have under way."""
         return self.groups * self.waves * max(loop.turns for loop in (self.put, self.get) if loop is not None)
 
     @property
@@ -153,10 +154,10 @@ class PeerOrder(Word):
 
 @dataclass(frozen=True, slots=True)
 class ExecutionOptions:
-    """How a schedule is carried out, beside what it moves and computes; each has a usual value.
+    """How the steps of a schedule are carried out; each option has a usual value.
 
-    ``tile`` has the rows and columns of a tile of a persistent kernel, none where it has the one that is fastest alone.
-    Each of its tiles is computed in ``split_k`` parts of the inner dimension, side by side.
+    ``tile`` has the rows and columns of a tile of a persistent kernel; it is empty for the tile that is fastest alone.
+    Each of these tiles is computed in ``split_k`` parts of the inner dimension, side by side.
     """
 
     direction: Direction = Direction.PUT

@@ -247,12 +247,22 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a run is carried out; nothing here changes a time.
+    """How a run is carried out; no option changes a time.
 
-    ``fold``: simulate one rank for all that are alike. ``observe``: record where units queued, for ``servers`` and
-    ``critical_path``, which takes some more time. ``should_stop`` is called at least once a second. ``progress`` is
-    called now and then with the line-hops simulated, those of what-if runs left out. ``loads``: tell those of links and
-    memories over time. ``path``: tell the critical path.
+    Attributes
+    ----------
+    fold
+        Whether to simulate one rank for all that are alike.
+    observe
+        Whether to record where units queued, for ``servers`` and ``critical_path`` of the result. It takes more time.
+    should_stop
+        Asked at least once a second; the run ends once it returns true.
+    progress
+        Called often with the line-hops that are simulated, without those of what-if runs.
+    loads
+        Whether the result has the loads of links and memories over time.
+    path
+        Whether the result has the critical path.
     """
 
     fold: bool = True
