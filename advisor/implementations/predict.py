@@ -259,8 +259,8 @@ class Promise:
 
     ``error`` is relative: nine of ten such speedups are within it; None if it is not known. ``outside`` says why it was
     not measured for a case like this, empty if it was. ``in_graph`` and ``on_host`` are the speedups if everything is
-    replayed in a CUDA graph, and if the GPU waits for each call; None if they are the same as ``speedup``. ``slower`` is
-    by how much longer it may take because GEMMs beside copies were not measured on this GPU, see ``Beside``.
+    replayed in a CUDA graph, and if the GPU waits for each call; None if they equal ``speedup``. ``slower`` is by how
+    much longer it may take because GEMMs beside copies were not measured on this GPU, see ``Beside``.
     The best kernel that ships has ``known`` at least where none is predicted to gain: who writes one may do no better.
     """
 
