@@ -111,7 +111,7 @@ def graph_of(scenario: OpCase, schedule: OpPlan, num_ranks: int) -> StepGraph:
                 before[own[step.name]] = before[own[step.name]] | awaited
         persistent |= parts
         sizes |= (own_sizes := _sizes(here, first, steps))
-        late |= {*_late(first, steps)}
+        late |= {*_waiting_steps(first, steps)}
         if parts:
             kernels_before |= {i: tuple(j for j in before[i] if j in sizes and j < i) for i in own_sizes}
     following: list[list[int]] = [[] for _ in before]
@@ -230,7 +230,7 @@ def _sizes(scenario: OpCase, first: int, steps: Sequence[Step]) -> dict[int, Siz
     return sizes
 
 
-def _late(first: int, steps: Sequence[Step]) -> Iterator[int]:
+def _waiting_steps(first: int, steps: Sequence[Step]) -> Iterator[int]:
     """Yield the kernels and sums of a rank that wait for a transfer."""
     kernels = {step.name for step in steps if not isinstance(step, Transfer)}
     for i, step in enumerate(steps, first):

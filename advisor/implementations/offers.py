@@ -152,10 +152,10 @@ class Offers:
 
     def without(self, names: Collection[str]) -> "Offers":
         """Return the same without the implementations of these names."""
-        offers, unasked = (
-            tuple(each for each in kind if each.name not in names) for kind in (self.offers, self.unasked)
+        offers, unrequested = (
+            tuple(each for each in kind if each.name not in names) for kind in (self.offers, self.unrequested)
         )
-        return replace(self, offers=offers, unasked=unasked)
+        return replace(self, offers=offers, unrequested=unrequested)
 
     def fastest_us(self, family: str) -> float:
         """The time of the library, or of implementations whose names begin so where they are faster; none if empty."""

@@ -246,7 +246,7 @@ class OpOptions:
         best.sort(key=lambda option: option.total)
         if self.ranks is not None and self.ranks.are_many:
             best = [option for option in best if option.total <= best[0].total * WORSE]
-        found = (*self._apart(op), *best[:MOST_TOGETHER]) or (self._option(op, OpMode(_OP)),)
+        found = (*self._separated(op), *best[:MOST_TOGETHER]) or (self._option(op, OpMode(_OP)),)
         return found if behind is None else self._followed(op, behind, found)
 
     def _followed(self, op: Op, behind: Op, found: Sequence[OpOption]) -> tuple[OpOption, ...]:
@@ -265,8 +265,8 @@ class OpOptions:
                 )
         return replace(option, with_next=option.total + self.kernel_ticks(behind))
 
-    def _apart(self, op: Op) -> Iterator[OpOption]:
-        """A pair as a kernel and a collective, the usual one first; none where it cannot be."""
+    def _separated(self, op: Op) -> Iterator[OpOption]:
+        """A pair with its collective separated, in the usual way first; none if it cannot be."""
         if op.shape.then is not None or op.shape.uneven_by_rank:
             return
         kernel = self._runs.times(replace(op, shape=kernel_alone(op.shape), reads=()), OpMode(_OP)).total

@@ -157,7 +157,7 @@ def _choice(
     started_with = []
     for op in workload.ops:
         if is_free(op) and op.shape.is_collective and op.name not in deferred_units:
-            kernel = _kernel_beside(workload, op, begins[op.name], {each: kernels[each] for each in computing})
+            kernel = _kernel_to_start_with(workload, op, begins[op.name], {each: kernels[each] for each in computing})
             if kernel:
                 started_with.append((op.name, kernel))
                 order.remove(op.name)
@@ -174,7 +174,7 @@ def _choice(
     )
 
 
-def _kernel_beside(workload: Workload, op: Op, begin: int, kernels: Mapping[str, int]) -> str:
+def _kernel_to_start_with(workload: Workload, op: Op, begin: int, kernels: Mapping[str, int]) -> str:
     """The kernel with which a collective begins that is placed at ``begin``; empty where it comes before all.
 
     The next one to begin, when the links are free; but before the kernels that need what is moved the one before.
@@ -218,10 +218,10 @@ def small_changes(
 
     The order of ``choice`` lists all ops. A change may be one that cannot be carried out.
     """
-    for changed in (*_op_options(workload, op_options, choice), *_along(following, choice)):
+    for changed in (*_op_options(workload, op_options, choice), *_chained_or_not(following, choice)):
         yield _cut(following, changed)
     yield from _fillers(workload, choice)
-    yield from _beside(workload, choice)
+    yield from _starting_with(workload, choice)
     yield from _priorities(workload, choice)
     yield from _ahead(workload, choice)
     yield from _swaps(choice)
@@ -255,8 +255,8 @@ def _op_options(
                 yield with_option(choice, op, option)
 
 
-def _along(following: Mapping[str, Sequence[str]], choice: Schedule) -> Iterator[Schedule]:
-    """Each GEMM that may be cut along the pair before it, cut so or not."""
+def _chained_or_not(following: Mapping[str, Sequence[str]], choice: Schedule) -> Iterator[Schedule]:
+    """Yield schedules with one GEMM more or fewer chained to the pair before it."""
     for name in chain.from_iterable(following.values()):
         chained_ops = tuple(each for each in choice.chained if each != name)
         yield replace(choice, chained=chained_ops if name in choice.chained else (*chained_ops, name))
@@ -294,8 +294,8 @@ def _fillers(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
                 yield replace(choice, order=order)
 
 
-def _beside(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
-    """Each collective that nothing must come before, with each other kernel or behind the kernels before it."""
+def _starting_with(workload: Workload, choice: Schedule) -> Iterator[Schedule]:
+    """Yield schedules in which a collective that waits for nothing starts with another kernel, or behind all before."""
     kernels = [op.name for op in workload.ops if not op.shape.is_collective]
     started_with = dict(choice.starts_with)
     for op in workload.ops:

@@ -168,7 +168,7 @@ def _watched(question: _Question, watcher: Watcher, answered: Answered) -> Advic
     watcher.progress("joint search", 0, 0)
     begun = perf_counter()
     try:
-        advice = _searched_beside(question, watcher)
+        advice = _searched_in_process(question, watcher)
     except Cancelled:
         return first
     except (ScheduleError, RunTooLarge) as error:
@@ -178,7 +178,7 @@ def _watched(question: _Question, watcher: Watcher, answered: Answered) -> Advic
     return with_simulated(advice, first)
 
 
-def _searched_beside(question: _Question, watcher: Watcher) -> Advice:
+def _searched_in_process(question: _Question, watcher: Watcher) -> Advice:
     if question.options.workers > 1:
         try:
             with open_processes(1) as submit:

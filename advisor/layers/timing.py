@@ -99,11 +99,11 @@ class _Clock:
     _last: _Kernel | None = None
     _modes: dict[str, OpMode] = field(default_factory=dict)
     _options: dict[str, OpOption] = field(default_factory=dict)
-    _beside: dict[str, str] = field(default_factory=dict)
+    _starts_with: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._modes = {mode.op: mode for mode in self.choice.modes}
-        self._beside = dict(self.choice.starts_with)
+        self._starts_with = dict(self.choice.starts_with)
 
     def run(self, part: str) -> int:
         """Place a part, and return its layer."""
@@ -138,8 +138,8 @@ class _Clock:
         begin = max(self.collectives_end, self._ready(op, moves=None if op.shape.is_collective else True))
         if op.shape.pattern.produces and op.name in self._ends:
             begin = max(begin, self._ends[op.name])
-        if op.name in self._beside:
-            begin = max(begin, self._begins.get(self._beside[op.name], 0))
+        if op.name in self._starts_with:
+            begin = max(begin, self._begins.get(self._starts_with[op.name], 0))
         elif not any(read.made_by for read in op.reads):
             begin = max(begin, self.main_end)
         length = int((option.copies[1] - option.sums) * (BESIDE_KERNELS if option.is_paced else 1))
@@ -156,13 +156,13 @@ class _Clock:
         if op.is_pair and not op.shape.pattern.produces:
             begin = max(begin, self._moved[op.name])
         if op.name in self.choice.chained:
-            self._along(op, option)
+            self._run_chained(op, option)
         else:
             self._run(op, begin, option.kernel)
         self._ends[op.name] = self.main_end
 
-    def _along(self, op: Op, option: OpOption) -> None:
-        """Run a GEMM that is cut along the pair before it: it ends at the earliest as the two alone do."""
+    def _run_chained(self, op: Op, option: OpOption) -> None:
+        """Run a GEMM that is chained to the pair before it: it ends no earlier than the two do alone."""
         pair = self._option(self.ops[op.takes_rows_of])
         others = [self._ends[read.made_by] for read in op.reads if read.made_by not in ("", op.takes_rows_of)]
         begin = max(self.main_end, *others, 0)

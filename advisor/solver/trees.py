@@ -116,7 +116,7 @@ class TreeGraph:
         edges = self.edges_of(root, parents)
         times = np.ones(len(edges))
         if self.to_each:
-            below = Counter(rank for target in range(len(parents)) for rank in _way(root, parents, target))
+            below = Counter(rank for target in range(len(parents)) for rank in _ranks_above(root, parents, target))
             times = np.array([below[rank] for rank in range(len(parents)) if rank != root])
         if early:
             times *= 1 + early * self._levels_below(root, parents)
@@ -129,7 +129,7 @@ class TreeGraph:
             return np.concatenate([half._levels_below(root, part) for half, part, _ in self._halves(parents)])
         below = np.zeros(len(parents), np.int64)
         for rank in range(len(parents)):
-            for levels, at in enumerate(_way(root, parents, rank)):
+            for levels, at in enumerate(_ranks_above(root, parents, rank)):
                 below[at] = max(below[at], levels)
         return np.delete(below, root)
 
@@ -143,7 +143,7 @@ class TreeGraph:
             return sum(half.levels_of(root, part) for half, part, _ in self._halves(parents)) / 2
         ranks, levels = range(len(parents)), iter(self.levels[self.edges_of(root, parents)].tolist())
         of_rank = [0.0 if rank == root else next(levels) for rank in ranks]
-        hops: list[float] = [sum(of_rank[each] for each in _way(root, parents, rank)) for rank in ranks]
+        hops: list[float] = [sum(of_rank[each] for each in _ranks_above(root, parents, rank)) for rank in ranks]
         return sum(hops) / (len(hops) - 1) if self.to_each else max(hops)
 
     def costs_of(self, root: int, prices: Floats) -> Floats:
@@ -233,8 +233,8 @@ def _mapped(numbers: Mapping[Ends, int], image: Image) -> list[int]:
     return [numbers[image[a], image[b]] for a, b in numbers]
 
 
-def _way(root: int, parents: Parents, rank: int) -> list[int]:
-    """The ranks from ``rank`` up to the root, which is left out."""
+def _ranks_above(root: int, parents: Parents, rank: int) -> list[int]:
+    """The ranks from ``rank`` up to the root, without the root."""
     way = list[int]()
     while rank != root:
         way.append(rank)

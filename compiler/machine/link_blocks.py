@@ -188,7 +188,7 @@ class LinkBlocks:
     def pcie(self, wire: PcieWire) -> str:
         """Return the name of a link of PCIe, or of that between two CPUs."""
         if isinstance(wire.rate, CpuWay):
-            return self._way(wire.rate)
+            return self._between_cpus(wire.rate)
         if isinstance(wire.rate, SaidRate) and wire.rate.gb_per_s is not None:
             name = self._name(PCIE, wire.rate)
             self._pcie_block(name, f'{_gb_per_s(wire.rate.gb_per_s)} @nominal "the file"', wire.rate)
@@ -230,7 +230,7 @@ class LinkBlocks:
         self._declare(name, f"{_gb_per_s(rate)} {source}", achieved, said, latency)
         return name
 
-    def _way(self, way: CpuWay) -> str:
+    def _between_cpus(self, way: CpuWay) -> str:
         if not way.source and CPUS not in self.blocks:
             self._doubts.append(
                 f"the file does not say which CPUs there are: {way.gb_per_s:g} GB/s from one to another are what NCCL"

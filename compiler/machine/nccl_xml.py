@@ -331,7 +331,7 @@ class _Pcie:
     def __init__(self, xml: XmlText, found: Sequence[_Found], cpus: Sequence[Element]) -> None:
         self._xml, self._cpus = xml, cpus
         self._numbers = {id(each.element): number for number, each in enumerate(found)}
-        self._tree = PcieTree(len(found), self._way(cpus[0]) if cpus else UNSAID_CPUS)
+        self._tree = PcieTree(len(found), self._between_cpus(cpus[0]) if cpus else UNSAID_CPUS)
 
     def wires(self) -> tuple[PcieWire, ...]:
         """Return the links from the GPUs up to the roots of their CPUs, and between these."""
@@ -367,7 +367,7 @@ class _Pcie:
         lanes = {"": 16, "0": 16, "1": 1, "2": 2, "4": 4, "8": 8, "16": 16}.get(device.get("link_width"))
         return None if speed is None or lanes is None or not float(speed[1]) else PcieSlot(float(speed[1]), lanes)
 
-    def _way(self, cpu: Element) -> CpuWay:
+    def _between_cpus(self, cpu: Element) -> CpuWay:
         family, model = (self._xml.number(cpu, name, -1, 10**6) for name in ("familyid", "modelid"))
         return way_between(cpu.get("arch"), cpu.get("vendor"), family, model)
 

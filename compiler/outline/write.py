@@ -63,7 +63,7 @@ def _steps(outline: Outline, problem: TemplateInput, rank: int) -> tuple[Step, .
     made = makers(outline, problem, names)
     groups = _groups(outline, problem, names, moving)
     if produces:
-        waiting = _apart(groups, _waiting(moving, made))
+        waiting = _after_one_kernel(groups, _waiting(moving, made))
         return after_kernels(groups, waiting, sums_behind=outline.sums is Sums.BEHIND)
     return before_kernels(groups, _held(outline, moving, made))
 
@@ -117,8 +117,8 @@ def _waiting(moving: Moves, made: Mapping[Cell, Names]) -> list[Move]:
     ]
 
 
-def _apart(groups: list[TileGroup], moving: list[Move]) -> list[Move]:
-    """Make transfers that wait only for other ranks wait for a single kernel too: it ends before anything moves."""
+def _after_one_kernel(groups: list[TileGroup], moving: list[Move]) -> list[Move]:
+    """Make transfers that wait only for other ranks wait for a single kernel too, which ends before anything moves."""
     if len(groups) > 1:
         return moving
     here = {groups[0].name, *(step.name for step in moving)}

@@ -250,12 +250,12 @@ def _steps(form: KernelForm, pointer: KernelValue, node: ast.AST) -> tuple[Produ
         raise NotRecognised(node, "where the tile is stored is not followed", _hint(form))
     found = []
     for axis, (place, (index, block)) in enumerate(zip(PLACES, form.sides, strict=True)):
-        within = [_without(each, (f"arange({block})", axis)) for each in pointer.terms if _along(each, axis)]
+        within = [_without(each, (f"arange({block})", axis)) for each in pointer.terms if _varies_on(each, axis)]
         between = [_without(each, (place, SCALAR), (block, SCALAR)) for each in pointer.terms if _uses(each, place)]
         if (
             len(within) != 1
             or within != between
-            or any(pointer.terms[each] != 1 for each in pointer.terms if _along(each, axis))
+            or any(pointer.terms[each] != 1 for each in pointer.terms if _varies_on(each, axis))
         ):
             side = "rows" if axis == 0 else "columns"
             raise NotRecognised(node, f"the {side} of a stored tile do not begin at {index} * {block}", _hint(form))
@@ -354,7 +354,7 @@ def _name(pointer: Known, order: Sequence[str]) -> str:
     return min(base_of(pointer).base, key=order.index, default="memory")
 
 
-def _along(product: Product, axis: int) -> bool:
+def _varies_on(product: Product, axis: int) -> bool:
     return any(place == axis for _, place in product)
 
 

@@ -254,7 +254,7 @@ class _Order:
             group = [next(_places(left))]
             left &= ~self._users(group[0])
             for place in group:
-                new = list(_places(left & self._beside(place)))
+                new = list(_places(left & self._at_the_same_time(place)))
                 for other in new:
                     left &= ~self._users(other)
                 group += new
@@ -262,8 +262,8 @@ class _Order:
 
     def most_beside(self, place: int, taken: Mapping[int, int]) -> int:
         """The most SMs that copy for another part when this one runs on SMs of kernels; ``taken`` has their nodes."""
-        beside = self._beside(place) & ~_nodes(place)
-        return max((sms for sms, nodes in taken.items() if beside & nodes), default=0)
+        others = self._at_the_same_time(place) & ~_nodes(place)
+        return max((sms for sms, nodes in taken.items() if others & nodes), default=0)
 
     def _users(self, place: int) -> int:
         """The nodes of a part that run on the SMs of kernels."""
@@ -271,7 +271,7 @@ class _Order:
         on_them = self.there[copies] and self.parts[place].schedule.engine.on_kernels_sms
         return (1 << kernels if self.there[kernels] else 0) | (1 << copies if on_them else 0)
 
-    def _beside(self, place: int) -> int:
+    def _at_the_same_time(self, place: int) -> int:
         """The nodes of all parts that may run when a part does on the SMs of kernels."""
         users, found = self._users(place), 0
         for node in (2 * place, 2 * place + 1):

@@ -148,7 +148,7 @@ def sweep_step(request: SweepRequest, step: StepScenario, points: Sequence[Setti
     text, code = source_of(request.file), Exit.DONE
     found: list[tuple[Settings, StepAdvice]] = []
     with progress_line() as progress, interruptible() as stopped, ExitStack() as side:
-        times, submit = LayerTimes(stopped), side.enter_context(_beside(request))
+        times, submit = LayerTimes(stopped), side.enter_context(_submitter(request))
         for place, settings in enumerate(points):
             progress("sweep", place, len(points))
             try:
@@ -169,8 +169,8 @@ def sweep_step(request: SweepRequest, step: StepScenario, points: Sequence[Setti
     return Exit.INTERRUPTED if interrupted else code
 
 
-def _beside(request: SweepRequest) -> AbstractContextManager[Submit | None]:
-    """Who simulates layers beside each other: a dask scheduler, processes, or nobody."""
+def _submitter(request: SweepRequest) -> AbstractContextManager[Submit | None]:
+    """What simulates layers in parallel: a dask scheduler, processes, or nothing."""
     if request.scheduler is not None:
         return on_cluster(request.scheduler)
     workers = request.advice.workers
