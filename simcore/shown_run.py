@@ -26,7 +26,7 @@ from ..compiler.planning.groups import labels_of
 from ..compiler.planning.plan import build_plan, in_layer, own_name
 from ..compiler.text.units import ticks_text
 from .figures.load_buckets import Span, overlap_ticks, total_ticks, union_of, union_of_spans
-from .figures.metrics import DataFlow, flows_of, flows_to, shown_name
+from .figures.metrics import DataFlow, StepFlows, shown_name
 from .figures.result import Interval, IntervalKind, OpResult, Result
 from .lower.one_kernel import part_as_kernels
 from .simulate_layers import SHOWN_LAYER
@@ -123,14 +123,14 @@ class ShownRun:
         """What each step of an absolute ``rank`` waits for: transfers of its part, and what it reads of other ops."""
         timeline = self.result.timeline
         intervals = {(each.rank, each.name): each for each in timeline.intervals}
-        inside = (
-            flow
+        of_parts = {
+            part.prefix: StepFlows(part.scenario, part.schedule, intervals, timeline.period, part.prefix)
             for part in self.parts
-            for flow in flows_of(part.scenario, part.schedule, intervals, timeline.period, rank, part.prefix)
-        )
-        return (*inside, *self._between(rank, intervals))
+        }
+        inside = (flow for each in of_parts.values() for flow in each.of(rank))
+        return (*inside, *self._between(rank, of_parts))
 
-    def _between(self, rank: int, intervals: Mapping[tuple[int, str], Interval]) -> Iterator[DataFlow]:
+    def _between(self, rank: int, of_parts: Mapping[str, StepFlows]) -> Iterator[DataFlow]:
         """What steps of one op wait for in another: rows that a step makes or copies bring, or the end of a part."""
         own = self.intervals_of_parts(rank)
         by_name = {interval.name: interval for of_part in own.values() for interval in of_part}
@@ -142,23 +142,12 @@ class ShownRun:
                     yield DataFlow(rank, rank, each.on, maker, waiter, ())
                 elif waiter is not None:
                     landing.setdefault(f"{each.on}.", []).append((waiter, each.of))
-            yield from self._landing(rank, intervals, landing)
+            for prefix, waits in landing.items():  # copies of other parts
+                yield from of_parts[prefix].to(rank, waits)
             for wait in planned.waits if planned is not None else ():
                 ends = _last(own[f"{wait.on}."], wait), _first(own[part.prefix], wait)
                 if ends[0] is not None and ends[1] is not None and wait.what is not Awaited.BEGUN:
                     yield DataFlow(rank, rank, wait.on, ends[0], ends[1], ())
-
-    def _landing(
-        self,
-        rank: int,
-        intervals: Mapping[tuple[int, str], Interval],
-        landing: Mapping[str, Sequence[tuple[Interval, str]]],
-    ) -> Iterator[DataFlow]:
-        """Copies whose signals are waited for, by the prefix of their part."""
-        by_prefix, period = {part.prefix: part for part in self.parts}, self.result.timeline.period
-        for prefix, waits in landing.items():
-            maker = by_prefix[prefix]
-            yield from flows_to(maker.scenario, maker.schedule, intervals, period, rank, waits, prefix)
 
     def intervals_of_parts(self, rank: int) -> dict[str, list[Interval]]:
         """The intervals of a rank by the prefix of their part, in the order of the timeline."""

@@ -14,9 +14,7 @@ from ..compiler.ir import (
     OpPlan,
     Plan,
     Rejection,
-    ShouldStop,
     Step,
-    StepsDone,
     System,
     TileGroup,
     Transfer,
@@ -289,7 +287,7 @@ def _simulate(case: Case, name: str, unit_bytes: int, what_if: WhatIf | None, op
                 again = RunOptions(fold=fold, should_stop=options.should_stop)
                 losses = _explain(case, what_if, known, again, in_periods=options.fold)
         period = period_ticks(lowered, finished.run) if several else None
-        return result_of(name, lowered, finished, losses=losses, period=period, loads=options.loads, path=options.path)
+        return result_of(name, lowered, finished, losses=losses, period=period, options=options)
 
 
 def record_writes(
@@ -359,8 +357,7 @@ def simulate_seeds(
     *,
     name: str = "workload",
     unit_bytes: int = PACKET_BYTES,
-    should_stop: ShouldStop | None = None,
-    progress: StepsDone | None = None,
+    options: RunOptions = DEFAULT_OPTIONS,
 ) -> tuple[Result, ...]:
     """Simulate ``plan`` once for each of ``seeds``; every Result is the one of ``simulate`` with that seed.
 
@@ -370,9 +367,8 @@ def simulate_seeds(
     ----------
     seeds
         Each from 0 on.
-    should_stop, progress
-        The first is asked often; once it returns true, no further run is made. The second is called with the line-hops
-        that are done.
+    options
+        Only ``should_stop``, which is called often, and ``progress``, which gets the line-hops that are done, count.
     system, plan, name, unit_bytes
         As for ``simulate``.
 
@@ -383,12 +379,12 @@ def simulate_seeds(
     ScheduleError, RunTooLarge
         As ``simulate``.
     Cancelled
-        If ``should_stop`` returned true before the runs began.
+        If ``options.should_stop`` returned true before the runs began.
     """
     cases = [Case(system, plan, perturbation_of(system, seed)) for seed in seeds]
     if not cases:
         return ()
-    options = RunOptions(should_stop=should_stop, progress=progress)
+    options = RunOptions(should_stop=options.should_stop, progress=options.progress)
     if not system.random:
         one = simulate(system, plan, name=name, unit_bytes=unit_bytes, seed=seeds[0], options=options)
         return (one,) * len(cases)

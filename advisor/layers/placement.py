@@ -12,6 +12,7 @@ from .options import OpOption
 
 if TYPE_CHECKING:
     from ..solver.layer_model import LayerProblem, NeededBy, Placement
+    from .joint import LayerSpace
 
 
 LIMIT_S = 0.7
@@ -31,11 +32,9 @@ NUM_PLACED = 4
 
 
 def placed_choices(
-    workload: Workload,
-    op_options: Mapping[str, Sequence[OpOption]],
+    space: "LayerSpace",
     *,
     name: str,
-    batches: int,
     layers: int,
     spans_layers: bool = True,
     limit: float = LIMIT_S,
@@ -43,20 +42,25 @@ def placed_choices(
 ) -> tuple[Schedule, ...]:
     """Return the joint schedules that the solver finds, the best in its model first; maybe none.
 
-    ``workload`` is written out in so many ``batches``. Of those that repeat so many ``layers`` are placed; many kernels
-    of one may run among those of the next where that ``spans_layers``. Collectives are as fast as they can be: the
+    Of layers that repeat so many ``layers`` are placed; many kernels of one may run among those of the next where that
+    ``spans_layers``. Collectives are as fast as they can be: the
     solver does not know what copies cost kernels, nor what is cut along a pair.
     """
     from ..solver.layer_model import place_layer
 
-    op_options = {
-        name: tuple(option for option in of if not option.is_paced and not option.is_for_next)
-        for name, of in op_options.items()
-    }
+    workload, op_options = (
+        space.workload,
+        {
+            name: tuple(option for option in of if not option.is_paced and not option.is_for_next)
+            for name, of in space.op_options.items()
+        },
+    )
     problem = replace(_problem(workload, op_options, layers), spans_layers=spans_layers and layers >= MANY_LAYERS)
     placements, _ = place_layer(problem, seed=0, limit=limit, should_stop=should_stop)
     choices = (
-        replace(_choice(workload, op_options, placement, name, spans_layers=problem.spans_layers), batches=batches)
+        replace(
+            _choice(workload, op_options, placement, name, spans_layers=problem.spans_layers), batches=space.cut.batches
+        )
         for placement in _unlike(placements)
     )
     return tuple(dict.fromkeys(choices))[:NUM_PLACED]

@@ -300,10 +300,8 @@ class JointSearch:
 
     def _placed(self, space: LayerSpace) -> None:
         placed = placed_choices(
-            space.workload,
-            space.op_options,
+            space,
             name=JOINT,
-            batches=space.cut.batches,
             layers=self.scenario.workload.num_layers,
             limit=QUICK_LIMIT_S if self.runs.quick else LIMIT_S,
             should_stop=self.runs.should_stop,

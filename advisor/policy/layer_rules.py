@@ -11,7 +11,7 @@ from itertools import count, pairwise
 from ...compiler.codes import Code
 from ...compiler.from_model.request import LayerRequest, layer_scenario
 from ...compiler.ir import Cancelled, OpChoice, OpMode, Part, Scenario, Schedule, ShouldStop
-from ...compiler.ir.stopping import never
+from ...compiler.ir.stopping import Counted
 from ...compiler.planning.build import ScheduleError, expression_of_schedule
 from ...compiler.planning.plan import build_plan
 from ...compiler.request.request import RequestError
@@ -19,7 +19,6 @@ from ...compiler.resolve.schedules.from_text import SERIAL
 from ...compiler.templates import BASELINE
 from ...compiler.text.diagnostics import CompileError
 from ...simcore.program.program import PACKET_BYTES
-from ..answer.stages import AdviceOptions
 from ..candidates.advice import Advice
 from ..candidates.candidate import ScheduleOrigin
 from ..layers.joint import simulated
@@ -304,14 +303,13 @@ def across(should_stop: ShouldStop) -> Simulate:
 def layer_table(
     request: LayerRequest,
     sizes: Sequence[int],
-    options: AdviceOptions,
-    advise: Callable[[Scenario, AdviceOptions], Advice],
+    advise: Callable[[Scenario], Advice],
+    should_stop: ShouldStop,
     *,
     tolerance: float = TOLERANCE,
-    reported: Callable[[int, int], None] = lambda done, total: None,
-    should_stop: ShouldStop = never,
+    progress: Counted | None = None,
 ) -> PolicyTable:
-    """Return which schedule of a layer to use for which number of tokens; ``told`` of the sizes that are advised.
+    """Return which schedule of a layer to use for which number of tokens; ``progress`` hears of the sizes advised.
 
     Raises
     ------
@@ -327,11 +325,12 @@ def layer_table(
 
     def advised(scenario: Scenario) -> Advice:
         nonlocal done
-        advice = advise(scenario, replace(options, within_s=None))
+        advice = advise(scenario)
         if advice.interrupted:
             raise Cancelled
         done += 1
-        reported(done, len(requested))
+        if progress is not None:
+            progress(done, len(requested))
         return advice
 
     axis = SettingAxis(TOKENS, lambda size: layer_scenario(replace(request, tokens=size)), request.model.name)

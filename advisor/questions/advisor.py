@@ -263,11 +263,9 @@ class Advisor:
         if isinstance(question, LayerRequest):
             from ..policy.layer_rules import layer_table
 
-            reported, stop = progress or (lambda done, total: None), should_stop or never
-            advise_layer = partial(self.recommend, should_stop=should_stop)
-            return layer_table(
-                question, sizes, options, advise_layer, tolerance=tolerance, reported=reported, should_stop=stop
-            )
+            advise_layer = partial(self.recommend, options=replace(options, within_s=None), should_stop=should_stop)
+            stop = should_stop or never
+            return layer_table(question, sizes, advise_layer, stop, tolerance=tolerance, progress=progress)
         from ..policy.build import policy_table
         from ..policy.cover import axis_of, check_sizes
 

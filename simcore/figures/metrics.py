@@ -212,69 +212,61 @@ def data_flows(scenario: OpCase, schedule: OpPlan, timeline: Timeline, rank: int
     One that never ran, or that never came, is left out. ``schedule`` is that of the Result with the ``timeline``.
     """
     intervals = {(each.rank, each.name): each for each in timeline.intervals}
-    return flows_of(scenario, schedule, intervals, timeline.period, rank)
+    return StepFlows(scenario, schedule, intervals, timeline.period).of(rank)
 
 
-def flows_of(
-    scenario: OpCase,
-    schedule: OpPlan,
-    intervals: Mapping[tuple[int, str], Interval],
-    period: int,
-    rank: int,
-    prefix: str = "",
-) -> tuple[DataFlow, ...]:
-    """As ``data_flows``, for steps whose ``intervals``, by rank and name, have names that begin with ``prefix``."""
-    steps = ((prefix + shown_name(scenario, schedule, step), step) for step in schedule.steps_of(rank))
-    found = ((intervals.get((rank % period, name)), step) for name, step in steps)
-    waiting = [(waiter, step) for waiter, step in found if waiter is not None]
-    waits = ((waiter, name) for waiter, step in waiting for name in step.after)
-    own = flows_to(scenario, schedule, intervals, period, rank, waits, prefix)
-    gets = [(waiter, step) for waiter, step in waiting if isinstance(step, Transfer) and step.peer_after]
-    flags = (_flags_of_peer(scenario, schedule, intervals, period, rank, waiter, get, prefix) for waiter, get in gets)
-    return (*own, *chain.from_iterable(flags))
+@dataclass(frozen=True, slots=True)
+class StepFlows:
+    """What steps of ``schedule`` wait for, by their ``intervals``, which have names that begin with ``prefix``.
 
+    They are by rank and name; those of the ranks of one ``period`` stand for all.
+    """
 
-def _flags_of_peer(
-    scenario: OpCase,
-    schedule: OpPlan,
-    intervals: Mapping[tuple[int, str], Interval],
-    period: int,
-    rank: int,
-    waiter: Interval,
-    get: Transfer,
-    prefix: str,
-) -> Iterator[DataFlow]:
-    """What the peer of a ``get`` has received or done when it sends its flag."""
-    peer = (rank + get.peer) % scenario.num_ranks
-    arrivals = _by_awaited_name(arrivals_at(scenario, schedule, peer))
-    for name in get.peer_after:
-        makers = [(each.issuer, shown_name(scenario, schedule, each.transfer)) for each in arrivals.get(name, ())]
-        for issuer, maker in makers or [(peer, name)]:
-            made = intervals.get((issuer % period, prefix + maker))
-            if made is not None:
-                yield DataFlow(issuer, rank, name, made, waiter, scenario.network.path(peer, rank))
+    scenario: OpCase
+    schedule: OpPlan
+    intervals: Mapping[tuple[int, str], Interval]
+    period: int
+    prefix: str = ""
 
+    def of(self, rank: int) -> tuple[DataFlow, ...]:
+        """As ``data_flows``."""
+        found = ((self._interval(rank, step), step) for step in self.schedule.steps_of(rank))
+        waiting = [(waiter, step) for waiter, step in found if waiter is not None]
+        own = self.to(rank, ((waiter, name) for waiter, step in waiting for name in step.after))
+        gets = [(waiter, step) for waiter, step in waiting if isinstance(step, Transfer) and step.peer_after]
+        return (*own, *chain.from_iterable(self._flags_of_peer(rank, waiter, get) for waiter, get in gets))
 
-def flows_to(
-    scenario: OpCase,
-    schedule: OpPlan,
-    intervals: Mapping[tuple[int, str], Interval],
-    period: int,
-    rank: int,
-    waits: Iterable[tuple[Interval, str]],
-    prefix: str = "",
-) -> tuple[DataFlow, ...]:
-    """What intervals of ``rank`` wait for by names, of what steps of ``schedule`` bring there; see ``flows_of``."""
-    arrivals = _by_awaited_name(arrivals_at(scenario, schedule, rank))
-    found: dict[tuple[int, str, str], DataFlow] = {}  # a call of a library moves many pieces
-    for waiter, arrival in ((waiter, each) for waiter, name in waits for each in arrivals.get(name, ())):
-        name = prefix + shown_name(scenario, schedule, arrival.transfer)
-        transfer = intervals.get((arrival.issuer % period, name))
-        if transfer is not None and transfer is not waiter:
-            path = _path(scenario, schedule, arrival, rank)
-            flow = DataFlow(arrival.issuer, rank, arrival.transfer.signal, transfer, waiter, path)
-            found.setdefault((arrival.issuer, transfer.name, waiter.name), flow)
-    return tuple(found.values())
+    def to(self, rank: int, waits: Iterable[tuple[Interval, str]]) -> tuple[DataFlow, ...]:
+        """What intervals of ``rank`` wait for by names, of what steps of the schedule bring there."""
+        arrivals = _by_awaited_name(arrivals_at(self.scenario, self.schedule, rank))
+        found: dict[tuple[int, str, str], DataFlow] = {}  # a call of a library moves many pieces
+        for waiter, arrival in ((waiter, each) for waiter, name in waits for each in arrivals.get(name, ())):
+            transfer = self._interval(arrival.issuer, arrival.transfer)
+            if transfer is not None and transfer is not waiter:
+                path = self._path(arrival, rank)
+                flow = DataFlow(arrival.issuer, rank, arrival.transfer.signal, transfer, waiter, path)
+                found.setdefault((arrival.issuer, transfer.name, waiter.name), flow)
+        return tuple(found.values())
+
+    def _flags_of_peer(self, rank: int, waiter: Interval, get: Transfer) -> Iterator[DataFlow]:
+        """What the peer of a ``get`` has received or done when it sends its flag."""
+        peer = (rank + get.peer) % self.scenario.num_ranks
+        arrivals = _by_awaited_name(arrivals_at(self.scenario, self.schedule, peer))
+        for name in get.peer_after:
+            made = [(each.issuer, self._interval(each.issuer, each.transfer)) for each in arrivals.get(name, ())]
+            for issuer, interval in made or [(peer, self.intervals.get((peer % self.period, self.prefix + name)))]:
+                if interval is not None:
+                    yield DataFlow(issuer, rank, name, interval, waiter, self.scenario.network.path(peer, rank))
+
+    def _interval(self, rank: int, step: Step) -> Interval | None:
+        """That of a step of ``rank``, None where it never ran."""
+        name = self.prefix + shown_name(self.scenario, self.schedule, step)
+        return self.intervals.get((rank % self.period, name))
+
+    def _path(self, arrival: Arrival, rank: int) -> tuple[int, ...]:
+        if self.schedule.engine.by_library or arrival.transfer.reach is Reach.ALL:
+            return ()
+        return self.scenario.network.path((rank + arrival.source) % self.scenario.num_ranks, rank)
 
 
 def _by_awaited_name(arrivals: Sequence[Arrival]) -> dict[str, list[Arrival]]:
@@ -287,12 +279,6 @@ def _by_awaited_name(arrivals: Sequence[Arrival]) -> dict[str, list[Arrival]]:
         for name in names:
             awaited.setdefault(name, []).append(arrival)
     return awaited
-
-
-def _path(scenario: OpCase, schedule: OpPlan, arrival: Arrival, rank: int) -> tuple[int, ...]:
-    if schedule.engine.by_library or arrival.transfer.reach is Reach.ALL:
-        return ()
-    return scenario.network.path((rank + arrival.source) % scenario.num_ranks, rank)
 
 
 TextArray = npt.NDArray[np.str_]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...compiler.ir import COLLECTIVES_STREAM, OpPlan, Part, Plan
-from ..fold.run import Finished
+from ..fold.run import DEFAULT_OPTIONS, Finished, RunOptions
 from ..lower.plan import Lowered
 from ..program.program import Run
 from .critical_path import circle_of_waits, critical_path
@@ -30,12 +30,11 @@ def result_of(
     *,
     losses: tuple[Waterfall | None, float | None] = (None, None),
     period: int | None = None,
-    loads: bool = True,
-    path: bool = True,
+    options: RunOptions = DEFAULT_OPTIONS,
 ) -> Result:
     """Return the figures of a finished run of the scenario ``name``, with its ``losses``: waterfall and ``cil``.
 
-    Without ``loads`` or ``path`` those over time, or the critical path, are empty.
+    Without ``loads`` or ``path`` in its ``options`` those over time, or the critical path, are empty.
     """
     run, program, gpu = finished.run, lowered.program, lowered.system.gpu
     of_parts = _intervals(lowered, run)
@@ -67,9 +66,11 @@ def result_of(
         core=run.core,
         timeline=timeline,
         servers=server_loads(program, run),
-        critical_path=critical_path(program, run) if path else (),
+        critical_path=critical_path(program, run) if options.path else (),
         deadlock=circle_of_waits(program, run),
-        loads=loads_of(lowered.parts[0], run) if loads else NO_LOADS,  # memories and links are those of all parts
+        loads=loads_of(lowered.parts[0], run)
+        if options.loads
+        else NO_LOADS,  # memories and links are those of all parts
         ops=ops,
         layers=lowered.plan.num_layers,
         num_simulated=lowered.plan.num_layers,

@@ -309,8 +309,7 @@ def _traffic(gpu: Gpu, shape: AttentionShape, units: Sequence[_Units], sms: int)
     """
     key_bytes = shape.dtype.bytes_of(shape.key_cols)
     queries = shape.dtype.bytes_of(shape.batch * shape.heads * shape.q_len * shape.head_dim)
-    per_head = shape.keys_seen * key_bytes
-    num_heads = shape.batch * shape.kv_heads
+    per_head, num_heads = shape.keys_seen * key_bytes, shape.batch * shape.kv_heads
     requested = sum(each.count * each.rows for each in units) * key_bytes
     units_per_head = sum(each.count for each in units) // num_heads
     at_work = min(num_heads, -(-sms // units_per_head))

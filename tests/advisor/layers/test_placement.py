@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("compiled_core")
 
 def placed_in(space: LayerSpace) -> tuple[Schedule, ...]:
     """Placements whose layers come one after the other."""
-    return placed_choices(space.workload, space.op_options, name="placed", batches=1, layers=12, spans_layers=False)
+    return placed_choices(space, name="placed", layers=12, spans_layers=False)
 
 
 @cache
@@ -95,7 +95,7 @@ def test_kernels_of_one_layer_may_run_among_those_of_the_next() -> None:
 
 def test_what_spans_layers_can_be_carried_out() -> None:
     scenario, space, _ = problem()
-    choices = placed_choices(space.workload, space.op_options, name="placed", batches=1, layers=12)
+    choices = placed_choices(space, name="placed", layers=12)
 
     assert choices
     for choice in choices:

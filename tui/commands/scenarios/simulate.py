@@ -230,14 +230,8 @@ def _layers_by_seed(
 
 def _under(seeds: range, system: System, plan: Plan, name: str, unit: int) -> tuple[Result, ...]:
     with progress_line() as progress:
-        return simulate_seeds(
-            system,
-            plan,
-            seeds,
-            name=name,
-            unit_bytes=unit,
-            progress=lambda line_hops: progress("run", line_hops, 0),
-        )
+        options = RunOptions(progress=lambda line_hops: progress("run", line_hops, 0))
+        return simulate_seeds(system, plan, seeds, name=name, unit_bytes=unit, options=options)
 
 
 def _record(scenario: OpCase, schedule: OpPlan, unit_bytes: int, options: SimulateOptions) -> Exit:
