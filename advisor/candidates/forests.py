@@ -40,12 +40,13 @@ FINE = 8
 CARRIED = 2
 """Sets of trees, the fastest, that have twice as many from twice ``FINE`` on; below, times say little of what comes."""
 LEFT = 0.002
-"""What other chunks are to gain over the fastest run, if nothing but the busiest link counts."""
+"""What other chunks are to gain over the fastest run, if nothing but the busiest link counts; and what twice as many
+have gained where still more are tried."""
 Parts = Sequence[tuple[int, int]]
 AROUND: Sequence[tuple[Parts, int]] = (((3, 4), (3, 2), (2, 1)), 3), (((2, 3), (4, 3)), 1)
 """Parts of the best number that are tried then, of so many sets of trees; and if one is better, around that.
-Twice the number only below what is known: there may be a better one between 3 and 8. Less than many only where these
-gained little over half: see ``_paid``."""
+Twice the number only below what is known: there may be a better one between 3 and 8. Less or more than many only where
+it may gain: see ``_may_gain``."""
 BESIDE = (4, 8, 16)
 """The same beside a kernel, where kernels of half a shard are tried first, then of half and twice as much."""
 ONE_KERNEL = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
@@ -241,7 +242,7 @@ def try_forests(
             for each in best
             for one in neighbours_of(scenario, each, parts)
             if one not in tried and (beside or one.chunks < max(most_chunks, 2 * each.chunks))
-            if one.chunks > each.chunks or not _paid(scenario, each, timed)
+            if _may_gain(scenario, one, each, timed)
         ]
         tried += new
         timed += timer(new) if new else ()
@@ -273,11 +274,16 @@ def _fastest_of_each(timed: Sequence[tuple[int, OpChoice]]) -> list[tuple[int, O
     return list(fastest.values())
 
 
-def _paid(scenario: OpCase, best: OpChoice, timed: Sequence[tuple[int, OpChoice]]) -> bool:
-    """Whether ``best`` has many chunks, and gained so much over half of them that a number between is no better."""
+def _may_gain(scenario: OpCase, one: OpChoice, best: OpChoice, timed: Sequence[tuple[int, OpChoice]]) -> bool:
+    """Whether ``one``, with other chunks than ``best``, may be faster by what that gained over half of its chunks.
+
+    Of many chunks fewer where it gained little, and more where it gained something; of few chunks any.
+    """
     times = {choice: ticks for ticks, choice in timed}
-    half = times.get(replace(best, chunks=best.chunks // 2), 0)
-    return best.chunks > 2 * FINE * scenario.num_ranks and half >= (1 + GAIN) * times[best]
+    half = times.get(replace(best, chunks=best.chunks // 2))
+    if half is None or best.chunks <= 2 * FINE * scenario.num_ranks:
+        return True
+    return half >= (1 + LEFT) * times[best] if one.chunks > best.chunks else half < (1 + GAIN) * times[best]
 
 
 def _doubled(scenario: OpCase, timed: Sequence[tuple[int, OpChoice]], limit: float) -> Iterator[OpChoice]:

@@ -211,7 +211,7 @@ def detect(program: Program, max_rounds: int = MAX_ROUNDS) -> Classes | Refusal:
 
 
 def _none_is_alike(program: Program) -> bool:
-    """Whether no two ranks are alike by their ops and the units that these pass at each other, refined among ranks.
+    """Whether no two ranks are alike by their setups and the units that ops of each pass at each other, refined.
 
     Of an irregular network these few numbers say so, where classes of all that is alike take as long as the run.
     """
@@ -219,7 +219,7 @@ def _none_is_alike(program: Program) -> bool:
     sender = program.op_rank[program.stage_op[program.flow_stage[program.hop_flow]]]  # [H]
     pairs = sender * ranks + program.hop_server % ranks
     units = np.bincount(pairs, program.flow_units[program.hop_flow], ranks**2).reshape(ranks, ranks)
-    colours, known = np.bincount(program.op_rank[program.op_local_id != NONE], minlength=ranks).tolist(), 0
+    colours, known = np.bincount(program.op_rank, program.op_setup_ticks, ranks).tolist(), 0
     while known < len(set(colours)) < ranks:
         known = len(set(colours))
         around = [sorted(zip(colours, units[rank], units[:, rank], strict=True)) for rank in range(ranks)]

@@ -209,6 +209,21 @@ def test_trees_whose_busiest_link_leaves_nothing_to_gain_have_no_more_chunks() -
     assert {one.trees for one in tried if one.chunks > 8 * 6} == {kept}
 
 
+@pytest.mark.parametrize(("gain", "more"), [(0.001, False), (0.003, True)])
+def test_where_twice_as_many_chunks_gain_nothing_still_more_are_not_tried(gain: float, more: bool) -> None:
+    case, tried = scenario_of("all_gather", rows=1 << 17).case, list[int]()
+    first = some(list(forests(case)))
+    times = {8: 110_000.0, 16: 105_000.0, 32: 100_000.0, 64: 100_000 * (1 - gain)}
+
+    def timer(choices: Sequence[OpChoice]) -> list[tuple[int, OpChoice]]:
+        pieces = [(one.chunks // 6, one) for one in choices if one.trees == first[0].trees]
+        tried.extend(each for each, _ in pieces)
+        return [(round(times.get(each, 120_000)), one) for each, one in pieces]
+
+    try_forests(case, first, timer)
+    assert 48 in tried and (96 in tried) is more
+
+
 def test_of_equally_fast_numbers_of_chunks_fewer_are_looked_around() -> None:
     case, tried = scenario_of("all_gather", rows=1 << 17).case, list[int]()
 
