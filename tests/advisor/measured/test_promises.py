@@ -107,7 +107,7 @@ def test_what_cannot_be_laid_out_is_named_too() -> None:
 
 def test_a_kernel_with_constants_of_a_thread_is_no_proof_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Offer("kraken", 180.0, Promise(0.5, 0.25), is_kernel=True)
-    offers = Offers("torch_nccl", 90.0, (slow,), unasked=(replace(slow, name="flux", promise=Promise(0.3, 0.0)),))
+    offers = Offers("torch_nccl", 90.0, (slow,), unrequested=(replace(slow, name="flux", promise=Promise(0.3, 0.0)),))
     advice = SimpleNamespace(promise=Promise(1.5, 0.25, known=0.4), offers=offers, verdict=Verdict.WORTH_TRYING)
     monkeypatch.setattr(Advisor, "recommend", lambda *_: advice)
     own = ImplementationRow("kraken", ROW.gpu, ROW.ranks, ROW.dtype, ROW.part, 180.0, 90.0, ROW.source)
