@@ -185,11 +185,13 @@ class JointRuns:
         self.num_runs += 1
         return self._few(choice, self.should_stop, SEARCH_LAYERS)
 
-    def _few(self, choice: Schedule, should_stop: ShouldStop, layers: int, *, fine: bool = False) -> Result | None:
-        """The result of a few ``layers``, with one rank for all where that makes no difference."""
+    def _few(
+        self, choice: Schedule, should_stop: ShouldStop, layers: int, *, fine: bool = False, plan: Plan | None = None
+    ) -> Result | None:
+        """The result of a few ``layers``, with one rank for all where that makes no difference; ``plan`` if known."""
         workload = self._of_few(choice, layers)
         alike = self.ranks.under(replace(workload, repeat=None), choice)
-        return simulated(self.system, workload, choice, self.unit_bytes, should_stop, fine=fine, alike=alike)
+        return simulated(self.system, workload, plan or choice, self.unit_bytes, should_stop, fine=fine, alike=alike)
 
     def _of_few(self, choice: Schedule, layers: int) -> Workload:
         repeat = self.workload.repeat
@@ -209,15 +211,15 @@ class JointRuns:
             return None
         key = plan, choice.layers_shifted
         if key not in self._by_plan:
-            ticks = self._run(choice, layers)
+            ticks = self._run(choice, layers, plan)
             if ticks is None:
                 return None
             self._by_plan[key] = ticks
         self.reported(choice, self._by_plan[key])
         return self._by_plan[key]
 
-    def _run(self, choice: Schedule, layers: int) -> int | None:
-        result = self._few(choice, self.should_stop, layers)
+    def _run(self, choice: Schedule, layers: int, plan: Plan) -> int | None:
+        result = self._few(choice, self.should_stop, layers, plan=plan)
         self.effort += 0 if result is None else effort_of(result)
         if result is None or self.stages_too_much(result):
             self.left_out[choice] = CANNOT_BE if result is None else too_much(result, self.staging_limit_bytes or 0)
@@ -271,7 +273,7 @@ def _shift(result: Result, apart: int) -> int:
 def simulated(
     system: System,
     workload: Workload,
-    choice: Schedule,
+    choice: Schedule | Plan,
     unit_bytes: int,
     should_stop: ShouldStop,
     *,
@@ -302,7 +304,7 @@ def simulated(
             options=options,
         )
     except (ScheduleError, RunTooLarge) as error:
-        log.debug("%s is left out: %s", choice.name, error)
+        log.debug("%s is left out: %s", choice.expression if isinstance(choice, Plan) else choice.name, error)
         return None
     if result.outcome is RunOutcome.CANCELLED:
         raise Cancelled

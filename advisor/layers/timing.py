@@ -212,8 +212,11 @@ class _Clock:
 
     def _slowed(self, kernel: _Kernel) -> int:
         """When a kernel ends beside what it meets."""
-        uses, now, left = self.space.kernel_uses[own_name(kernel.op)], kernel.begin, float(kernel.length)
-        met = [each for each in self._met[-RECENT:] if each.op != kernel.op and each.end > now]
+        now, left = kernel.begin, float(kernel.length)
+        met = [each for each in self._met[-RECENT:] if each.end > now and each.op != kernel.op]
+        if not met:
+            return now + kernel.length
+        uses = self.space.kernel_uses[own_name(kernel.op)]
         for until in sorted({time for each in met for time in (each.begin, each.end) if time > now}):
             rate = min((_rate(uses, each) for each in met if each.begin <= now < each.end), default=1.0)
             if left <= (until - now) * rate:

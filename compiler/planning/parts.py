@@ -67,9 +67,10 @@ class _Order:
         for name in (*self._choice.order, *self._choice.deferred):
             self._check_known(name)
         self._check_deferred()
-        names = sorted(self._choice.order, key=lambda name: (self._layer(name), self._places[name] % self._of_a_layer))
+        layers = {name: self._layer(name) for name in (*self._choice.order, *self._ops)}
+        names = sorted(self._choice.order, key=lambda name: (layers[name], self._places[name] % self._of_a_layer))
         self._places = {name: place for place, name in enumerate(names)}
-        for name in sorted((*names, *self._ops), key=self._layer):  # stable: else as they are listed
+        for name in sorted(dict.fromkeys((*names, *self._ops)), key=layers.__getitem__):  # stable: else as listed
             self._issue(name)
         return tuple(self._issued)
 

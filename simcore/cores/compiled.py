@@ -33,7 +33,7 @@ from ..program.arrays import NONE, Int64Array
 from ..program.builder import ProgramBuilder
 from ..program.program import Program, Served, WatchFn
 from .compiled_loop import BLOCK, run_slices
-from .compiled_state import BYTES_PER_BLOCK, initial_state
+from .compiled_state import BYTES_PER_BLOCK, effective_windows, initial_state
 from .compiled_types import Records, State
 from .endings import locked_servers, stuck_ops, wait_shift, wait_ticks
 from .op_scheduler import IDLE
@@ -76,7 +76,7 @@ def simulate(program: Program, watch: WatchFn, observe: bool = False, last_poll_
     """Run ``program``, some slices at a time."""
     state = initial_state(program)
     state.counts["last_poll"] = last_poll_ticks
-    slice_blocks = _LINE_HOPS_PER_SLICE // BLOCK + len(state.streams) + _blocks_let_in(state)
+    slice_blocks = _LINE_HOPS_PER_SLICE // BLOCK + len(state.streams) + _blocks_let_in(program)
     counts = state.counts[0]
     counts["observe"] = observe
     counts["wait_shift"] = wait_shift(program) if observe else 0
@@ -143,9 +143,9 @@ def _hops_in_stream(state: State, stream: int) -> Int64Array:
     return np.concatenate([*parts, state.units["what"][front:back]])
 
 
-def _blocks_let_in(state: State) -> int:
+def _blocks_let_in(program: Program) -> int:
     """Most blocks that units let in by windows can fill before they are served."""
-    windows = state.flows["window"]
+    windows = effective_windows(program)
     return int((windows // BLOCK + (windows > 0)).sum())
 
 

@@ -4,7 +4,17 @@ from threading import local
 
 import numpy as np
 
-from ..program.arrays import NONE, BoolArray, Int64Array, buffer_feeders, buffers_left, order_by, previous_hops, starts
+from ..program.arrays import (
+    NONE,
+    BoolArray,
+    Int64Array,
+    buffer_feeders,
+    buffers_left,
+    order_and_groups,
+    order_by,
+    previous_hops,
+    starts,
+)
 from ..program.program import MAX_HORIZON_TICKS, NEVER, Program
 from .compiled_loop import BLOCK
 from .compiled_types import (
@@ -97,8 +107,8 @@ def _lookahead(program: Program, windows: Int64Array) -> tuple[int, Int64Array, 
     hop_ticks, _ = unit_effects(program)
     alone = (windows == 0) & (program.flow_num_hops == 1)  # [F]
     going_on = np.flatnonzero(program.hop_next != NONE)
-    on_the_way = np.maximum(hop_ticks[going_on], hop_ticks[program.hop_next[going_on]])
-    delivered = hop_ticks[(program.hop_next == NONE) & ~alone[program.hop_flow]]
+    on_the_way = np.maximum(hop_ticks.take(going_on), hop_ticks.take(program.hop_next.take(going_on)))
+    delivered = hop_ticks[(program.hop_next == NONE) & ~alone.take(program.hop_flow)]
     window = min(int(ticks.min(initial=hop_ticks.max())) for ticks in (on_the_way, delivered))
     quick = np.unique(program.hop_server[hop_ticks < window])
     ticks = hop_ticks[program.flow_first_hop]
@@ -149,19 +159,14 @@ def _first_events(program: Program) -> tuple[Records, int]:
 def _hop_and_stream_records(program: Program, windows: Int64Array) -> tuple[Records, Records, Int64Array]:
     """The hops, the streams, and [S] how many heads there can be at a server at one time."""
     before = previous_hops(program.hop_next)
-    injected, windowed = before == NONE, windows[program.hop_flow] > 0
+    injected, windowed = before == NONE, windows.take(program.hop_flow) > 0
     train = injected & ~windowed
-    source = np.append(program.hop_server, NONE)[before]  # [H] server a unit comes from; NONE is -1, the last
+    source = np.append(program.hop_server, NONE).take(before)  # [H] server a unit comes from; NONE is -1, the last
     source[injected & windowed] = program.num_servers + program.hop_flow[injected & windowed]  # each for itself
     source[train & (program.hop_next == NONE)] = NONE - 1  # trains whose units do not go on have rings without others
-    gap = np.where(train, program.flow_gap_ticks[program.hop_flow], 0)
+    gap = np.where(train, program.flow_gap_ticks.take(program.hop_flow), 0)
     # What agrees in the server it reaches, the server it comes from and the gap is one stream.
-    order = order_by(program.hop_server, source, gap)
-    begins = np.zeros(program.num_hops, np.bool_)  # in that order, whether a stream begins
-    begins[:1] = True
-    for key in (program.hop_server, source, gap):
-        ordered = key[order]
-        begins[1:] |= ordered[1:] != ordered[:-1]
+    order, begins = order_and_groups(program.hop_server, source, gap)
     first_of_stream = order[begins]
     stream = np.empty(program.num_hops, np.int64)
     stream[order] = np.cumsum(begins) - 1
@@ -174,7 +179,7 @@ def _hop_and_stream_records(program: Program, windows: Int64Array) -> tuple[Reco
         following=program.hop_next,
         flow=program.hop_flow,
         buffer=program.hop_buffer,
-        leaves_buffer=buffers_left(program.hop_buffer, program.hop_next),
+        leaves_buffer=buffers_left(program.hop_buffer, before),
     )
     # Heads at a server are those of streams and, for each flow that is a train injected there, its first unit.
     first = np.zeros(program.num_hops, np.bool_)  # [H] of its stream

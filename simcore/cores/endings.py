@@ -18,8 +18,10 @@ from ..program.program import NEVER, OpKind, Program, Run, RunOutcome, TrafficCl
 
 def units_delivered(program: Program, flow_last: Int64Array, op_polls: Int64Array) -> Int64Array:
     """[F] units of the flows that were delivered; polls count once per round."""
-    rounds = np.where(program.stage_polls, op_polls[program.stage_op], 1)[program.flow_stage]
-    return np.where(flow_last == NEVER, 0, program.flow_units * rounds)
+    units = np.where(flow_last == NEVER, 0, program.flow_units)
+    if program.stage_polls.any():
+        units *= np.where(program.stage_polls, op_polls[program.stage_op], 1).take(program.flow_stage)
+    return units
 
 
 def wait_shift(program: Program) -> int:
@@ -37,9 +39,9 @@ def wait_ticks(sums: Int64Array, shift: int) -> FloatArray:
 
 def busy_ticks(program: Program, flow_last: Int64Array, op_polls: Int64Array) -> Int64Array:
     """[S, TrafficClass] service time of the flows that were delivered, summed over flow-hops."""
-    units = units_delivered(program, flow_last, op_polls)[program.hop_flow]  # [H]
+    units = units_delivered(program, flow_last, op_polls).take(program.hop_flow)  # [H]
     kinds = len(TrafficClass)
-    place = program.hop_server * kinds + program.flow_traffic[program.hop_flow]
+    place = program.hop_server * kinds + program.flow_traffic.take(program.hop_flow)
     served = np.bincount(place, units, program.num_servers * kinds)  # floats, exact: nobody serves 2^53 units
     return served.astype(np.int64).reshape(-1, kinds) * program.service_ticks[:, None]
 

@@ -10,7 +10,7 @@ import heapq
 
 import numpy as np
 
-from ..program.arrays import NONE, Int64Array, buffers_left, starts
+from ..program.arrays import NONE, Int64Array, buffers_left, previous_hops, starts
 from ..program.limits import RunTooLarge
 from ..program.program import Program
 from .op_scheduler import IDLE
@@ -169,7 +169,7 @@ class Room:
 
     def __init__(self, program: Program) -> None:
         self._into = program.hop_buffer  # [H] buffer a unit goes into
-        self._out_of = buffers_left(program.hop_buffer, program.hop_next)  # [H]
+        self._out_of = buffers_left(program.hop_buffer, previous_hops(program.hop_next))  # [H]
         self._units, self._credit = program.buffer_units, program.buffer_credit_ticks
         self._begin = starts(self._units)[:-1]  # [B] where its slots begin
         self._slots = np.zeros(int(self._units.sum()), np.int64)  # time at which each is free

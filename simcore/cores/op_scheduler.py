@@ -251,7 +251,7 @@ class Clocks:
 
 def unit_effects(program: Program) -> tuple[Int64Array, Int64Array]:
     """Ticks from a unit's service to its effects: [H] elsewhere or on the ops, [hops into a buffer] by giving room."""
-    hop_ticks = (program.service_ticks + program.latency_ticks)[program.hop_server]
+    hop_ticks = (program.service_ticks + program.latency_ticks).take(program.hop_server)
     into_buffer = np.flatnonzero(program.hop_buffer != NONE)
     service = program.service_ticks[program.hop_server[program.hop_next[into_buffer]]]
     return hop_ticks, service + program.buffer_credit_ticks[program.hop_buffer[into_buffer]]

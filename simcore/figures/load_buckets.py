@@ -6,9 +6,11 @@ share a server add up to more than it can serve in a bucket, the rest is served 
 bucket is never more than full, and what a server served in all is what the run says.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, replace
+from dataclasses import fields, replace
 from functools import reduce
+from operator import add, attrgetter, itemgetter
 
 import numpy as np
 
@@ -74,7 +76,7 @@ def exposed_spans(timeline: Timeline, rank: int) -> tuple[Span, ...]:
 
 def overlap_ticks(some: Sequence[Span], others: Sequence[Span]) -> int:
     """The time that lies in both, each in order and without overlaps."""
-    total, place = 0, 0
+    total, place = 0, bisect_right(others, some[0][0], key=itemgetter(1)) if some else 0
     for start, end in some:
         while place < len(others) and others[place][1] <= start:
             place += 1
@@ -230,14 +232,19 @@ def traffic_of(parts: Sequence[LoweredPart], run: Run) -> Traffic:
     return replace(busiest, flag_reads=reads, flag_bytes=reads * parts[0].scenario.gpu.line_bytes)
 
 
+_BYTES = attrgetter(*(each.name for each in fields(Traffic)))
+
+
 def _sum(one: Traffic, other: Traffic) -> Traffic:
-    return Traffic(*(mine + theirs for mine, theirs in zip(astuple(one), astuple(other), strict=True)))
+    return Traffic(*map(add, _BYTES(one), _BYTES(other)))
 
 
 def _flag_reads(program: Program, run: Run) -> int:
     """Reads of flags, of the rank that read most; a copy that sends a flag reads none."""
     op = program.stage_op[program.flow_stage]
     flags = (program.flow_traffic == TrafficClass.FLAGS) & (program.op_kind[op] != OpKind.TRANSFER)
+    if not flags.any():
+        return 0
     units = units_delivered(program, run.flow_last, run.op_polls)[flags]
     return int(np.bincount(program.op_rank[op[flags]], units, minlength=1).max())
 

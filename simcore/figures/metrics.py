@@ -22,7 +22,6 @@ from ...compiler.ir import (
     Transfer,
     arrivals_at,
 )
-from ..cores.endings import units_delivered
 from ..kernels.dispatch import whole_works
 from ..lower.collective import library_operation
 from ..lower.plan import Lowered
@@ -138,8 +137,7 @@ def dil_of(lowered: LoweredPart) -> float | None:
 def server_loads(program: Program, run: Run) -> tuple[ServerLoad, ...]:
     """Every declared server that did anything, at the rank where it was busiest."""
     busy = run.server_busy_ticks.sum(axis=1).reshape(-1, program.ranks_simulated)  # [declared servers, ranks]
-    at_hop = units_delivered(program, run.flow_last, run.op_polls)[program.hop_flow]
-    units = np.bincount(program.hop_server, at_hop, minlength=program.num_servers)
+    units = run.server_busy_ticks.sum(axis=1) // program.service_ticks  # each takes as long
     waited = None
     if run.hop_wait_ticks is not None:
         waited = np.bincount(program.hop_server, run.hop_wait_ticks, minlength=program.num_servers)
@@ -184,7 +182,8 @@ def utilization(program: Program, run: Run, links: Collection[int], sms: int, en
 
 def _pool_share(program: Program, run: Run, kinds: tuple[OpKind, ...], slots: int) -> float:
     """Slot time in use over slot time there is, at the busiest rank."""
-    chosen = np.isin(program.op_kind, [int(kind) for kind in kinds]) & (run.op_done >= 0) & (program.op_pool != NONE)
+    of_kinds = np.any([program.op_kind == kind for kind in kinds], axis=0)
+    chosen = of_kinds & (run.op_done >= 0) & (program.op_pool != NONE)
     held = np.bincount(program.op_rank[chosen], weights=(run.op_done - run.op_start)[chosen], minlength=1)
     return float(held.max()) / (max(1, run.makespan_ticks) * slots)
 

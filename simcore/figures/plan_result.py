@@ -9,7 +9,7 @@ from ..fold.run import DEFAULT_OPTIONS, Finished, RunOptions
 from ..lower.plan import Lowered
 from ..program.program import Run
 from .critical_path import circle_of_waits, critical_path
-from .load_buckets import loads_of, traffic_of, union_ticks
+from .load_buckets import Span, loads_of, overlap_ticks, total_ticks, traffic_of, union_of, union_ticks
 from .metrics import (
     busy_ticks,
     dil_of,
@@ -148,7 +148,8 @@ def _op_results(plan: Plan, of_parts: dict[str, list[Interval]], timeline: Timel
     by_op: dict[str, list[Interval]] = {}
     for part in plan.parts:
         by_op.setdefault(part.op, []).extend(of_parts[part.name])
-    kernels = _by_rank(each for each in timeline.intervals if each.kind is not IntervalKind.COMM)
+    of_rank = _by_rank(each for each in timeline.intervals if each.kind is not IntervalKind.COMM)
+    kernels = {rank: union_of(own) for rank, own in of_rank.items()}
     return tuple(_op_result(name, own, kernels) for name, own in by_op.items() if own)
 
 
@@ -159,7 +160,7 @@ def _by_rank(intervals: Iterable[Interval]) -> dict[int, list[Interval]]:
     return found
 
 
-def _op_result(name: str, intervals: Sequence[Interval], kernels: Mapping[int, Sequence[Interval]]) -> OpResult:
+def _op_result(name: str, intervals: Sequence[Interval], kernels: Mapping[int, Sequence[Span]]) -> OpResult:
     """The times of an op with these ``intervals``, beside the ``kernels`` of each rank."""
 
     def span(own: Sequence[Interval]) -> tuple[int, int]:
@@ -168,14 +169,14 @@ def _op_result(name: str, intervals: Sequence[Interval], kernels: Mapping[int, S
     by_rank = _by_rank(intervals)
     spans = {rank: span(by_rank[rank]) for rank in sorted(by_rank)}
     rank = max(spans, key=lambda at: spans[at][1] - spans[at][0])
-    own, others = by_rank[rank], kernels.get(rank, ())
-    copies = [each for each in own if each.kind is IntervalKind.COMM]
+    own = by_rank[rank]
+    copies = union_of(each for each in own if each.kind is IntervalKind.COMM)
     return OpResult(
         name,
         *spans[rank],
         union_ticks(each for each in own if each.kind is not IntervalKind.COMM),
-        union_ticks(copies),
-        union_ticks((*copies, *others)) - union_ticks(others),
+        total_ticks(copies),
+        total_ticks(copies) - overlap_ticks(copies, kernels.get(rank, ())),
     )
 
 

@@ -84,6 +84,10 @@ class Cost(NamedTuple):
         """Both together."""
         return Cost(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
+    def times(self, count: int) -> "Cost":
+        """So many of these."""
+        return Cost(*(each * count for each in self))
+
     def line_hops(self, unit_bytes: int) -> int:
         """Units times the servers they pass, in units of ``unit_bytes``."""
         return self.byte_hops // unit_bytes + self.packets * NOC_PACKET_BYTES // noc_packet_bytes(unit_bytes)
@@ -99,8 +103,10 @@ def check_budget(system: System, plan: Plan, unit_bytes: int, ranks: int) -> Non
     RunTooLarge
         If there are more than ``MAX_LINE_HOPS``, ``MAX_OPS`` or ``MAX_ROUTED``.
     """
-    of_parts = (_costs(OpCase(p.name, system, p.shape), p.schedule, range(ranks)) for p in plan.parts)
-    costs = (reduce(Cost.plus, at_rank) for at_rank in zip(*of_parts, strict=True))
+    counts = Counter((id(part.shape), id(part.schedule)) for part in plan.parts)  # layers share both
+    parts = {(id(part.shape), id(part.schedule)): part for part in plan.parts}.values()
+    of_parts = (_costs(OpCase(p.name, system, p.shape), p.schedule, range(ranks)) for p in parts)
+    costs = (reduce(Cost.plus, map(Cost.times, at_rank, counts.values())) for at_rank in zip(*of_parts, strict=True))
     total, lower = Cost(0, 0, 0), "fold symmetric ranks, or ask about smaller sizes"
     if unit_bytes <= system.gpu.line_bytes:
         lower = f"simulate in packets (--granularity packet), {lower}"

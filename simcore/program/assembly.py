@@ -118,11 +118,12 @@ class _Assembly:
         stage_op = np.repeat(np.arange(self._num_ops), np.diff(op_stage_ptr))
         flow_stage = np.repeat(np.arange(len(stages)), np.diff(stage_flow_ptr))
         ops = self._op_arrays()
-        flow_op = stage_op[flow_stage]
-        flow_of_op = np.arange(len(flows)) - stage_flow_ptr[op_stage_ptr[flow_op]]
-        op_rank = np.repeat(ops["op_rank"][flow_op], np.diff(hop_ptr))
-        ahead = (op_rank - tables.hops[1, hops]) % described.num_ranks
-        ties = tie_order(ops["op_local_id"][flow_op], flow_of_op, hop_ptr, ahead)
+        flow_op = stage_op.take(flow_stage)
+        flow_of_op = np.arange(len(flows)) - stage_flow_ptr.take(op_stage_ptr.take(flow_op))
+        ahead = np.repeat(ops["op_rank"].take(flow_op), np.diff(hop_ptr))
+        ahead += (-tables.hops[1] % described.num_ranks).take(hops)
+        np.subtract(ahead, described.num_ranks, out=ahead, where=ahead >= described.num_ranks)
+        ties = tie_order(ops["op_local_id"].take(flow_op), flow_of_op, hop_ptr, ahead)
         first_hop, order, hop_flow, hop_index, hop_next = ties
         hop_server, hop_buffer, buffer_units, buffer_credit = self._servers_of(tables)
         return Program(
@@ -137,18 +138,18 @@ class _Assembly:
             **self._edge_arrays(),
             op_stage_ptr=op_stage_ptr,
             stage_op=stage_op,
-            stage_hold_ticks=tables.stages[0, stages],
-            stage_polls=tables.stages[1, stages] > 0,
+            stage_hold_ticks=tables.stages[0].take(stages),
+            stage_polls=tables.stages[1].take(stages) > 0,
             stage_flow_ptr=stage_flow_ptr,
             flow_stage=flow_stage,
-            **dict(zip(_FLOW_COLUMNS, tables.flows[:, flows], strict=True)),
+            **dict(zip(_FLOW_COLUMNS, tables.flows.take(flows, axis=1), strict=True)),
             flow_first_hop=first_hop,
             flow_num_hops=np.diff(hop_ptr),
-            hop_server=hop_server[hops][order],
+            hop_server=hop_server.take(hops).take(order),
             hop_flow=hop_flow,
             hop_index=hop_index,
             hop_next=hop_next,
-            hop_buffer=hop_buffer[hops][order],
+            hop_buffer=hop_buffer.take(hops).take(order),
         )
 
     def _servers_and_pools(self) -> dict[str, Any]:
@@ -167,31 +168,28 @@ class _Assembly:
         counts = self._calls[-1]
         first, call = np.cumsum(counts) - counts, np.repeat(np.arange(len(counts)), counts)
         names = [f"op_{name}" for name in OpCall._fields[:-1]]
-        arrays = dict(zip(names, self._calls[:-1, call], strict=True))
-        arrays["op_local_id"] += np.where(arrays["op_local_id"] == NONE, 0, np.arange(self._num_ops) - first[call])
+        arrays = dict(zip(names, self._calls[:-1].take(call, axis=1), strict=True))
+        arrays["op_local_id"] += np.where(arrays["op_local_id"] == NONE, 0, np.arange(self._num_ops) - first.take(call))
         return arrays
 
     def _edge_arrays(self) -> dict[str, Any]:
         """Waits, those of joins included, and flags."""
         described = self._described
-        self._check_named()
-        sources, waiters = list(described.edge_from), list(described.edge_to)
-        for join, (ops, wait_for) in enumerate(described.joins, start=described.num_ops):
-            sources += [*wait_for, *[join] * len(ops)]
-            waiters += [*[join] * len(wait_for), *ops]
-        waits = dependencies(ints(sources), ints(waiters), self._num_ops)
-        flags = dependencies(ints(described.flag_from), ints(described.flag_to), self._num_ops)
+        edges, flags = (
+            (ints(ends[0]), ints(ends[1]))
+            for ends in ((described.edge_from, described.edge_to), (described.flag_from, described.flag_to))
+        )
+        check_named(described.num_ops, *edges)
+        check_named(described.num_ops, *flags)
+        sources, waiters = [edges[0]], [edges[1]]
+        for join, ends in enumerate(described.joins, start=described.num_ops):  # these are no names
+            ops, wait_for = map(ints, ends)
+            check_named(described.num_ops, ops, wait_for)
+            sources += [wait_for, np.full(len(ops), join)]
+            waiters += [np.full(len(wait_for), join), ops]
+        waits = dependencies(np.concatenate(sources), np.concatenate(waiters), self._num_ops)
         names = ("op_num_waits", "op_next_ptr", "op_next", "op_num_flags", "op_sets_ptr", "op_sets")
-        return dict(zip(names, (*waits, *flags), strict=True))
-
-    def _check_named(self) -> None:
-        """Check that waits and flags name ops that were described: joins are numbered after those, and are no names."""
-        described = self._described
-        named = [(described.edge_from, described.edge_to), (described.flag_from, described.flag_to)]
-        for waiters, sources in described.joins:
-            named += [(waiters[:1] * len(sources), sources), (waiters, waiters)]
-        for ends in named:
-            check_named(described.num_ops, *map(ints, ends))
+        return dict(zip(names, (*waits, *dependencies(*flags, self._num_ops)), strict=True))
 
     def _tables(self) -> _Tables:
         """The stages, flows and hops of the runs, checked."""

@@ -16,15 +16,15 @@ def drain_ticks(program: Program) -> Int64Array:
     Units of other stages are in the way as well, but then those stages are under way too; units of polls come again and
     again, so of those the service of one round is counted at every hop. Not more than the clock holds.
     """
-    service = program.service_ticks.astype(np.float64)[program.hop_server]
-    per_unit = service + program.latency_ticks[program.hop_server]
-    credit = np.append(program.buffer_credit_ticks, 0).astype(np.float64)[program.hop_buffer]  # NONE is -1, the last
-    units = program.flow_units.astype(np.float64)
-    polled = program.stage_polls[program.flow_stage][program.hop_flow]
-    round_of_polls = np.bincount(
-        program.hop_server[polled], (units[program.hop_flow] * service)[polled], minlength=program.num_servers
-    )
-    hop_ticks = (per_unit + credit + round_of_polls[program.hop_server]) * units[program.hop_flow]
+    service, units = program.service_ticks.astype(np.float64), program.flow_units.astype(np.float64)
+    server, flow = program.hop_server, program.hop_flow
+    polled = np.flatnonzero(program.stage_polls.take(program.flow_stage).take(flow))
+    of_polls = units[flow[polled]] * service[server[polled]]
+    at_server = service + program.latency_ticks + np.bincount(server[polled], of_polls, minlength=program.num_servers)
+    hop_ticks = at_server.take(server)
+    if len(program.buffer_units):
+        hop_ticks += np.append(program.buffer_credit_ticks, 0).take(program.hop_buffer)  # NONE is -1, the last
+    hop_ticks *= units.take(flow)
     flow_ticks = units * program.flow_gap_ticks + program.flow_offset_ticks
     flow_ticks += np.bincount(program.hop_flow, hop_ticks, minlength=program.num_flows)
     stage_ticks = program.stage_hold_ticks + np.bincount(program.flow_stage, flow_ticks, minlength=program.num_stages)

@@ -188,7 +188,7 @@ class Program:
     @property
     def num_line_hops(self) -> int:
         """Units times servers they pass: the work of simulating every unit, each poll made once."""
-        return int((self.flow_units * self.flow_num_hops).sum())
+        return int(self.flow_units @ self.flow_num_hops)
 
     def way(self, flow: int) -> Iterator[int]:
         """Yield the flow-hops of a flow in the order of its route."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from magus.compiler.ir import Pattern
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore import Timeline, simulate_op
-from magus.simcore.figures.load_buckets import exposed_spans, total_ticks, union_of, union_ticks
+from magus.simcore.figures.load_buckets import exposed_spans, overlap_ticks, total_ticks, union_of, union_ticks
 from magus.simcore.figures.result import Interval, IntervalKind
 from tests.helpers.scenarios.drawn import draw_choices, draw_scenario
 from tests.helpers.some import some
@@ -43,6 +43,13 @@ def test_exposed_is_communication_without_a_kernel(intervals: list[Interval]) ->
 @given(INTERVALS)
 def test_a_union_is_as_long_as_it_is_counted(intervals: list[Interval]) -> None:
     assert total_ticks(union_of(intervals)) == union_ticks(intervals) == len(covered(intervals))
+
+
+@given(INTERVALS, INTERVALS)
+def test_what_overlaps_lies_in_both(some_of_them: list[Interval], others: list[Interval]) -> None:
+    spans = union_of(some_of_them), union_of(others)
+
+    assert overlap_ticks(*spans) == overlap_ticks(*reversed(spans)) == len(covered(some_of_them) & covered(others))
 
 
 @pytest.mark.parametrize("pattern", [Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.ALL_TO_ALL])

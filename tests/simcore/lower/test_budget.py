@@ -19,6 +19,7 @@ from magus.compiler.ir import (
 from magus.compiler.ir.topologies.levels import FatTree
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore import RunOptions, RunOutcome, RunTooLarge, WhatIf, simulate_op
+from magus.simcore.lower import budget
 from magus.simcore.lower.budget import MAX_UNLIKE, check_budget, check_routes, check_unlike, cost_of
 from magus.simcore.lower.plan import plan_of
 from tests.helpers.marks import thinned
@@ -78,6 +79,17 @@ def test_what_is_said_of_all_is_what_all_cost() -> None:
 
     assert all_of_them == (8 * one.byte_hops, 8 * one.ops, 8 * one.routed, 8 * one.packets)
     assert one.routed == 1 + 2 + 3 + 4 + 3 + 2 + 1
+
+
+def test_layers_that_share_a_plan_count_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = ag_gemm(4096, 4096, 4096, ranks=8, fabric=torus(8))
+    plan = plan_of(scenario, build_op_plan(scenario, OpChoice("serial", 8, DMA)))
+    both = replace(plan, parts=(*plan.parts, *(replace(part, name="y@2", layer=2) for part in plan.parts)))
+    monkeypatch.setattr(budget, "MAX_OPS", 2 * cost_of(scenario, plan.parts[0].schedule, range(1)).ops - 1)
+
+    check_budget(scenario.system, plan, 1024, 1)
+    with pytest.raises(RunTooLarge, match="tiles and transfers"):
+        check_budget(scenario.system, both, 1024, 1)
 
 
 def test_copies_with_the_same_ends_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from magus.simcore.cores.engine import run
-from magus.simcore.program.arrays import NONE, order_by
+from magus.simcore.program.arrays import NONE, order_and_groups, order_by
 from magus.simcore.program.builder import MAX_OPS, MAX_RANKS, ProgramBuilder
 from magus.simcore.program.program import Flow, OpKind, OpSpec, Stage, TrafficClass
 
@@ -187,6 +187,14 @@ def test_dangling_dependency() -> None:
         b.build()
 
 
+def test_the_op_between_many_that_wait_for_many_has_no_name() -> None:
+    b = builder()
+    ops = b.op(0, OpSpec(OpKind.TILE, "t"), count=40)
+    b.after(ops[20:], [*ops[:20], len(ops)])
+    with pytest.raises(ValueError, match="names op 40, but only 40 ops are defined"):
+        b.build()
+
+
 @pytest.mark.parametrize("most", [1, 3, 1 << 20, 1 << 62], ids=["equal", "few", "in one number", "too large for one"])
 def test_the_first_key_counts_first_and_equals_keep_their_order(most: int) -> None:
     drawn = np.random.default_rng(7)
@@ -194,3 +202,19 @@ def test_the_first_key_counts_first_and_equals_keep_their_order(most: int) -> No
 
     assert order_by(*keys).tolist() == sorted(range(200), key=lambda i: (keys[0][i], keys[1][i]))
     assert order_by(*(key[:0] for key in keys)).tolist() == []
+
+
+@pytest.mark.parametrize("most", [1, 3, 1 << 62], ids=["equal", "few", "too large for one number"])
+@pytest.mark.parametrize("sort", [False, True], ids=["as drawn", "in order"])
+def test_groups_begin_where_keys_change(most: int, sort: bool) -> None:
+    drawn = np.random.default_rng(11)
+    keys = [drawn.integers(NONE, most, 200) for _ in range(2)]
+    if sort:
+        order = order_by(*keys)
+        keys = [key[order] for key in keys]
+
+    order, begins = order_and_groups(*keys)
+
+    pairs = [(int(keys[0][i]), int(keys[1][i])) for i in order]
+    assert pairs == sorted(pairs)
+    assert begins.tolist() == [not place or pairs[place - 1] != pair for place, pair in enumerate(pairs)]
