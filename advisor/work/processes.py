@@ -198,10 +198,14 @@ class _Process:
 
     @classmethod
     def start(cls, answer_of: Callable[..., object], method: str) -> "_Process":
-        """Begin a process by ``spawn`` or ``fork``; raise ``ProcessDied`` if the system refuses it."""
+        """Begin a process by ``spawn`` or ``fork``; raise ``ProcessDied`` if the system refuses it, or it ends at once.
+
+        What it answers by is sent, and is no argument: ``spawn`` holds both ends of the pipe on which arguments go, and
+        would wait forever for a process that ends before it has read many.
+        """
         context = cast("SpawnContext", multiprocessing.get_context(method))
         here, there = context.Pipe()
-        process = context.Process(target=_serve, args=(there, answer_of), daemon=True)
+        process = context.Process(target=_serve, args=(there,), daemon=True)
         try:
             if method == "spawn" and os.name == "posix":
                 resource_tracker.ensure_running()  # as it begins it lets Ctrl-C through again
@@ -212,7 +216,13 @@ class _Process:
             raise ProcessDied from error
         finally:
             there.close()
-        return cls(process, here)
+        begun = cls(process, here)
+        try:
+            begun._send(answer_of)
+        except ProcessDied:
+            begun.end()
+            raise
+        return begun
 
     def reply(self, requested: object, should_stop: ShouldStop, tell: Tell) -> tuple[_Reply, object]:
         """Send what is asked; return the answer or the error."""
@@ -269,11 +279,12 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(pipe: Connection, answer_of: AnswerOf[object, object]) -> None:
-    """In a process: answer until the caller is gone. The caller handles Ctrl-C."""
+def _serve(pipe: Connection) -> None:
+    """In a process: answer by what comes first until the caller is gone. The caller handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
+        answer_of: AnswerOf[object, object] = pipe.recv()
         while True:
             requested: tuple[Store | None, object, float] | None = pipe.recv()
             if requested is not _STOP:

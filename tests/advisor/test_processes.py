@@ -30,6 +30,23 @@ if __name__ == "__main__":
     print(Processes(1, answer).ask(sys.argv[1]), flush=True)
 """
 
+# Asks a process that ends before it reads anything, with more to answer by than a pipe holds.
+STILLBORN = """
+import multiprocessing, sys
+from functools import partial
+from multiprocessing import resource_tracker
+sys.path.insert(0, {root!r})
+from magus.advisor.work.processes import ProcessDied, Processes
+from tests.helpers.answering import answer
+if __name__ == "__main__":
+    resource_tracker.ensure_running()
+    multiprocessing.set_executable("/bin/false")
+    try:
+        Processes(1, partial(answer, b"x" * 1_000_000)).ask("hello")
+    except ProcessDied:
+        print("died")
+"""
+
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[Processes[str, object]]:
@@ -123,6 +140,13 @@ def test_one_that_cannot_begin_is_one_that_died(one: Processes[str, object], mon
         with pytest.raises(ProcessDied):
             one.ask("hello")
     assert one.ask("hello") == "hello"
+
+
+@pytest.mark.skipif(not Path("/bin/false").exists(), reason="has no program that ends at once")
+def test_one_that_ends_while_it_begins_does_not_keep_its_caller() -> None:
+    run = [sys.executable, "-c", STILLBORN.format(root=str(ROOT))]
+
+    assert subprocess.run(run, capture_output=True, text=True, timeout=60).stdout == "died\n"
 
 
 def test_a_stop_that_comes_too_late_is_no_stop_of_the_next(one: Processes[str, object]) -> None:
