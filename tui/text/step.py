@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from ...advisor.candidates.advice import Advice
@@ -14,7 +15,7 @@ from ...advisor.steps.search import SHOWN, TIE, recommended
 from ...advisor.steps.space import Searched
 from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, Settings
 from ...compiler.ir.step import StepScenario, StepSchedule
-from ...compiler.text.units import bytes_text, us_text
+from ...compiler.text.units import bytes_text, ticks_text, us_text
 from ...simcore.figures.result import Result
 from .door import bullet, hanging, table_lines, wrapped
 
@@ -130,8 +131,10 @@ def question_of(scenario: StepScenario) -> str:
     return f"{scenario.name}: {what}; {step.sequences} sequences of {step.length} on {gpus}"
 
 
-def seconds_text(ticks: int) -> str:
-    """A time of a step."""
+def seconds_text(ticks: int, whole_ticks: int | None = None) -> str:
+    """A time of a step that takes ``whole_ticks``, itself if left out: in us where seconds would have few digits."""
+    if (ticks if whole_ticks is None else whole_ticks) < TICKS_PER_SECOND // 100:
+        return ticks_text(ticks)
     seconds = ticks / TICKS_PER_SECOND
     return f"{seconds:.3f} s" if seconds < 10 else f"{seconds:.2f} s"
 
@@ -162,14 +165,15 @@ def outcome_text(outcome: StepOutcome, marks: Sequence[str] = ()) -> str:
 def figures_of(outcome: StepOutcome) -> list[tuple[str, str, str]]:
     """Return what the time of a step consists of: name, time, and what it is."""
     run = outcome.run
+    text = partial(seconds_text, whole_ticks=run.makespan_ticks)
     passes = run.pipeline.makespan_ticks - run.bubble_ticks
     return [
-        ("passes", seconds_text(passes), "forward and backward, the mean of the stages"),
-        ("bubble", seconds_text(run.bubble_ticks), f"{run.bubble:.1%}: a stage waits for others"),
-        ("gradients", seconds_text(run.gradients_ticks), "summed behind the passes"),
-        ("weights", seconds_text(run.weights_ticks), "gathered behind the optimizer"),
-        ("optimizer", seconds_text(run.optimizer_ticks), "update of all weights"),
-        ("step", seconds_text(run.makespan_ticks), f"{outcome.tokens_per_gpu_s:,.0f} tokens/s/GPU"),
+        ("passes", text(passes), "forward and backward, the mean of the stages"),
+        ("bubble", text(run.bubble_ticks), f"{run.bubble:.1%}: a stage waits for others"),
+        ("gradients", text(run.gradients_ticks), "summed behind the passes"),
+        ("weights", text(run.weights_ticks), "gathered behind the optimizer"),
+        ("optimizer", text(run.optimizer_ticks), "update of all weights"),
+        ("step", text(run.makespan_ticks), f"{outcome.tokens_per_gpu_s:,.0f} tokens/s/GPU"),
     ]
 
 
@@ -253,10 +257,10 @@ def counted_text(searched: Searched) -> str:
 
 def _exposed(outcome: StepOutcome) -> str:
     run = outcome.run
-    traffic = seconds_text(run.gradients_ticks + run.weights_ticks)
-    parts = f"bubble {seconds_text(run.bubble_ticks)}, gradients and weights {traffic}"
-    whole = seconds_text(run.makespan_ticks)
-    return f"{parts}, optimizer {seconds_text(run.optimizer_ticks)} of {whole}; copies within layers are in them."
+    text = partial(seconds_text, whole_ticks=run.makespan_ticks)
+    parts = f"bubble {text(run.bubble_ticks)}, gradients and weights {text(run.gradients_ticks + run.weights_ticks)}"
+    whole = text(run.makespan_ticks)
+    return f"{parts}, optimizer {text(run.optimizer_ticks)} of {whole}; copies within layers are in them."
 
 
 FIGURES = ("tok/s/GPU", "memory", "bubble")

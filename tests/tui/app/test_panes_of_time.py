@@ -138,6 +138,10 @@ async def test_schedules_are_marked_simulated_and_compared() -> None:
         assert WHOLE in job.runs
         assert "they differ: A begins a put" in text
         assert "≠ launches" in text
+        (row,) = (line for line in text.splitlines() if " ≠ makespan" in line)
+        (gap,) = (line for line in text.splitlines() if " ≠ gap to the bound" in line)
+        ends = [place + len(unit) for unit, line in ((" us", row), ("%", gap)) for place in (line.index(unit),)]
+        assert ends[0] == ends[1], "numbers stand below each other"
         await press(pilot, "d", "g")
         view = app.query_one(ComparisonView)
         assert view.model is not None

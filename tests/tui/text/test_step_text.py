@@ -11,9 +11,10 @@ from magus.advisor.steps.outcome import outcome_of
 from magus.advisor.steps.plans import flags_of
 from magus.advisor.steps.space import Searched
 from magus.compiler import compile_text
+from magus.compiler.ir import TICKS_PER_SECOND, TICKS_PER_US
 from magus.compiler.ir.step import Pipeline, PipelineKind, StepSchedule
 from magus.compiler.request.request import RequestError
-from magus.tui.text.step import searched_text
+from magus.tui.text.step import figures_of, searched_text, seconds_text
 from tests.helpers.steps import small_step
 
 
@@ -116,3 +117,11 @@ def test_columns_of_the_head_that_do_not_divide_are_told() -> None:
     whole = replace(alone, step=replace(alone.step, vocabulary=8191))
     found = Searched((outcome_of(whole, StepSchedule("s"), LayerTimes()),), (), 1, 0, 0)
     assert not [each for each in StepAdvice(odd, found).marks if "head" in each], "one rank has all columns"
+
+
+def test_times_of_a_small_step_are_in_us() -> None:
+    """All parts have the unit of the step that they are parts of."""
+    assert seconds_text(TICKS_PER_SECOND * 7) == "7.000 s" and seconds_text(87 * TICKS_PER_US) == "87.0 us"
+    assert seconds_text(12 * TICKS_PER_US, TICKS_PER_SECOND) == "0.000 s"
+    times = {name: time for name, time, _ in figures_of(outcome_of(small_step(), StepSchedule("usual"), LayerTimes()))}
+    assert all(time.endswith(" us") for time in times.values()) is times["step"].endswith(" us")

@@ -199,11 +199,12 @@ def _table(model: ComparisonModel, width: int) -> Iterator[StyledLine]:
         max([MIN_VALUE_COLUMNS, *(columns_of(row.values[idx]) + 2 for row in model.differences)])
         for idx in range(len(model.marked))
     ]
+    label = max(LABEL_COLUMNS - 3, *(columns_of(row.label) for row in model.differences))
     heads = "".join(f"{band.letter:>{column}} " for band, column in zip(model.bands, columns, strict=True))
-    yield [(f"   {'':<{LABEL_COLUMNS - 3}}{heads}", "bold head"), (f" {LEGEND}", "axis")]
+    yield [(f"   {'':<{label}}{heads}", "bold head"), (f" {LEGEND}", "axis")]
     for row in model.differences:
         sign = DIFFERS if row.differs else " "
-        parts: StyledLine = [(f" {sign} {row.label:<{LABEL_COLUMNS - 3}}", "name" if row.differs else "axis")]
+        parts: StyledLine = [(f" {sign} {row.label:<{label}}", "name" if row.differs else "axis")]
         for idx, (value, column) in enumerate(zip(row.values, columns, strict=True)):
             least = LEAST if idx == row.best_idx else " "
             style = "bold load" if idx == row.best_idx else "head" if row.differs else "axis"

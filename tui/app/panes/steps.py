@@ -23,7 +23,7 @@ class LayoutTable(PickTable[LayoutRow]):
     """Layouts and schedules with time, tokens, memory and what is lost."""
 
     KEYS = StepSort
-    LEAST = 17
+    LEAST = 16
 
     def cells(self, row: LayoutRow, width: int) -> Iterator[Text]:
         """The mark, then a cell for each figure."""

@@ -19,7 +19,7 @@ class StepSort(Enum):
     RANK = Column(" ", 2, lambda row: row.mark.value, lambda row: row.rank, justify="default")
     LAYOUT = Column("layout", 18, lambda row: row.outcome.layout, lambda row: row.outcome.layout, justify="left")
     SCHEDULE = Column("schedule", 0, lambda row: row.name, lambda row: row.name, justify="left")
-    TIME = Column("step", 9, lambda row: row.time_text, lambda row: row.outcome.run.makespan_ticks)
+    TIME = Column("step", 10, lambda row: row.time_text, lambda row: row.outcome.run.makespan_ticks)
     TOKENS = Column(
         "tok/s/GPU", 10, lambda row: f"{row.outcome.tokens_per_gpu_s:,.0f}", lambda row: -row.outcome.tokens_per_gpu_s
     )
