@@ -200,7 +200,7 @@ def test_strict_refuses_a_step_on_a_profile_that_is_not_validated(file: Path) ->
 def test_top_is_how_many_layouts_are_shown(file: Path) -> None:
     few, many = (magus("advise", file, "--top", str(count), *ALONE).stdout.splitlines() for count in (1, 6))
     rows = [
-        [line for line in lines if "tok/s/GPU" not in line and " GiB" in line and " s " in line]
+        [line for line in lines if "tok/s/GPU" not in line and " GiB" in line and " us " in line]
         for lines in (few, many)
     ]
     assert len(rows[0]) < len(rows[1])
