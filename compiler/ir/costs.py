@@ -26,9 +26,9 @@ class ProtocolModel:
     LL has only the common start, and LL128 of all_to_all has no steps.
     """
 
-    bytes_per_s: int
     start_ticks: int = 0
     step_ticks: int = 0
+    bytes_per_s: int = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

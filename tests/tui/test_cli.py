@@ -301,7 +301,8 @@ def test_validate_reports_and_writes_its_page(measured: Path, tmp_path: Path) ->
     done = magus("validate", "--data", measured, "--sample", "1", "--write", page)
 
     assert done.exit_code == 0
-    assert "H100, percent" in done.stdout and "gemm_h100_sxm.csv:4: 3 fields" in done.stdout
+    assert done.stdout.startswith("All figures are in percent") and "  H100  " in done.stdout
+    assert "gemm_h100_sxm.csv:4: 3 fields" in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
     assert page.read_text().startswith("# How far the models are from measurements")
 

@@ -15,6 +15,7 @@ from .targets import BASELINES, NOTES, early_switches
 COLUMNS = 80
 MAX_LEFT_OUT_LINES = 32
 HEADER = ("rows", "MAPE", "median", "p90", "bias", "target", "noise")
+TEXT_HEAD = "All figures are in percent; ! marks a group that misses its target."
 PAGE_HEAD = """# How far the models are from measurements
 
 Written by `magus validate --data DIR --write docs/accuracy.md`; do not edit. All figures are in percent; a bold MAPE
@@ -50,7 +51,8 @@ class Block:
 
 def validation_text(validation: Validation) -> str:
     """Return the report for a terminal."""
-    return "\n".join(line for block in _blocks(validation) for line in _text_lines(block)).rstrip("\n")
+    lines = [line for block in _blocks(validation) for line in _text_lines(block)]
+    return "\n".join([TEXT_HEAD, "", *lines]).rstrip("\n")
 
 
 def validation_page(validation: Validation) -> str:

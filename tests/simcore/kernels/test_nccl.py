@@ -27,8 +27,8 @@ from magus.simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from magus.simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time, early_switch, routed_time
 from tests.helpers.scenarios.scenarios import MIB, G, h100, mi300x, ticks
 
-LL, LL128 = ProtocolModel(10 * G, 0, ticks(1)), ProtocolModel(100 * G, ticks(2), ticks(1))
-SIMPLE = ProtocolModel(200 * G, ticks(10), ticks(3))
+LL, LL128 = ProtocolModel(0, ticks(1), bytes_per_s=10 * G), ProtocolModel(ticks(2), ticks(1), bytes_per_s=100 * G)
+SIMPLE = ProtocolModel(ticks(10), ticks(3), bytes_per_s=200 * G)
 MODEL = Collectives(
     start_ticks=ticks(5),
     ll=LL,
@@ -40,7 +40,7 @@ MODEL = Collectives(
     error=Fraction("0.05"),
     validated=True,
     nvls=NvlsModel(ticks(70), 250 * G, 32 * MIB, 8),
-    all_to_all=ExchangeModel(ticks(6), LL, ProtocolModel(50 * G, ticks(3)), SIMPLE, 400 * G, 4 * MIB),
+    all_to_all=ExchangeModel(ticks(6), LL, ProtocolModel(ticks(3), bytes_per_s=50 * G), SIMPLE, 400 * G, 4 * MIB),
 )
 GPU = replace(h100(), collectives=MODEL)
 LIBRARY_GPUS = ("A100", "H100", "B200")
