@@ -86,6 +86,12 @@ def _wide_heads(gpu: Gpu, shape: KernelShape) -> int:
     return shape.head_dim if shape.head_dim > MAX_HEAD_DIM else 0
 
 
+def _of_wide_heads(gpu: Gpu, kernels: Iterable[KernelShape | None]) -> Iterator[str]:
+    for columns in dict.fromkeys(filter(None, (_wide_heads(gpu, kernel) for kernel in kernels if kernel))):
+        fitted = f"the constants of {gpu.name} were fitted to heads of up to {MAX_HEAD_DIM}"
+        yield f"attention of heads of {columns} columns: {fitted}, and wider ones have kernels of their own"
+
+
 def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Iterator[str]:
     """Yield warnings about kernels: GEMMs of other sizes or types than fitted; other, persistent, parallel kernels."""
     groups = [step for step in steps if isinstance(step, TileGroup)]
@@ -97,9 +103,7 @@ def _kernels(scenario: OpCase, schedule: OpPlan, steps: Sequence[Step]) -> Itera
     others = [stage.kernel for stage in stages if stage.kernel is not None]
     if region is not None and not all(_has_constants(gpu, kernel) for kernel in others):
         yield f"the constants of {_named(gpu, 'gemm')} were fitted to GEMMs, not to other kernels"
-    for columns in dict.fromkeys(filter(None, (_wide_heads(gpu, kernel) for kernel in others))):
-        fitted = f"the constants of {gpu.name} were fitted to heads of up to {MAX_HEAD_DIM}"
-        yield f"attention of heads of {columns} columns: {fitted}, and wider ones have kernels of their own"
+    yield from _of_wide_heads(gpu, others)
     for kernel in (stage.gemm or stage.kernel for stage in stages):
         if isinstance(kernel, GemmShape | GroupedGemmShape) and not gpu.peak(kernel.right):
             widened = f"to {kernel.dtype.value} on the way, whose time is not counted"
@@ -197,12 +201,10 @@ def _range(limits: Range) -> str:
 
 
 def outside_of_plan(system: System, plan: Plan) -> tuple[str, ...]:
-    """Why results of a workload lie outside what the profile is fitted to, as sentences."""
-    found = [
-        sentence
-        for part in plan.parts
-        for sentence in outside_calibration(OpCase(part.name, system, part.shape), (part.schedule,))
-    ]
+    """Why results of a workload lie outside what the profile is fitted to, as sentences; what is farthest off first."""
+    found = list(_of_wide_heads(system.gpu, (stage.kernel for part in plan.parts for stage in part.shape.stages)))
+    for part in plan.parts:
+        found += outside_calibration(OpCase(part.name, system, part.shape), (part.schedule,))
     if any(part.stream > 0 for part in plan.parts):
         found.append("kernels side by side in streams: no profile is fitted to them")
     return tuple(dict.fromkeys(found))

@@ -255,7 +255,7 @@ def draws_lines(found: RoutingDraws, names: Mapping[str, str]) -> Iterator[str]:
     answer = names.get(first, first)
     if len(found.schedules) > 1:
         stays = "all" if found.stays == many else f"{found.stays} of {many}"
-        yield from wrapped(f"Over {many} draws of the routing {answer} stays best in {stays}; us:")
+        yield from wrapped(f"Over {many} draws of the routing {answer} stays the answer in {stays}; us:")
     else:
         yield from wrapped(f"Over {many} draws of the routing, us:")
     yield from _spread_lines(

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from magus.advisor.answer.extrapolation import outside_calibration
+from magus.advisor.answer.extrapolation import outside_calibration, outside_of_plan
 from magus.compiler import compile_text
 from magus.compiler.ir import DType, OpCase
-from magus.compiler.resolve.schedules.from_text import resolve_schedule
+from magus.compiler.planning.plan import build_plan
+from magus.compiler.resolve.schedules.from_text import SERIAL, resolve_schedule
 
 TEXT = """
 use "{vendor}/{gpu}"
@@ -153,6 +154,19 @@ def test_kernels_without_constants_are_named(kernel: str, texts: tuple[str, ...]
     )
 
     assert said(lone) == texts
+
+
+def test_heads_that_no_constant_knows_are_named_first_of_a_layer() -> None:
+    layer = compile_text(
+        f'use "nvidia/h100"\nsystem s {{ gpus 8 x H100; fabric {NVIDIA} }}\n'
+        "workload w on s { a = tensor bf16[512, 512]; b = tensor bf16[512, 512]; w1 = tensor bf16[512, 512]"
+        "; y = gemm(attention(norm(a), b, b, heads=1), w1) }"
+    ).scenario()
+
+    assert outside_of_plan(layer.system, build_plan(layer.system, layer.workload, SERIAL))[:2] == (
+        WIDE_HEADS,
+        ONLY_GEMMS,
+    )
 
 
 def test_a_reason_is_given_once_for_all_schedules() -> None:
