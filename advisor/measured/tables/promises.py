@@ -54,14 +54,14 @@ class PromiseRow:
 class PromiseComparison:
     """A row with what advice says of its shape: the promised speedup, its interval if it has one, and the verdict.
 
-    ``apart`` is the interval without the kernels that ship with constants of the row's own thread.
+    ``without_own`` is the interval without the kernels that ship with constants of the row's own thread.
     """
 
     row: PromiseRow
     promised: float
     interval: tuple[float, float] | None
     verdict: Verdict
-    apart: tuple[float, float] | None = None
+    without_own: tuple[float, float] | None = None
 
     @property
     def over_best(self) -> float:
@@ -74,9 +74,9 @@ class PromiseComparison:
         return self._has(self.interval)
 
     @property
-    def is_covered_apart(self) -> bool:
+    def is_covered_without_own(self) -> bool:
         """Whether that without the kernels of its thread has it."""
-        return self._has(self.apart)
+        return self._has(self.without_own)
 
     def _has(self, interval: tuple[float, float] | None) -> bool:
         return interval is not None and interval[0] <= self.row.speedup <= interval[1]
@@ -163,5 +163,5 @@ def _compared(row: PromiseRow, advice: Advice, own: Collection[str]) -> PromiseC
     if promise is None:
         return PromiseComparison(row, 1.0, None, advice.verdict)
     best = None if advice.offers is None else advice.offers.without(own).best_if_none_gains
-    apart = replace(promise, known=None if best is None else best.least)
-    return PromiseComparison(row, promise.speedup, promise.interval, advice.verdict, apart.interval)
+    without = replace(promise, known=None if best is None else best.least)
+    return PromiseComparison(row, promise.speedup, promise.interval, advice.verdict, without.interval)

@@ -58,11 +58,11 @@ def summary_lines(rows: Sequence[PromiseComparison]) -> Iterator[str]:
     )
     yield f"promised over the best by thread, medians: {', '.join(medians)}"
     beyond = [row for row in rows if row.interval is not None and not row.is_covered]
-    apart = [row for row in rows if row.apart is not None and not row.is_covered_apart]
-    lose, lose_apart = (sum(row.row.speedup < 1 for row in group) for group in (beyond, apart))
+    outside = [row for row in rows if row.without_own is not None and not row.is_covered_without_own]
+    lose, lose_without = (sum(row.row.speedup < 1 for row in group) for group in (beyond, outside))
     yield (
         f"not in their interval: {len(beyond)} of them, {lose} of which lose; without the kernels with constants of "
-        f"their own thread {len(apart)}, {lose_apart} of which lose"
+        f"their own thread {len(outside)}, {lose_without} of which lose"
     )
 
 
@@ -90,7 +90,7 @@ def promises_document(rows: Sequence[PromiseComparison]) -> JsonObject | None:
                 "measured_speedup": row.row.speedup,
                 "promised_speedup": row.promised,
                 "interval": None if row.interval is None else list(row.interval),
-                "interval_without_own_thread": None if row.apart is None else list(row.apart),
+                "interval_without_own_thread": None if row.without_own is None else list(row.without_own),
                 "verdict": row.verdict.value,
             }
             for row in rows

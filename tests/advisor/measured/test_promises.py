@@ -112,15 +112,18 @@ def test_a_kernel_with_constants_of_a_thread_is_no_proof_for_it(monkeypatch: pyt
     monkeypatch.setattr(Advisor, "recommend", lambda *_: advice)
     own = ImplementationRow("kraken", ROW.gpu, ROW.ranks, ROW.dtype, ROW.part, 180.0, 90.0, ROW.source)
 
-    def apart(*rows: ImplementationRow) -> PromiseComparison:
+    def compared(*rows: ImplementationRow) -> PromiseComparison:
         (found,) = promise_comparisons([replace(ROW, best_us=250.0)], lambda: None, rows)
         assert isinstance(found, PromiseComparison) and found.interval == (0.4, 2.0)
         return found
 
-    assert apart(own).apart == (0.3, 2.0)
-    assert apart(own, replace(own, name="flux")).apart == (1.2, 2.0)
-    assert apart(replace(own, source="elsewhere"), replace(own, name="flux", whole_thread=True)).apart == (0.4, 2.0)
-    *_, text = promise_report.summary_lines([apart(own), apart(own, replace(own, name="flux"))])
+    assert compared(own).without_own == (0.3, 2.0)
+    assert compared(own, replace(own, name="flux")).without_own == (1.2, 2.0)
+    assert compared(replace(own, source="elsewhere"), replace(own, name="flux", whole_thread=True)).without_own == (
+        0.4,
+        2.0,
+    )
+    *_, text = promise_report.summary_lines([compared(own), compared(own, replace(own, name="flux"))])
     assert text.startswith("not in their interval: 2 of them, 2 of which lose; without")
     assert text.endswith("1, 1 of which lose")
 
