@@ -19,6 +19,7 @@ from magus.compiler.ir import (
     OpChoice,
     Pattern,
     Reduction,
+    TileGroup,
     Transfer,
     Variability,
     Wait,
@@ -34,6 +35,7 @@ from magus.simcore.program.program import OpKind, TrafficClass
 from tests.helpers.marks import thinned
 from tests.helpers.oracle.lowering import assert_all_agree, lower_op
 from tests.helpers.scenarios.scenarios import full_mesh, gemm_rs, h100, nvlink, switch
+from tests.helpers.some import some
 
 UNIT, COARSE = 1024, 4096
 PER_CHUNK = ExecutionOptions(kernel=Kernels.PERSISTENT, wait=Wait.POLL)
@@ -56,7 +58,11 @@ def on_few_sms(rows: int) -> OpCase:
 
 
 def lowered(scenario: OpCase, options: ExecutionOptions = PER_TILE, unit_bytes: int = UNIT) -> LoweredPart:
-    return lower_op(scenario, build_op_plan(scenario, choice_of(scenario, options)), unit_bytes=unit_bytes)
+    return lowered_as(scenario, choice_of(scenario, options), unit_bytes)
+
+
+def lowered_as(scenario: OpCase, choice: OpChoice, unit_bytes: int = UNIT) -> LoweredPart:
+    return lower_op(scenario, build_op_plan(scenario, choice), unit_bytes=unit_bytes)
 
 
 def simulated(scenario: OpCase, choice: OpChoice, *, fold: bool = True) -> Result:
@@ -175,6 +181,26 @@ def test_an_sm_waits_before_the_tile_after_the_next_until_what_it_stored_has_arr
     assert len(order) > ahead
     for number, later in enumerate(order[ahead:]):
         assert done.op_start[later] >= done.op_done[stores[number]].max()
+
+
+@pytest.mark.parametrize("operation", ["reduce_scatter", "all_reduce"])
+@pytest.mark.parametrize("options", [PER_CHUNK, PER_TILE])
+def test_no_sm_waits_for_a_store_of_which_later_kernels_hold_the_rest_of_the_tile(
+    operation: str, options: ExecutionOptions
+) -> None:
+    scenario = summing(operation)
+    # Chunks of 32 rows, of which several share a tile; the plan names all kernels before the first transfer.
+    choice = OpChoice("forest", 16, tiles_engine(scenario.gpu), 1, options)
+    plan = lowered_as(scenario, choice)
+    stores = {op for ops in some(ops for ops in plan.steps if isinstance(ops.step, Transfer)) for op in ops.work}
+    kernels = some(ops for ops in plan.steps if isinstance(ops.step, TileGroup))
+    units = {op for ops in kernels for op in ops.work}
+    program = plan.program
+    before = np.repeat(np.arange(program.num_ops), np.diff(program.op_next_ptr))
+    waits = {(before, after) for before, after in zip(before.tolist(), program.op_next.tolist(), strict=True)}
+
+    assert len(kernels) > 8
+    assert not any(before in stores and after in units for before, after in waits)
 
 
 def test_an_sm_sends_to_one_rank_after_the_other() -> None:
