@@ -111,7 +111,7 @@ def _over_bound() -> Iterator[Figure]:
     for kernel, gpu, measured_us, sizes in _layers(Path(os.environ.get("MAGUS_MEASURED_DATA", "."))):
         text = LAYER.format(library=gpu.lower(), gpu=gpu, weights=WEIGHTS[gpu], **sizes)
         scenario = compile_text(text).scenario()
-        bound = workload_bound(scenario.system, scenario.workload)
+        bound = workload_bound(scenario)
         ratios[f"{gpu} layer, {kernel}"].append(measured_us * TICKS_PER_US / bound.ticks)
     for what, each in ratios.items():
         most = MOST_OVER_BOUND if ONE_KERNEL in what else None

@@ -27,6 +27,7 @@ from ...compiler.ir import (
     Op,
     OpCase,
     Read,
+    Scenario,
     Shard,
     ShouldStop,
     System,
@@ -203,18 +204,11 @@ SEVERAL = 4
 """Layers from which on no op alone sets the bound: they share the work and the links of all."""
 
 
-def workload_bound(
-    system: System,
-    workload: Workload,
-    should_stop: ShouldStop | None = None,
-    *,
-    quick: bool = False,
-    splits_k: bool = False,
-) -> Bound:
-    """Return the bound for ``workload``, all its layers, in whichever number of batches: the least of all.
+def workload_bound(scenario: Scenario, should_stop: ShouldStop | None = None, *, quick: bool = False) -> Bound:
+    """Return the bound for a workload, all its layers, in whichever number of batches: the least of all.
 
-    A ``quick`` one of ``SEVERAL`` layers does not look at each op by itself. With ``splits_k`` persistent kernels may
-    compute tiles in parts along k.
+    It holds for what ``scenario`` asks about; of another plan it is that of ``scenario.covering(plan)``. A ``quick``
+    one of ``SEVERAL`` layers does not look at each op by itself.
 
     Raises
     ------
@@ -222,9 +216,10 @@ def workload_bound(
         If ``should_stop`` returned true.
     """
     with heeding(should_stop):
-        alone = not quick or workload.num_layers < SEVERAL
-        explore = Explore.of(split_k=SPLITS if splits_k else ())
-        bounds = [_bound(system, in_batches(workload, count), explore, alone=alone) for count in batch_counts(workload)]
+        workload, alone = scenario.workload, not quick or scenario.num_layers < SEVERAL
+        explore = Explore.of(split_k=SPLITS if scenario.splits_k else ())
+        counts = batch_counts(workload)
+        bounds = [_bound(scenario.system, in_batches(workload, count), explore, alone=alone) for count in counts]
     return min(bounds, key=lambda bound: bound.ticks)
 
 

@@ -123,11 +123,7 @@ class Runs:
         """Return the lower bound on any schedule, of all layers."""
         if self._bound_ticks is None:
             case, scenario = self.scenario.only_case, self.scenario
-            if case is None:
-                bound = workload_bound(scenario.system, scenario.workload, splits_k=scenario.splits_k)
-            else:
-                bound = lower_bound(case)
-            self._bound_ticks = bound.ticks
+            self._bound_ticks = (workload_bound(scenario) if case is None else lower_bound(case)).ticks
         return self._bound_ticks
 
     def result(self, name: str, *, explained: bool = False) -> Result:

@@ -186,7 +186,7 @@ def simulated_schedules(scenario: Scenario, workers: int = 1, watcher: Watcher =
     waiting = [joint_candidate(library.choice, ScheduleOrigin.LIBRARY, library.what)] if library is not None else []
     waiting += [_declared(each) for each in schedules.values()]
     known = {each.expression: each for each in waiting}
-    bound = workload_bound(scenario.system, scenario.workload, should_stop, splits_k=scenario.splits_k)
+    bound = workload_bound(scenario, should_stop)
     comparison = _Comparison(scenario, bound, known)
     progress("simulate", 0, len(waiting))
     for done, candidate in enumerate(_simulated(scenario, waiting, workers, should_stop), 1):

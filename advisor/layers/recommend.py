@@ -226,7 +226,7 @@ def _recommended(question: _Question, stop: ShouldStop, report: Progress) -> Adv
     known = [replace(one, origin=origins.get(one.joint, one.origin)) for one in _candidates(scenario, search, serial)]
     begun = perf_counter()
     candidates = finish.candidates([*known, *orders.candidates(known)], question.best_alone)
-    of_all = partial(workload_bound, scenario.system, scenario.workload, quick=quick, splits_k=scenario.splits_k)
+    of_all = partial(workload_bound, scenario, quick=quick)
     bound = stages.run(BOUND, of_all, None)
     candidates = _with_whole_winner(scenario, finish, candidates)
     offers = stages.run(IMPLEMENTATIONS, lambda: offers_of(scenario, orders.timed(candidates)), None)

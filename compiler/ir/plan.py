@@ -135,11 +135,6 @@ class Plan:
         return {part.name: part for part in self.parts}[name]
 
     @property
-    def splits_k(self) -> bool:
-        """Whether kernels of any part compute tiles in parts along k."""
-        return any(part.schedule.tactics.split_k > 1 for part in self.parts)
-
-    @property
     def num_layers(self) -> int:
         """How many layers are written out."""
         return max(part.layer for part in self.parts)

@@ -16,8 +16,8 @@ from .hardware import Gpu
 from .implementation import Implementation
 from .op_shape import OpShape
 from .operations.routing_laws import DRAWN_LAWS, RoutingLaw
-from .plan import OpMode, Schedule
-from .schedule import EngineChoice, EngineKind, EngineMode, NamedSchedule, Reach, Transfer
+from .plan import OpMode, Plan, Schedule
+from .schedule import EngineChoice, EngineKind, EngineMode, NamedSchedule, OpPlan, Reach, Transfer
 from .stopping import Rejection
 from .topologies import Fabric, Network, network_of, part_of
 from .variability import BackgroundTraffic, Replay, Variability
@@ -62,6 +62,11 @@ class Explore:
     def asking(self, word: str, values: tuple[Any, ...]) -> "Explore":
         """The same with these values of one knob."""
         return replace(self, requested=tuple(sorted({**dict(self.requested), word: values}.items())))
+
+    def covering(self, schedules: Iterable[OpPlan]) -> "Explore":
+        """The same, with the parts along k of ``schedules``: so a bound holds for these too."""
+        splits = {each.tactics.split_k for each in schedules} - {1}
+        return self.asking("split_k", tuple(sorted({*self.values("split_k"), *splits}))) if splits else self
 
 
 TICKS_PER_SECOND = 10**14
@@ -188,6 +193,10 @@ class OpCase:
         """The GPU, the same on every rank."""
         return self.system.gpu
 
+    def covering(self, schedule: OpPlan) -> "OpCase":
+        """The same question, so that its bound holds for ``schedule`` too, which the file may not have."""
+        return replace(self, explore=self.explore.covering((schedule,)))
+
     @property
     def splits_k(self) -> bool:
         """Whether schedules may compute tiles in parts along k: if the file declares or explores that."""
@@ -305,6 +314,10 @@ class Scenario:
     def gpu(self) -> Gpu:
         """The GPU, the same on every rank."""
         return self.system.gpu
+
+    def covering(self, plan: Plan) -> "Scenario":
+        """The same question, so that its bound holds for ``plan`` too, which the file may not have."""
+        return replace(self, explore=self.explore.covering(part.schedule for part in plan.parts))
 
     @property
     def splits_k(self) -> bool:

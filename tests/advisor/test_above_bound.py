@@ -190,7 +190,7 @@ workload w on node {{
 """
     (found,) = compile_text(text).workloads
     advice = recommend_workload(found, QUICK)
-    least = workload_bound(found.system, found.workload).ticks
+    least = workload_bound(found).ticks
 
     assert advice.candidates and all(one.ticks >= least for one in advice.candidates)
     offers = () if advice.offers is None else advice.offers.offers

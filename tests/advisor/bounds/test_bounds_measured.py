@@ -95,7 +95,7 @@ def moe_terms(**sizes: str) -> Mapping[str, float] | None:
         (found,) = compile_text(MOE.format(**sizes)).workloads
     except CompileError:
         return None
-    return {term.name: term.ticks / TICKS_PER_US for term in workload_bound(found.system, found.workload).terms}
+    return {term.name: term.ticks / TICKS_PER_US for term in workload_bound(found).terms}
 
 
 @pytest.mark.slow

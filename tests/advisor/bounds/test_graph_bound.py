@@ -1,6 +1,7 @@
 """The bound of a graph holds for every plan, and is what its ops need together."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -18,9 +19,11 @@ from magus.compiler.ir import (
     OpMode,
     Pattern,
     Repeat,
+    Scenario,
     Schedule,
     Workload,
 )
+from magus.compiler.planning.build import options_from
 from magus.compiler.planning.plan import build_plan
 from magus.simcore import simulate
 from magus.simcore.program.program import RunOutcome
@@ -37,18 +40,22 @@ def test_no_plan_is_faster(seeds: range) -> None:
         result = simulate(system, plan, unit_bytes=4096)
         if result.outcome is RunOutcome.DONE:
             done += 1
-            bound = workload_bound(system, graph)
+            bound = workload_bound(Scenario("g", system, graph).covering(plan))
             assert bound.ticks <= result.makespan_ticks, (seed, bound.binding)
     assert done > len(seeds) / 2
 
 
 def test_ops_add_up() -> None:
     one = scenario_of(Pattern.GEMM, SYSTEMS[0], 4, 4096, 4096, 4096)
-    single, double = (
-        workload_bound(one.system, Workload("g", "", tuple(Op(f"op{n}", one.shape) for n in range(count))))
-        for count in (1, 2)
+    once = Workload("g", "", (Op("op0", one.shape),))
+    single, double, repeated = (
+        workload_bound(Scenario("g", one.system, each))
+        for each in (
+            once,
+            replace(once, ops=(*once.ops, Op("op1", one.shape))),
+            replace(once, repeat=Repeat(10, "y", "x")),
+        )
     )
-    repeated = workload_bound(one.system, Workload("g", "", (Op("op", one.shape),), repeat=Repeat(10, "y", "x")))
 
     work, added = terms(single)["work"], double.ticks - terms(single)["work"]
     assert double.binding == "work" and work > added > 0.95 * work  # it is launched once
@@ -77,6 +84,38 @@ FORMS = (
 )
 
 
+SPLIT = """
+use "nvidia/h100"
+system hgx {{ gpus 4 x H100; fabric switch(nvswitch, link=nvlink) }}
+workload w on hgx {{
+  x = tensor bf16[{rows}, 1024] shard rows
+  w = tensor bf16[1024, 1024] shard cols
+  v = tensor bf16[{inner}, 512] shard rows
+  h = gemm(all_gather(x), w)
+  z = tensor bf16[{rows}, {inner}] shard cols
+  y = reduce_scatter(gemm(z, v))
+}}
+"""
+
+
+@pytest.mark.parametrize("split", [2, 4])
+@pytest.mark.parametrize(("rows", "inner"), [(128, 16384), (512, 8192)])
+def test_the_bound_of_a_plan_holds_for_what_it_splits_along_k(rows: int, inner: int, split: int) -> None:
+    """Also where the file explores and declares no such parts."""
+    found = compile_text(SPLIT.format(rows=rows, inner=inner)).scenario("w")
+    tactics = options_from({"kernel": "persistent", "split_k": split})
+    choice = OpChoice("serial", 4, EngineChoice(EngineKind.SM, 16), tactics=tactics)
+    name = found.workload.ops[-1].name
+    plan = build_plan(found.system, found.workload, Schedule("split", (OpMode(name, choice),)))
+    result = simulate(found.system, plan, unit_bytes=4096)
+    bound = workload_bound(found.covering(plan))
+
+    assert not found.splits_k and found.covering(plan).splits_k
+    assert result.outcome is RunOutcome.DONE
+    assert bound.ticks <= result.makespan_ticks
+    assert bound.ticks <= workload_bound(found).ticks
+
+
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("form", FORMS, ids=["sent", "gathered", "whole", "columns"])
 @settings(max_examples=4, deadline=None, derandomize=True)
@@ -100,13 +139,13 @@ def test_no_layer_of_experts_is_faster(
         plan = build_plan(found.system, found.workload, Schedule("each", moving))
         result = simulate(found.system, plan, unit_bytes=4096)
         assert result.outcome is RunOutcome.DONE
-        assert workload_bound(found.system, found.workload).ticks <= result.makespan_ticks
+        assert workload_bound(found).ticks <= result.makespan_ticks
 
 
 def test_ops_that_can_be_cut_do_not_add_up_along_a_path() -> None:
     """Experts, rows and tiles of a layer may be fused: exchanges, products and row-wise kernels then overlap."""
     (found,) = compile_text(CHAIN).workloads
-    bound = workload_bound(found.system, found.workload)
+    bound = workload_bound(found)
     alone = [lower_bound(OpCase(op.name, found.system, op.shape)).ticks for op in found.workload.ops]
 
     assert bound.ticks < 0.6 * sum(alone)
@@ -119,7 +158,7 @@ def test_what_ops_hand_to_each_other_need_not_pass_memory() -> None:
     inputs_and_result = tensors["x"] + tensors["w1"] + tensors["w2"] + tensors["x"]
     gpu = found.system.gpu
 
-    bound = workload_bound(found.system, found.workload)
+    bound = workload_bound(found)
     assert terms(bound)["hbm"] == served_ticks(inputs_and_result, gpu.hbm.achieved_bytes_per_s, gpu.line_bytes)
 
 
@@ -136,7 +175,7 @@ workload w on one {
     (found,) = compile_text(text).workloads
     gpu, num_bytes = found.system.gpu, 2 * (256 * 1024 + 2 * 1024 * 4096 + 256 * 4096)
 
-    bound = workload_bound(found.system, found.workload)
+    bound = workload_bound(found)
     assert terms(bound)["hbm"] == served_ticks(num_bytes, gpu.hbm.achieved_bytes_per_s, gpu.line_bytes)
 
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from magus.advisor.bounds.copy_modes import BoundCase, copy_modes_of, divisions_of, served_ticks
 from magus.advisor.bounds.kernels import KernelClass, kernel_limits, least_ratios
@@ -37,7 +39,7 @@ from magus.compiler.ir import (
     Transfer,
     WrittenPlan,
 )
-from magus.compiler.planning.build import build_op_plan, expression_of, options_from
+from magus.compiler.planning.build import build_op_plan, expression_of, options_from, reject_choice
 from magus.compiler.verify.check import check_plan
 from magus.simcore import simulate_op
 from magus.simcore.cores.engine import run
@@ -285,11 +287,34 @@ def test_what_is_split_along_k_is_not_below_the_bound_of_those_that_ask_for_it()
     case = ag_gemm(512, 5120, 8192, gpu=h100(), fabric=switch(nvlink()))
     asked, tactics = exploring(case, Explore.of(split_k=(4,))), options_from({"kernel": "persistent", "split_k": 4})
     choice = OpChoice("serial", 8, EngineChoice(SM, 32), tactics=tactics)
-    ticks = makespan(case, build_op_plan(case, choice), 1024)
-    bound, whole = lower_bound(asked), lower_bound(case)
+    plan = build_op_plan(case, choice)
+    ticks, bound, whole = makespan(case, plan, 1024), lower_bound(asked), lower_bound(case)
 
-    assert bound == lower_bound(replace(case, schedules=(NamedSchedule("s", choice),)))
+    assert (
+        bound == lower_bound(case.covering(plan)) == lower_bound(replace(case, schedules=(NamedSchedule("s", choice),)))
+    )
     assert quick_bound_ticks(asked) <= bound.ticks < whole.ticks < ticks
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(
+    pattern=st.sampled_from([Pattern.AG_GEMM, Pattern.GEMM_RS, Pattern.GEMM_AR]),
+    rows=st.sampled_from([64, 512, 2048]),
+    cols=st.sampled_from([256, 1024]),
+    inner=st.sampled_from([4096, 8192, 32768]),
+    split=st.sampled_from([1, 2, 4, 8]),
+    template=st.sampled_from(["serial", "hetero_unfused_1d"]),
+)
+def test_no_plan_is_below_the_bound_that_covers_it(
+    pattern: Pattern, rows: int, cols: int, inner: int, split: int, template: str
+) -> None:
+    case = scenario_of(pattern, SYSTEMS[0], 4, rows, cols, inner)
+    tactics = options_from({"kernel": "persistent", "split_k": split})
+    choice = OpChoice(template, 4, EngineChoice(SM, 16), tactics=tactics)
+    if reject_choice(case, choice) is None:
+        plan = build_op_plan(case, choice)
+        assert lower_bound(case.covering(plan)).ticks <= makespan(case, plan, 4096)
+        assert (case.covering(plan) == case) == (split == 1)
 
 
 def test_parts_along_k_take_no_less_than_the_least_of_all() -> None:

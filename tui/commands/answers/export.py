@@ -30,7 +30,7 @@ def list_schedules(source: ScenarioInput, *, limit: int | None, as_json: bool) -
     question = source.scenario()
     case, space, cut_short = question.only_case, None, False
     if case is None:
-        bound = workload_bound(question.system, question.workload, splits_k=question.splits_k)
+        bound = workload_bound(question)
         document = schedules_document(question, bound)
     else:
         with interruptible() as stopped:

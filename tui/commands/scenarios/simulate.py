@@ -107,9 +107,7 @@ def _ran_alone(scenario: OpCase, options: SimulateOptions) -> _Ran:
     """Simulate a schedule of one op."""
     schedule = resolve_schedule(scenario, options.schedule, show)
     check_memory(scenario, schedule)
-    split = schedule.tactics.split_k
-    question = scenario if split == 1 else replace(scenario, explore=scenario.explore.asking("split_k", (split,)))
-    bound = lower_bound(question)
+    bound = lower_bound(scenario.covering(schedule))
     result = _simulated(scenario, schedule, options, bound.ticks)
     return _Ran(
         result,
@@ -132,7 +130,7 @@ def _ran(scenario: Scenario, options: SimulateOptions, drawn: Callable[[int], Sc
         raise ScheduleError(Rejection(Code.MGS523, message, "record those of one op: --workload names another"))
     result = _explained(scenario, chosen, _simulated_layers(scenario, chosen, options), options)
     check_workload_memory(scenario, result.schedule.staging_bytes)
-    bound = workload_bound(scenario.system, scenario.workload, splits_k=plan.splits_k)
+    bound = workload_bound(scenario.covering(plan))
     num_layers = min(FEWEST_LAYERS, scenario.num_layers)
     drawn = drawn if scenario.drawn is not None else lambda _: scenario
     part = plan.parts[0]
@@ -174,7 +172,7 @@ def _explained(scenario: Scenario, chosen: Schedule | Plan, result: Result, opti
     unit, line_hops = packet_bytes(scenario.gpu), result.line_hops * plan.num_layers // result.num_simulated
     while line_hops * result.unit_bytes > EXPLAINED_LINE_HOPS * unit:
         unit *= 2
-    bound = workload_bound(system, replace(workload, repeat=repeat), splits_k=plan.splits_k)
+    bound = workload_bound(replace(scenario, workload=replace(workload, repeat=repeat)).covering(plan))
     with stoppable() as pressed, progress_line() as progress:
         explained = simulate(
             system,
