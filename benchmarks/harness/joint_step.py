@@ -213,20 +213,20 @@ class _JointStep:
 
     def _shared(self, task: ChunkPass, stage: int, layers: Iterable[int], taken: Ops) -> Ops:
         """A pass whose weights are gathered for each layer, and whose gradients are scattered behind each (ZeRO-3)."""
-        beside = self._schedule.overlapped
+        beside, sums = self._schedule.overlapped, task.work in (PassKind.BACKWARD, PassKind.WEIGHTS)
         ended = (*self.last[stage], *taken)
         begun, made = ended, None
         for _ in layers:
-            # Weights are gathered from when the layer before begins, else when it has ended.
+            # Weights are gathered from when the layer before begins, else when it has ended; for what takes them.
             ahead = begun if Overlapped.WEIGHTS in beside else ended
-            gathered = self._traffic(self._gather, stage, ahead)
+            gathered = self._traffic(self._gather, stage, ahead) if task.work is not PassKind.WEIGHTS else ()
             if made is not None and Overlapped.GRADIENTS in beside:
                 self._traffic(self._sum, stage, made)
             begun = (*ended, *gathered)
             ended = made = self._on_stage(self._plan(task), stage, "tp", begun)
-            if task.work is not PassKind.FORWARD and Overlapped.GRADIENTS not in beside:
+            if sums and Overlapped.GRADIENTS not in beside:
                 ended = self._traffic(self._sum, stage, ended)
-            if task.work is PassKind.FORWARD or Overlapped.GRADIENTS not in beside:
+            if not sums or Overlapped.GRADIENTS not in beside:
                 made = None
         return ended if made is None else (*ended, *self._traffic(self._sum, stage, made))
 

@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from ...compiler.codes import Code
 from ...compiler.ir import Rejection
-from ...compiler.ir.step import Overlapped, PassKind, StepSchedule
+from ...compiler.ir.step import Overlapped, PassKind, PipelineKind, StepSchedule
 from .orders import chunks_at
 from .pipeline import ChunkTicks, PipelineRun, SendMet, SlotInterval, run_pipeline
 
@@ -221,22 +221,34 @@ def _gathered_each_time(
 ) -> ChunkTicks:
     """A chunk whose weights are gathered for each pass, and whose gradients are scattered after each (ZeRO-3).
 
-    Beside a layer come the weights of the next one, and backward the gradients of the one before.
+    Beside a layer come the weights of the next one, and backward the gradients of the one before. Gradients of inputs
+    take weights, and those of weights need none: where they are apart, only they are scattered.
     """
     gathered, scattered = [each.gathered for each in own], [each.gradients for each in own]
     if Overlapped.WEIGHTS not in schedule.overlapped:
-        backward = inputs + weights + sum(gathered) + sum(scattered)
-        return ChunkTicks(forward + sum(gathered), backward - weights, weights)
+        return ChunkTicks(forward + sum(gathered), inputs + sum(gathered), weights + sum(scattered))
     ahead = zip(own, (*gathered[1:], 0), strict=True)
     forward = gathered[0] + sum(max(each.forward_beside or each.forward, coming) for each, coming in ahead)
     if Overlapped.GRADIENTS in schedule.overlapped:
         leaving, last = (*scattered[1:], 0), scattered[0]
     else:
         leaving, last = (0,) * len(own), sum(scattered)
+    if schedule.pipeline.kind is PipelineKind.ZERO_BUBBLE:
+        coming = zip(own, (0, *gathered[:-1]), strict=True)
+        # Of these a run takes off what they are sooner than as the rest of a whole pass.
+        inputs = gathered[-1] + sum(max(each.inputs, come + each.sooner) for each, come in coming)
+        both = zip(own, leaving, strict=True)
+        weights = last + sum(max(each.weights + _slowed(each), gone) for each, gone in both)
+        return ChunkTicks(forward, inputs, weights)
     beside = zip(own, (0, *gathered[:-1]), leaving, strict=True)
     backward = gathered[-1] + last
     backward += sum(max(each.backward_beside or each.backward, coming + gone) for each, coming, gone in beside)
     return ChunkTicks(forward, backward - weights, weights)
+
+
+def _slowed(layer: LayerTicks) -> int:
+    """How much longer the gradients of a layer take beside those that are scattered."""
+    return layer.backward_beside - layer.backward if layer.backward_beside else 0
 
 
 def _tails(

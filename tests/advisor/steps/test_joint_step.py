@@ -10,6 +10,7 @@ from tests.helpers.marks import first
 from tests.helpers.some import some
 
 UNIT = 1 << 17
+ZERO_BUBBLE = Pipeline(PipelineKind.ZERO_BUBBLE)
 pytestmark = pytest.mark.usefixtures("compiled_core")
 
 
@@ -44,11 +45,19 @@ def test_sends_that_wait_behind_kernels_are_in_the_time_of_a_step() -> None:
     What gives gradients of inputs is by itself shorter than as the rest of a whole pass, which is 0.7 % of the step.
     """
     step, times = step_of(2, 1, 4, layers=4, microbatches=4), LayerTimes()
-    schedule = StepSchedule("s", Pipeline(PipelineKind.ZERO_BUBBLE))
+    schedule = StepSchedule("s", ZERO_BUBBLE)
     composed, joint = joint_ticks(step, schedule, times, UNIT)
     assert composed == pytest.approx(joint, rel=0.003)
     apart = outcome_of(step, schedule, LayerTimes(contended=False)).run.makespan_ticks
     assert apart < 0.98 * joint, "as long as if sends met nothing"
+
+
+@pytest.mark.slow
+def test_a_zero_bubble_moves_weights_in_parts_once_forward_and_once_backward() -> None:
+    """Gradients of inputs take weights; those of weights take none, and leave behind them."""
+    step, schedule = step_of(2, 2, 2, layers=4, microbatches=4), StepSchedule("s", ZERO_BUBBLE, zero=3)
+    composed, joint = joint_ticks(step, schedule, LayerTimes(), UNIT)
+    assert composed == pytest.approx(joint, rel=0.003)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magus.compiler.ir import Rejection
-from magus.compiler.ir.step import Overlapped, Pipeline, PipelineKind, StepSchedule
+from magus.compiler.ir.step import Overlapped, PassKind, Pipeline, PipelineKind, StepSchedule
 from magus.simcore.steps.step import LayerTicks, StepTicks, layers_of_chunks, run_step
 
 LAYER = LayerTicks(100, 120, 80, 90, 45)
@@ -67,6 +67,22 @@ def test_with_weights_in_parts_each_pass_gathers_them() -> None:
     assert apart.pipeline.makespan_ticks == 4 * 8 * (300 + 45 + 45 + 90)
     beside = run_step(_step(), StepSchedule("s", zero=3, overlapped=BOTH), 1, 4)
     assert beside.pipeline.makespan_ticks == 4 * (45 + 8 * 100 + 45 + 8 * 200 + 90)
+
+
+def test_in_a_zero_bubble_gradients_leave_behind_those_of_weights() -> None:
+    """Gradients of inputs take weights, and beside them no gradients leave; those of weights take none."""
+    pipeline = Pipeline(PipelineKind.ZERO_BUBBLE)
+    apart = run_step(_step(), StepSchedule("s", pipeline, zero=3), 1, 4).pipeline
+    taken = {(each.slot[0].work, each.end_ticks - each.begin_ticks) for each in apart.intervals}
+    ends = {PassKind.FORWARD: 8 * (100 + 45), PassKind.INPUTS: 8 * (120 + 45), PassKind.WEIGHTS: 8 * (80 + 90)}
+    assert taken == set(ends.items()) and apart.makespan_ticks == 4 * sum(ends.values())
+
+    slow = replace(LAYER, gathered=150, gradients=130, backward_beside=207, sooner=5)
+    beside = run_step(_step(layer=slow), StepSchedule("s", pipeline, zero=3, overlapped=BOTH), 1, 4).pipeline
+    # Seven layers have the traffic of another one beside them.
+    ends = {PassKind.FORWARD: 8 * 150 + 100, PassKind.INPUTS: 8 * 150 + 120 - 5, PassKind.WEIGHTS: 8 * 130 + 80 + 7}
+    taken = {(each.slot[0].work, each.end_ticks - each.begin_ticks) for each in beside.intervals}
+    assert taken == set(ends.items())
 
 
 def test_stages_of_other_sizes() -> None:
