@@ -10,7 +10,7 @@ from ...compiler.ir.step import Step, StepScenario, StepSchedule
 from ...compiler.planning.build import ScheduleError
 from ...compiler.request.request import RequestError
 from ...compiler.text.diagnostics import CompileError, Diagnostic, Source, Span, did_you_mean, listing
-from ...compiler.text.names import declared_at
+from ...compiler.text.load import declared_at
 from ..work.pools import Submit
 from .layer_times import LayerTimes
 from .outcome import StepOutcome, chunks_of

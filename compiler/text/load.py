@@ -12,7 +12,7 @@ from typing import BinaryIO
 from ..codes import CONSEQUENCES, Code
 from . import syntax as ast
 from .diagnostics import Diagnostic, Report, Source, Span, did_you_mean
-from .names import Entry, Scope, library_text, shipped_libraries, within, words_in
+from .names import Entry, Kind, Scope, library_text, shipped_libraries, within, words_in
 from .parsing.parse import MAX_BYTES, parse_file
 from .parsing.tokens import MAX_TOKENS
 from .units import bytes_text
@@ -140,6 +140,26 @@ def load(source: Source, report: Report) -> Scope:
     if report.has_errors:
         report.silence(MissingText.of(report, loader.scope.own()).explains)
     return loader.scope
+
+
+def declared_at(source: Source, name: str, *, explored: bool = False) -> Span | None:
+    """Return the first line of a schedule or workload of that name, in a text or what it includes; None if none has it.
+
+    ``explored``: that of ``explore`` about the workload.
+    """
+    scope = load(source, Report())
+    found: list[ast.Node]
+    if explored:
+        found = [
+            each for each in scope.questions if isinstance(each, ast.ExploreNode) and each.workload.names == (name,)
+        ]
+    else:
+        found = [each.declaration for each in scope.of_kind(Kind.SCHEDULE, Kind.WORKLOAD) if each.name == name]
+    if not found:
+        return None
+    span = found[0].span
+    first = span.text.partition("\n")[0].rstrip(" {")
+    return Span(span.source, span.start, span.start + len(first))
 
 
 class _Loader:

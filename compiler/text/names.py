@@ -12,8 +12,7 @@ from pathlib import Path
 
 from ..codes import Code
 from . import syntax as ast
-from .diagnostics import Report, Severity, Source, Span, closest, did_you_mean
-from .parsing.parse import parse_file
+from .diagnostics import Report, Severity, Span, closest, did_you_mean
 
 LIBRARY = files((__package__ or "").rpartition(".")[0]).joinpath("library")
 """The folder of what ships: a folder for each vendor, in it a file for each library."""
@@ -60,22 +59,6 @@ def shipped_devices(kind: str) -> dict[str, tuple[str, ...]]:
         for name in declared.findall(library_text(library)):
             found[name] = (*found.get(name, ()), library)
     return found
-
-
-def declared_at(source: Source, name: str, *, explored: bool = False) -> Span | None:
-    """Return the first line of a schedule or workload of that name; None if the text itself has none.
-
-    ``explored``: that of ``explore`` about the workload.
-    """
-    for each in parse_file(source, Report()).declarations:
-        if explored:
-            is_it = isinstance(each, ast.ExploreNode) and each.workload.names == (name,)
-        else:
-            is_it = isinstance(each, ast.TemplateNode | ast.PlanNode | ast.WorkloadNode) and each.name == name
-        if is_it:
-            first = each.span.text.partition("\n")[0].rstrip(" {")
-            return Span(each.span.source, each.span.start, each.span.start + len(first))
-    return None
 
 
 class Kind(Enum):

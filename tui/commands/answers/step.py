@@ -22,7 +22,7 @@ from ....compiler.ir import JsonObject, Settings, ShouldStop
 from ....compiler.ir.step import StepScenario, StepSchedule
 from ....compiler.planning.build import ScheduleError
 from ....compiler.text.diagnostics import CompileError, Diagnostic, Source, Span, did_you_mean
-from ....compiler.text.names import declared_at
+from ....compiler.text.load import declared_at
 from ...drawing import Shows
 from ...text.door import Exit, interruptible, print_json, put, put_text, say
 from ...text.progress import progress_line
@@ -202,7 +202,7 @@ def step_error(file: Path, message: str, step: StepScenario) -> CompileError:
 
 
 def _place_of(text: Source, step: StepScenario) -> Span:
-    """Where a step is declared; the beginning of its file if another, which that one uses, declares it."""
+    """Where a step is declared, in its file or in one that this includes."""
     return declared_at(text, step.name) or Span(text, 0, 0)
 
 

@@ -18,7 +18,7 @@ from ....compiler.ir import Cancelled, JsonObject, Progress, Scenario, Schedule,
 from ....compiler.ir.step import StepScenario
 from ....compiler.pipeline import compile_text
 from ....compiler.resolve.values.params import is_swept, points_of
-from ....compiler.text.names import declared_at
+from ....compiler.text.load import declared_at
 from ....simcore.lower.variability import check_compared
 from ...text.door import Exit, interruptible, print_json, put, put_text, say
 from ...text.progress import progress_line

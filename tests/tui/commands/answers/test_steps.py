@@ -63,6 +63,30 @@ def test_what_is_not_answered_about_a_step_names_what_is(file: Path, words: tupl
     assert not done.stdout
 
 
+@pytest.mark.parametrize("words", [("plan",), ("simulate", "--seeds", "3"), ("advise", "--how")])
+def test_what_is_not_answered_about_a_step_has_its_place_in_an_included_file(
+    file: Path, words: tuple[str, ...]
+) -> None:
+    outer = file.with_name("outer.mgs")
+    outer.write_text(f'include "{file.name}"\n')
+    done = magus(words[0], outer, *words[1:])
+
+    line = file.read_text().partition("workload train")[0].count("\n") + 1
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"{file}:{line}:1: MGS573 error")
+
+
+def test_a_schedule_of_a_step_that_does_not_fit_has_its_place_in_an_included_file(file: Path) -> None:
+    schedule = "schedule uneven for train { stages 1, 1 }"
+    file.write_text(f"{file.read_text()}{schedule}\n")
+    outer = file.with_name("outer.mgs")
+    outer.write_text(f'include "{file.name}"\n')
+    done, line = magus("check", outer), file.read_text().partition(schedule)[0].count("\n") + 1
+
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"{file}:{line}:1: MGS570 error")
+
+
 def test_a_step_is_carried_out_and_says_what_is_smaller(file: Path) -> None:
     done = magus("run", file, "--schedule", "turns", "--seeds", "1", "--set", "PP=1")
 
