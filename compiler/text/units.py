@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..ir import TICKS_PER_US
+from ..ir import TICKS_PER_SECOND, TICKS_PER_US
 
 MAX_DIGITS = 40
 MAX_BITS = 4096
@@ -242,6 +242,19 @@ def us_text(us: float, decimals: int = 1) -> str:
 def ticks_text(ticks: int) -> str:
     """Return a time in ticks as text in microseconds, for instance ``886.5 us``."""
     return us_text(ticks / TICKS_PER_US)
+
+
+def is_short(whole_ticks: int) -> bool:
+    """Return whether times of a step of ``whole_ticks`` are written in us: seconds would have few digits."""
+    return whole_ticks < TICKS_PER_SECOND // 100
+
+
+def seconds_text(ticks: int, whole_ticks: int | None = None) -> str:
+    """Return a time of a step that takes ``whole_ticks``, itself if left out: in us if that ``is_short``."""
+    if is_short(ticks if whole_ticks is None else whole_ticks):
+        return ticks_text(ticks)
+    seconds = ticks / TICKS_PER_SECOND
+    return f"{seconds:.3f} s" if seconds < 10 else f"{seconds:.2f} s"
 
 
 def rate_text(bytes_per_s: float) -> str:

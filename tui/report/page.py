@@ -16,7 +16,7 @@ from ...advisor.steps.plans import flags_of
 from ...advisor.steps.search import SHOWN
 from ...compiler.ir import TICKS_PER_US, JsonObject, Settings
 from ...compiler.resolve.values.device_numbers import StatedNumber
-from ...compiler.text.units import bytes_text, ticks_text, us_text
+from ...compiler.text.units import bytes_text, seconds_text, ticks_text, us_text
 from ...simcore import ShownRun
 from ...simcore.shown_run import OpSummary, op_times
 from ..drawing.step_svg import baseline_run, memory_svg, parts_of, step_svg
@@ -34,7 +34,7 @@ from ..text.render import (
     threshold_sentence,
     verdict_sentence,
 )
-from ..text.step import counted_text, figures_of, question_of, seconds_text, table_of
+from ..text.step import counted_text, figures_of, question_of, table_of
 from ..text.sweep import sensitivity_lines
 from .shell import Markup, assumptions, bullets, footer, header, page_html, section, table, tag, timelines
 

@@ -13,9 +13,9 @@ from ...advisor.steps.outcome import StepOutcome, memory_limit
 from ...advisor.steps.plans import flags_of
 from ...advisor.steps.search import SHOWN, TIE, recommended
 from ...advisor.steps.space import Searched
-from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, Settings
+from ...compiler.ir import TICKS_PER_US, Settings
 from ...compiler.ir.step import StepScenario, StepSchedule
-from ...compiler.text.units import bytes_text, ticks_text, us_text
+from ...compiler.text.units import bytes_text, seconds_text, us_text
 from ...simcore.figures.result import Result
 from .door import bullet, hanging, table_lines, wrapped
 
@@ -129,14 +129,6 @@ def question_of(scenario: StepScenario) -> str:
     what = step.about or "a training step"
     gpus = f"{scenario.system.num_ranks} x {scenario.system.gpu.name}"
     return f"{scenario.name}: {what}; {step.sequences} sequences of {step.length} on {gpus}"
-
-
-def seconds_text(ticks: int, whole_ticks: int | None = None) -> str:
-    """A time of a step that takes ``whole_ticks``, itself if left out: in us where seconds would have few digits."""
-    if (ticks if whole_ticks is None else whole_ticks) < TICKS_PER_SECOND // 100:
-        return ticks_text(ticks)
-    seconds = ticks / TICKS_PER_SECOND
-    return f"{seconds:.3f} s" if seconds < 10 else f"{seconds:.2f} s"
 
 
 def outcome_text(outcome: StepOutcome, marks: Sequence[str] = ()) -> str:

@@ -14,7 +14,8 @@ from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_SECOND, TICKS_PER_US
 from magus.compiler.ir.step import Pipeline, PipelineKind, StepSchedule
 from magus.compiler.request.request import RequestError
-from magus.tui.text.step import figures_of, searched_text, seconds_text
+from magus.compiler.text.units import seconds_text
+from magus.tui.text.step import figures_of, searched_text
 from tests.helpers.steps import small_step
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from ....advisor.steps.outcome import StepOutcome
 from ....compiler.ir import TICKS_PER_SECOND, TICKS_PER_US
 from ....compiler.text.diagnostics import columns_of, printable
+from ....compiler.text.units import seconds_text
 from ....simcore.figures.result import Interval, IntervalKind, LoadKind, Loads, Waterfall
 from ....simcore.program.arrays import FloatArray
 from ...drawing.step_svg import StageSpan, spans_of
-from ...text.step import seconds_text
 from .viewport import NONE, PAN_STEP, ZOOM_STEP, Int64Array, Standout, TimelineRow, Viewport
 
 # A row in columns: which interval each half of a column shows, and where names fit.

@@ -8,8 +8,8 @@ from ....advisor.steps.answer import StepAdvice
 from ....advisor.steps.outcome import StepOutcome, memory_limit
 from ....advisor.steps.search import TIE
 from ....compiler.ir.step import StepScenario
-from ....compiler.text.units import bytes_text
-from ...text.step import counted_text, declared_as, key_of, question_of, seconds_text
+from ....compiler.text.units import bytes_text, seconds_text
+from ...text.step import counted_text, declared_as, key_of, question_of
 from .view import Column, Finality, JobHead, Mark
 
 

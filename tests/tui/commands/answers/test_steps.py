@@ -146,6 +146,8 @@ def test_every_pass_is_drawn_on_its_stage(file: Path, tmp_path: Path, schedule: 
     figures = document("simulate", file, "--schedule", schedule, "--set", "ROWS=1024")
     assert len(drawn) == len(passes) >= 2 * 2 * int(str(figures["microbatches"]))
     texts = [each.text or "" for each in tree.iter(f"{SVG}text")]
+    unit = "us" if float(str(figures["step_s"])) < 0.01 else "s"
+    assert all(each.endswith(f" {unit}") for each in drawn) and any(f"times in {unit}" in each for each in texts)
     numbered = any(each.get("text-anchor") == "middle" for each in tree.iter(f"{SVG}text"))
     assert numbered is any("numbers are microbatches" in each for each in texts), "where there are any"
     end = max(each["ts"] + each["dur"] for each in events if each["ph"] == "X")
