@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from magus.compiler import compile_text
+from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
 from magus.compiler.collectives import signal_of
 from magus.compiler.ir import (
@@ -220,6 +220,33 @@ def test_too_many_copies_are_refused_before_they_are_put_in_order() -> None:
     assert rejection is not None and rejection.code is Code.MGS512 and "480000 copies" in rejection.message
     assert reject_choice(case, choice_of(chunks=10920)) is None and "chunks=10920" in rejection.hint
     assert reject_choice(case, choice_of(chunks=10924)) is not None
+
+
+def test_where_there_are_too_many_copies_is_told() -> None:
+    work = "workload one on box { x = tensor bf16[160000, 64] shard rows; y = all_gather(x) }"
+    said = "forest(chunks=160000, engine=dma(6))"
+    with pytest.raises(CompileError) as caught:
+        compile_text(f"{BOX}{work}\nschedule p for one = {said}\n")
+
+    (found,) = caught.value.diagnostics
+    assert found.code is Code.MGS512 and "480000 copies, more than 32768" in found.message
+    assert found.span is not None and found.span.text == said
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "all_reduce", "broadcast"])
+def test_a_share_that_makes_no_whole_row_has_no_copies(collective: str) -> None:
+    """Of two trees of a root one carries a millionth of 92 rows: the other carries them all."""
+    first = (0, 1_000_000, 0, 0, 1, 0)
+    others = () if collective == "broadcast" else TREES[1:]
+    case = case_of(collective)
+    plan = build_op_plan(case, choice_of(first, (0, 1, 0, 2, 0, 2), *others))
+
+    assert carry_out(*job_of_op(case, plan), range(2)).exact
+    alone = build_op_plan(case, choice_of(first, *others))
+    count = [
+        sum(isinstance(step, Transfer) for rank in range(4) for step in each.steps_of(rank)) for each in (plan, alone)
+    ]
+    assert count[0] == count[1] > 0
 
 
 def test_other_templates_have_no_trees() -> None:

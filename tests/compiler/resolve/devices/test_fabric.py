@@ -132,6 +132,36 @@ def test_what_is_wrong_has_a_code(gpus: int, said: str, code: Code) -> None:
     assert codes(gpus, said) == [code]
 
 
+@pytest.mark.parametrize(
+    ("wires", "far", "near"),
+    [
+        ("[0, 1], [2, 3]", 2, 0),
+        ("[0, 1], 1 -> 2, [2, 3]", 0, 2),
+        ("[0, 4], [1, 4], 4 -> 2, [2, 3]", 0, 2),
+    ],
+)
+def test_gpus_that_are_not_joined_both_ways_are_told_with_their_place(wires: str, far: int, near: int) -> None:
+    said = f"edges(switches={int('4' in wires)}, xgmi=[{wires}])"
+    with pytest.raises(CompileError) as caught:
+        system(4, f"fabric {said}")
+
+    (found,) = caught.value.diagnostics
+    assert (found.code, found.message) == (Code.MGS421, f"gpu {far} cannot be reached from gpu {near}")
+    assert found.span is not None and found.span.text == said
+    assert found.hint == f"add a link that leads on to {far}"
+
+
+@pytest.mark.parametrize("rate", ["bandwidth", "achieved"])
+def test_a_link_has_a_bandwidth(rate: str) -> None:
+    text = f'use "amd/mi300x"\nlink dead extends xgmi {{ {rate} 0 GB/s }}\n'
+    with pytest.raises(CompileError) as caught:
+        compile_text(f"{text}system s {{ gpus 2 x MI300X; fabric edges(dead=[[0, 1]]) }}\n{WORKLOAD}")
+
+    (found,) = caught.value.diagnostics
+    assert found.code is Code.MGS307 and found.message.startswith(f"{rate} is from 1,000,000 to 1e+15 B/s, got 0 GB/s")
+    assert found.span is not None and found.span.text == "0 GB/s"
+
+
 def test_a_wrong_fabric_is_reported_beside_wrong_gpus() -> None:
     with pytest.raises(CompileError) as caught:
         system(0, "fabric edges(xgmi=[[0, 0]])")
