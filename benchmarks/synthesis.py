@@ -101,9 +101,18 @@ OF_OTHERS = (
     Published("on_ndv2", 1000, 22.86, 43.4),
     Published("on_dgx2", 16, 129.03, 1261.8),
     Published("on_dgx2", 1000, 129.03, 2699.9),
+    Published("on_ndv2x4", 16, 15.38, 237.0),
+    Published("on_ndv2x4", 1000, 15.38, 221.5),
+    Published("on_mesh4", 1000, 200, 1.4),
+    Published("on_mesh6", 1000, 200, 28.8),
     Published("on_a100", 1000, 346.7, None),
+    Published("on_mi250", 1000, 342.9, None),
+    Published("on_mi250x2", 1000, 354.1, None),
+    Published("on_torus4x4", 1000, 213.3, None),
+    Published("on_torus4x4x4", 1000, 304.8, None),
 )
-"""``output_provided`` of microsoft/TE-CCL, the fastest of its three runs; of ForestColl the optimum by its formula."""
+"""``output_provided`` of microsoft/TE-CCL, the fastest of its three runs, and its ``schedules`` for the meshes; of
+ForestColl, and of the tori, of which it has none, the optimum by its formula."""
 
 SIX = next(iter(MACHINES))
 _GEMM = "x = tensor bf16[6144, 24576] shard cols; w = tensor bf16[24576, 4096] shard rows; y = {}(gemm(x, w))"
