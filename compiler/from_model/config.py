@@ -177,7 +177,7 @@ def config_of(document: Item, path: Path) -> ModelConfig:
         inner=_inner(sizes, hidden, needed=bool(kinds.dense)),
         heads=heads,
         kv_heads=_kv_heads(sizes, heads),
-        head_dim=sizes.number("head_dim") or max(1, hidden // heads),
+        head_dim=_head_dim(sizes, hidden, heads),
         layers=layers,
         dense_layers=kinds.dense,
         expert_layers=kinds.experts,
@@ -272,11 +272,22 @@ def _inner(sizes: Sizes, hidden: int, *, needed: bool) -> int:
     return found // 2 if sizes.of_class("halves") else found
 
 
+def _head_dim(sizes: Sizes, hidden: int, heads: int) -> int:
+    """Columns of a head; of latent attention, whose heads have other sizes, any number where the file has none."""
+    found = sizes.number("head_dim")
+    if not found and hidden % heads and not sizes.number("kv_lora_rank"):
+        raise sizes.document.fail(f"hidden_size {hidden} does not divide among {heads} heads", "say head_dim")
+    return found or max(1, hidden // heads)
+
+
 def _kv_heads(sizes: Sizes, heads: int) -> int:
     """One for all with multi-query attention, which Falcon's new architecture has in groups."""
     if sizes.flag("multi_query") and not sizes.flag("new_decoder_architecture"):
         return 1
-    return sizes.number("kv_heads") or heads
+    found = sizes.number("kv_heads") or heads
+    if heads % found and not sizes.number("kv_lora_rank"):
+        raise sizes.document.fail(f"{heads} heads are no multiple of {found} for keys and values")
+    return found
 
 
 def _gated(sizes: Sizes) -> bool:
