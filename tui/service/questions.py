@@ -23,7 +23,7 @@ from ...compiler.ir import JsonObject, Scenario, Settings, ShouldStop
 from ...compiler.ir.step import StepScenario
 from ...compiler.pipeline import compile_text
 from ...compiler.text.diagnostics import CompileError, did_you_mean, listing
-from ...compiler.text.json_forms import members_once
+from ...compiler.text.json_forms import MAX_NAME, members_once
 from .openapi import MOST_BESPOKE, MOST_RANKS, OF_MODEL, OF_TEXT, answer_document
 
 FIELDS = tuple(field.name for field in fields(Request) if field.name not in ("system_file", "system"))
@@ -101,12 +101,22 @@ def object_of_body(body: bytes) -> dict[str, Any]:
         If it is none.
     """
     try:
-        document = json.loads(body.decode("utf-8"), object_pairs_hook=members_once)
-    except (ValueError, RecursionError) as error:
+        document = json.loads(body.decode("utf-8"), object_pairs_hook=members_once, parse_int=_whole)
+    except UnicodeDecodeError as error:
+        raise RequestError(Code.MGS107, "body", f"no JSON: byte {error.start} is no UTF-8") from None
+    except RecursionError:
+        raise RequestError(Code.MGS107, "body", "no JSON: brackets are nested too deeply") from None
+    except ValueError as error:
         raise RequestError(Code.MGS107, "body", f"no JSON: {error}"[:200]) from None
     if not isinstance(document, dict):
         raise RequestError(Code.MGS107, "body", "no JSON object", 'for instance {"pattern": "AG+GEMM", ...}')
     return document
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MAX_NAME:
+        raise ValueError(f"a number has {len(digits)} digits, at most {MAX_NAME} are read")
+    return int(digits)
 
 
 def _check_most(document: dict[str, Any], key: str, most: int, why: str = "") -> None:
@@ -211,6 +221,7 @@ def layer_question_of(body: bytes, most_s: float) -> LayerQuestion:
 
 OF_SERVING = ("prefill", "decode", "keys", "sequences")
 ASK_KEYS = ("model", "gpu", "for", "gpus", "tp", "dp", "ep", *OF_SERVING, "train", "seq_len", "micro_batch")
+LAYOUT_KEYS = ("model", "gpu", "for", "gpus", *OF_SERVING)
 
 
 def model_question_of(body: bytes) -> ModelQuestion | LayoutQuestion:
@@ -235,7 +246,11 @@ def model_question_of(body: bytes) -> ModelQuestion | LayoutQuestion:
     if not isinstance(document.get("train", False), bool):
         raise RequestError(Code.MGS310, "train", "it is neither true nor false")
     if "gpus" in document:
-        check_keys(document, ("model", "gpu", "for", "gpus", *OF_SERVING))
+        for key in document:
+            if key not in LAYOUT_KEYS:
+                raise RequestError(
+                    Code.MGS206, key, "with gpus all layouts that serve are compared", f"leave out {key}"
+                )
         sizes = {key: document[key] for key in OF_SERVING if key in document}
         return layout_question(model, document["gpu"], document["for"], document["gpus"], **sizes)
     rest = {key: value for key, value in document.items() if key not in ("model", "gpu", "for")}

@@ -75,6 +75,17 @@ def test_one_answer_by_every_way(answer: LayoutAnswer) -> None:
     assert set(openapi_document()["components"]["schemas"]["LayoutsAnswer"]["required"]) == set(served)
 
 
+def test_what_a_layout_says_is_not_asked_beside_the_number_of_gpus() -> None:
+    pytest.importorskip("starlette", reason="the extra serve is not installed")
+    from magus.tui.service.questions import model_question_of
+
+    for key, value in some([("tp", 4), ("dp", 2), ("train", True)]):
+        body = json.dumps({"model": DENSE[0], "gpu": DENSE[1], "for": DENSE[2], "gpus": 8, key: value}).encode()
+        with pytest.raises(RequestError) as caught:
+            model_question_of(body)
+        assert (caught.value.code, caught.value.field, caught.value.hint) == (Code.MGS206, key, f"leave out {key}")
+
+
 def test_the_text_is_a_dozen_lines(answer: LayoutAnswer) -> None:
     lines = layouts_text(answer).splitlines()
     assert len(lines) <= 13 and lines[0].startswith("llama-3.2-1b (16 layers) on 2 x H100, vLLM 0.11")

@@ -116,6 +116,18 @@ def test_a_bad_question_is_explained(advisor: Advisor, question: Any, code: str,
 
 
 @pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"m": ' + b"9" * 5000 + b"}", "no JSON: a number has 5000 digits, at most 128 are read"),
+        (b"[" * 60_000, "no JSON: brackets are nested too deeply"),
+        (b'{"m": \xff}', "no JSON: byte 6 is no UTF-8"),
+    ],
+)
+def test_a_body_that_is_no_json_is_explained_in_plain_words(advisor: Advisor, body: bytes, message: str) -> None:
+    assert ask(advisor, body)[1]["error"]["message"] == message
+
+
+@pytest.mark.parametrize(
     ("error", "code", "message"),
     [
         (NoFeasibleSchedule(("staging is 0", "all need some")), "MGS510", "staging is 0; all need some"),
