@@ -239,7 +239,7 @@ _LAYER = Option(
 )
 MEGATRON = Target(
     "megatron",
-    "settings of a layer for --tp-comm-overlap-cfg of Megatron",
+    "settings of a layer: --tp-comm-overlap-cfg of Megatron",
     _write,
     (_LAYER, Option("te", "major version of Transformer Engine, 1 or 2", ("1", "2"), "2")),
 )

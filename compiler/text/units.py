@@ -257,6 +257,23 @@ def seconds_text(ticks: int, whole_ticks: int | None = None) -> str:
     return f"{seconds:.3f} s" if seconds < 10 else f"{seconds:.2f} s"
 
 
+def axis_unit(whole_ticks: int) -> tuple[str, int]:
+    """Return the unit of an axis of time of a step that takes ``whole_ticks``, and its ticks."""
+    return ("us", TICKS_PER_US) if is_short(whole_ticks) else ("s", TICKS_PER_SECOND)
+
+
+def span_text(start_ticks: int, end_ticks: int, whole_ticks: int) -> str:
+    """Return from when to when something lasts, in a step that takes ``whole_ticks``."""
+    if is_short(whole_ticks):
+        return f"{start_ticks / TICKS_PER_US:.1f} to {ticks_text(end_ticks)}"
+    return f"{start_ticks / TICKS_PER_SECOND:.4f} to {end_ticks / TICKS_PER_SECOND:.4f} s"
+
+
+def lasting_text(ticks: int, whole_ticks: int) -> str:
+    """Return how long something lasts, with the digits of ``span_text``."""
+    return ticks_text(ticks) if is_short(whole_ticks) else f"{ticks / TICKS_PER_SECOND:.4f} s"
+
+
 def rate_text(bytes_per_s: float) -> str:
     """Return a rate to four digits, for instance ``312.5 GB/s``."""
     rate = bytes_per_s / 1e9

@@ -10,10 +10,10 @@ from ...advisor.candidates.advice import Advice
 from ...advisor.candidates.shortlist import packet_bytes
 from ...advisor.layers.declared import simulated_candidate
 from ...advisor.steps.outcome import StageMemory, StepOutcome, memory_limit
-from ...compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, JsonObject, never
+from ...compiler.ir import TICKS_PER_US, JsonObject, never
 from ...compiler.ir.step import ChunkPass, PassKind
 from ...compiler.text.diagnostics import printable
-from ...compiler.text.units import bytes_text, is_short, seconds_text, ticks_text
+from ...compiler.text.units import axis_unit, bytes_text, seconds_text, span_text
 from ...simcore import RunOutcome, ShownRun, run_of, simulate_op
 from .svg import TimeScale, document, heading, legend, line_down, rect_at, text_at, trace_text
 
@@ -109,16 +109,16 @@ def step_svg(outcome: StepOutcome) -> str:
     """Return the stages of the pipeline over time: what each computes, and where it waits."""
     spans, stages = list(spans_of(outcome)), outcome.scenario.num_stages
     scale = TimeScale(max(each.end_ticks for each in spans), LEFT, WIDTH - LEFT - RIGHT)
-    bottom, short = TOP + (LANE + GAP) * stages, is_short(outcome.run.makespan_ticks)
+    bottom = TOP + (LANE + GAP) * stages
     title = f"{outcome.scenario.name}: {outcome.layout}, {outcome.words}"
     numbered = any(each.microbatch and _is_numbered(each, scale) for each in spans)
     said = _summary(outcome) + (", numbers are microbatches" if numbered else "")
-    body = [*heading(title, said, WIDTH), *_legend(spans), *_axis(scale, bottom, short=short)]
+    body = [*heading(title, said, WIDTH), *_legend(spans), *_axis(outcome, scale, bottom)]
     for stage in range(stages):
         top = TOP + (LANE + GAP) * stage
         body.append(text_at(LEFT - 8, top + 17, f"stage {stage + 1}", anchor="end"))
         body.append(rect_at(LEFT, top, WIDTH - LEFT - RIGHT, LANE, "wait"))
-        body += _lane([each for each in spans if each.stage == stage], scale, top, short=short)
+        body += _lane(outcome, [each for each in spans if each.stage == stage], scale, top)
         body.append(text_at(WIDTH - RIGHT + 8, top + 17, f"waits {_waits(outcome, stage):.1%}", "faint"))
     return document(WIDTH, bottom + 12, title, body)
 
@@ -128,7 +128,7 @@ def _summary(outcome: StepOutcome) -> str:
     said = f"step {seconds_text(run.makespan_ticks)}: bubble {run.bubble:.1%}, exposed traffic {run.exposed:.1%}"
     if run.pipeline.simulated < run.pipeline.microbatches:
         said += f"; {run.pipeline.simulated} of {run.pipeline.microbatches} microbatches are drawn, the others repeat"
-    return f"{said}; times in {'us' if is_short(run.makespan_ticks) else 's'}"
+    return f"{said}; times in {axis_unit(run.makespan_ticks)[0]}"
 
 
 def _is_numbered(span: StageSpan, scale: TimeScale) -> bool:
@@ -154,23 +154,21 @@ def _legend(spans: list[StageSpan]) -> Iterator[str]:
     return legend((entry for entry in known if entry[0] in present), 56)
 
 
-def _axis(scale: TimeScale, bottom: float, *, short: bool) -> Iterator[str]:
-    for x, us in scale.marks():
-        label = us if short else f"{float(us) * TICKS_PER_US / TICKS_PER_SECOND:g}"
+def _axis(outcome: StepOutcome, scale: TimeScale, bottom: float) -> Iterator[str]:
+    _, unit_ticks = axis_unit(outcome.run.makespan_ticks)
+    for x, label in scale.marks():
         yield line_down(x, TOP - 8, bottom)
-        yield text_at(x + 3, TOP - 4, label, "faint")
+        yield text_at(x + 3, TOP - 4, f"{float(label) * TICKS_PER_US / unit_ticks:g}", "faint")
 
 
-def _lane(spans: list[StageSpan], scale: TimeScale, top: float, *, short: bool) -> Iterator[str]:
+def _lane(outcome: StepOutcome, spans: list[StageSpan], scale: TimeScale, top: float) -> Iterator[str]:
     for group in _joined(spans, scale):
         first, last = group[0], group[-1]
         x, right = scale.x(first.start_ticks), scale.x(last.end_ticks)
         half = LANE / 2
         y, height = (top, LANE) if first.place is None else (top + half * first.place, half)
-        ticks = first.start_ticks, last.end_ticks
-        # A pass is much shorter than its step, and has a digit more.
-        begin, end = map(ticks_text, ticks) if short else (f"{each / TICKS_PER_SECOND:.4f} s" for each in ticks)
-        about = f"{first.name if len(group) == 1 else f'{len(group)} passes'}: {begin} to {end}"
+        when = span_text(first.start_ticks, last.end_ticks, outcome.run.makespan_ticks)
+        about = f"{first.name}: {when}" if len(group) == 1 else f"{len(group)} passes: {when}"
         inset = 0.4 if right - x > 3 else 0.0
         yield rect_at(x + inset, y, max(right - x - 2 * inset, 0.3), height - (first.place == 0), first.kind, about)
         if len(group) == 1 and first.microbatch and _is_numbered(first, scale):

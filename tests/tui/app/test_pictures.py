@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from rich.segment import Segment
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widget import Widget
@@ -16,6 +17,7 @@ from magus.tui.app.charts.heat import HeatModel
 from magus.tui.app.panes.compare import ComparisonView
 from magus.tui.app.panes.fabric import CUT, FabricView
 from magus.tui.app.panes.timeline import TimelineView
+from magus.tui.app.widgets.rows_view import fitted
 from tests.helpers.hostile_text import EVERYTHING, is_safe
 from tests.helpers.marks import first
 from tests.helpers.paths import ROOT
@@ -132,3 +134,8 @@ async def test_odd_sizes_show_what_fits(size: tuple[int, int]) -> None:
             await pilot.press("plus", "down", "right", "f", "m", "d")
             await settled(pilot)
             assert pilot.app.return_code is None
+
+
+def test_a_line_that_is_cut_says_so() -> None:
+    for text, width, shown in [("48% of 46.5", 11, "48% of 46.5"), ("48% of 46.5", 8, "48% of …"), ("ab", 1, "a")]:
+        assert fitted([Segment(text)], width).text == shown

@@ -14,7 +14,7 @@ from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_SECOND, TICKS_PER_US
 from magus.compiler.ir.step import Pipeline, PipelineKind, StepSchedule
 from magus.compiler.request.request import RequestError
-from magus.compiler.text.units import seconds_text
+from magus.compiler.text.units import axis_unit, lasting_text, seconds_text, span_text
 from magus.tui.text.step import figures_of, searched_text
 from tests.helpers.steps import small_step
 
@@ -124,5 +124,14 @@ def test_times_of_a_small_step_are_in_us() -> None:
     """All parts have the unit of the step that they are parts of."""
     assert seconds_text(TICKS_PER_SECOND * 7) == "7.000 s" and seconds_text(87 * TICKS_PER_US) == "87.0 us"
     assert seconds_text(12 * TICKS_PER_US, TICKS_PER_SECOND) == "0.000 s"
+
+
+def test_all_times_of_a_step_have_its_unit() -> None:
+    short, long = 3346 * TICKS_PER_US, 7 * TICKS_PER_SECOND
+    start, end = 12 * TICKS_PER_US, 633 * TICKS_PER_US
+
+    assert axis_unit(short) == ("us", TICKS_PER_US) and axis_unit(long) == ("s", TICKS_PER_SECOND)
+    assert span_text(start, end, short) == "12.0 to 633.0 us" and lasting_text(end - start, short) == "621.0 us"
+    assert span_text(start, end, long) == "0.0000 to 0.0006 s" and lasting_text(end - start, long) == "0.0006 s"
     times = {name: time for name, time, _ in figures_of(outcome_of(small_step(), StepSchedule("usual"), LayerTimes()))}
     assert all(time.endswith(" us") for time in times.values()) is times["step"].endswith(" us")

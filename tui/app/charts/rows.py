@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....advisor.steps.outcome import StepOutcome
-from ....compiler.ir import TICKS_PER_SECOND, TICKS_PER_US
+from ....compiler.ir import TICKS_PER_US
 from ....compiler.text.diagnostics import columns_of, printable
-from ....compiler.text.units import seconds_text
+from ....compiler.text.units import axis_unit, lasting_text, seconds_text, span_text
 from ....simcore.figures.result import Interval, IntervalKind, LoadKind, Loads, Waterfall
 from ....simcore.program.arrays import FloatArray
 from ...drawing.step_svg import StageSpan, spans_of
@@ -280,10 +280,9 @@ KINDS = {
 class StagesModel(RowsModel):
     """The stages of a step: a row for each, two where passes run beside each other."""
 
-    unit, unit_ticks = "s", TICKS_PER_SECOND
-
     def __init__(self, outcome: StepOutcome) -> None:
         self.outcome = outcome
+        self.unit, self.unit_ticks = axis_unit(outcome.run.makespan_ticks)
         spans = list(spans_of(outcome))
         super().__init__(Viewport.whole(max(each.end_ticks for each in spans)))
         places = sorted({(each.stage, each.place or 0) for each in spans})
@@ -308,9 +307,9 @@ class StagesModel(RowsModel):
         if self.interval is None:
             return ""
         span = self._spans[self.cursor.row_idx][self.cursor.number]
-        start, end = span.start_ticks / TICKS_PER_SECOND, span.end_ticks / TICKS_PER_SECOND
+        whole, start, end = self.outcome.run.makespan_ticks, span.start_ticks, span.end_ticks
         busy = self.outcome.run.pipeline.busy[span.stage] / self.outcome.run.pipeline.makespan_ticks
-        times = f"{start:.4f} to {end:.4f} s ({end - start:.4f} s)"
+        times = f"{span_text(start, end, whole)} ({lasting_text(end - start, whole)})"
         return f"{span.name} on stage {span.stage + 1} · {times} · this stage waits {1 - busy:.1%} of the passes"
 
     def legend(self) -> Iterator[tuple[IntervalKind | None, str]]:

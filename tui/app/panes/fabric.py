@@ -1,5 +1,6 @@
 """The pane Fabric: the fabric, and how busy its links are."""
 
+from collections.abc import Sequence
 from math import atan2, pi
 from typing import ClassVar
 
@@ -22,7 +23,7 @@ from ..charts.rows import bars_text
 from ..charts.sweep_plot import DOTS_X, DOTS_Y, Canvas, line_dots
 from ..session.job import Job
 from ..session.view import fabric_text
-from ..widgets.rows_view import PaintedView
+from ..widgets.rows_view import PaintedView, fitted
 from . import FABRIC
 from .candidates import ViewPane
 from .timeline import RUNNING, TimelineView
@@ -138,7 +139,7 @@ class FabricView(PaintedView):
         body = self._map_lines(model, shares, width, room) if maps else self._matrix_lines(model, shares, width, room)
         what = "links" if maps else _matrix_words(model)
         head = [Segment(f" {_window_text(model)}  {what}", self._style("head"))]
-        busiest = ", ".join(model.busiest(shares, 3)) or "no link is in use"
+        busiest = _in_room(model.busiest(shares, 3), width - len(" busiest: ")) or "no link is in use"
         foot = [[Segment(cut, self._style("cut"))]] if cut else []
         foot += [[Segment(f" busiest: {busiest}", self._style("head"))], self._legend(model, shares)]
         return [head, *body, *foot]
@@ -232,7 +233,7 @@ class FabricView(PaintedView):
             if self._lines is None:
                 self._lines = self._drawn(self.model, width, self.size.height) if width > 1 else []
             segments = self._lines[y] if y < len(self._lines) else []
-        return Strip(segments).simplify().adjust_cell_length(width).apply_style(self.rich_style)
+        return fitted(segments, width).simplify().apply_style(self.rich_style)
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"fabric--{name}")
@@ -248,6 +249,13 @@ def _strokes(
     length = STUB / max(1e-9, (across**2 + down**2) ** 0.5)
     x, y = (b[0] - a[0]) * length, (b[1] - a[1]) * length
     return [(*a, a[0] - x, a[1] - y), (*b, b[0] + x, b[1] + y)]
+
+
+def _in_room(parts: Sequence[str], columns: int) -> str:
+    """As many ``parts`` as are whole in so many columns, at least the first."""
+    counts = range(len(parts), 1, -1)
+    count = next((each for each in counts if len(", ".join(parts[:each])) <= columns), 1)
+    return ", ".join(parts[:count])
 
 
 def _window_text(model: HeatModel) -> str:

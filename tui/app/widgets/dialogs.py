@@ -184,5 +184,8 @@ class HandoverScreen(FileScreen[HandoverWanted]):
         self.say("It is about the recommended schedule, at this one size." if handover.of_advice else "")
 
 
+NAME_COLUMNS = max(len(each.name) for each in HANDOVERS)
+
+
 def _line(handover: Handover) -> Content:
-    return Content(f"{handover.name:<9} {handover.about}")
+    return Content(f"{handover.name:<{NAME_COLUMNS}} {handover.about}")

@@ -2,7 +2,7 @@
 
 import textwrap
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
@@ -41,6 +41,15 @@ class Foot:
     def num_lines(self) -> int:
         """How many lines that are."""
         return self.strips + self.story + self.legend
+
+
+def fitted(segments: Sequence[Segment], width: int, style: Style | None = None) -> Strip:
+    """A line of ``width`` columns; ``…`` ends one that is cut."""
+    strip = Strip(segments)
+    if width > 1 and strip.cell_length > width:
+        (last,) = {segment.style for segment in strip.crop(width - 1, width)}
+        strip = Strip.join([strip.crop(0, width - 1), Strip([Segment("…", last)])])
+    return strip.adjust_cell_length(width, style)
 
 
 class PaintedView(ScrollView, can_focus=True):
@@ -94,7 +103,7 @@ class PaintedView(ScrollView, can_focus=True):
         return self.painter.style(name)
 
     def _strip(self, segments: list[Segment]) -> Strip:
-        return Strip(segments).adjust_cell_length(self._room.width, self._style("head"))
+        return fitted(segments, self._room.width, self._style("head"))
 
     def _sentence(self) -> list[str]:
         """The lines of the text that stands in place of rows."""
