@@ -153,9 +153,8 @@ def read_json(text: str, origin: JsonPlace) -> Item:
             text, object_pairs_hook=members_once, parse_constant=_no_constant, parse_int=_whole, parse_float=_fraction
         )
     except json.JSONDecodeError as error:
-        raise origin.fail(
-            origin.wrong_form, f"line {error.lineno}, column {error.colno}: no JSON: {error.msg}"
-        ) from None
+        what = error.msg.removesuffix(" starting at")  # the place, which stands first here
+        raise origin.fail(origin.wrong_form, f"line {error.lineno}, column {error.colno}: no JSON: {what}") from None
     except _Refused as error:
         raise origin.fail(error.code or origin.wrong_form, str(error)) from None
     except RecursionError:

@@ -48,7 +48,8 @@ class ChromeTrace:
             if not self._follows(","):
                 raise TraceError(f"there is no list {_EVENTS}")
         self._expect(":")
-        self._expect("[")
+        if not self._follows("["):
+            raise TraceError(f"{_EVENTS} is no list")
         try:
             yield from self._list()
         except TraceError as error:
@@ -74,7 +75,7 @@ class ChromeTrace:
                 value, end = self._decoder.raw_decode(self._text, self._at)
             except json.JSONDecodeError as error:
                 if not self._grow():
-                    raise TraceError(f"no JSON: {error.msg}") from None
+                    raise TraceError(f"no JSON: {error.msg.removesuffix(' starting at')}") from None
             except RecursionError:
                 raise TraceError("brackets are nested too deeply") from None
             except ValueError:

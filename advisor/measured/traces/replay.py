@@ -130,7 +130,7 @@ def replayed_step(
     for run, span in zip(runs, spans, strict=True):
         if not run.kernels:
             hint = "profile with ProfilerActivity.CUDA on a machine with GPUs"
-            raise report.fail(Code.MGS631, "the trace has no kernels of a GPU", span, hint)
+            raise report.fail(Code.MGS631, "; ".join(("the trace has no kernels of a GPU", *run.notes)), span, hint)
     of_step = [_of_one_clock(_in_step(run, step, span, report)) for run, span in zip(runs, spans, strict=True)]
     waiting = with_waits(of_step, spans[0], report)
     run, ranks = waiting[0], _ranks(waiting[0], model)

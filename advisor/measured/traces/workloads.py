@@ -217,7 +217,7 @@ def read_traces(read: Sequence[tuple[str, Callable[[], TracedRun]]], gpu: str, r
 def _check_run(run: TracedRun, span: Span, report: Report) -> None:
     if not run.num_kernels:
         hint = "profile with ProfilerActivity.CUDA on a machine with GPUs"
-        raise report.fail(Code.MGS631, "the trace has no kernels of a GPU", span, hint)
+        raise report.fail(Code.MGS631, "; ".join(("the trace has no kernels of a GPU", *run.notes)), span, hint)
     if not run.gemms:
         if not run.has_shapes:
             message, hint = "the trace has no GEMM whose shape it says", "profile with record_shapes=True"
