@@ -293,8 +293,10 @@ async def _not_found(http: HttpRequest, _: Exception) -> Response:
     )
 
 
-async def _not_allowed(http: HttpRequest, _: Exception) -> Response:
-    return _failed(405, error_document("405", f"{http.method[:16]} is not for {http.url.path[:64]}"))
+async def _not_allowed(http: HttpRequest, error: Exception) -> Response:
+    headers: Mapping[str, str] = getattr(error, "headers", None) or {}
+    message = f"{http.method[:16]} is not for {http.url.path[:64]}"
+    return _failed(405, error_document("405", message, hint=f"{headers.get('Allow', '')} is"), headers)
 
 
 async def _internal(_: HttpRequest, error: Exception) -> Response:

@@ -209,6 +209,11 @@ def test_other_paths_and_methods(advisor: Advisor, method: str, path: str, statu
     assert found == status and ("magus" in document or document["error"]["code"] == str(status))
 
 
+def test_a_wrong_method_is_told_the_right_one(advisor: Advisor) -> None:
+    _, document, headers = asyncio.run(call(application(advisor), b"", "GET", PATH))
+    assert headers["allow"] == "POST" and document["error"]["hint"] == "POST is"
+
+
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A service in a process of its own."""
