@@ -148,7 +148,9 @@ def _new_file(path: Path, before: os.stat_result | None) -> tuple[int, str]:
     try:
         number = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if before is None else 0o600)
     except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, f"there is no folder {path.parent}") from None
+        is_there = os.path.isdir(os.path.dirname(name))  # /proc is, and holds no files of others
+        what = f"no file can be made in {path.parent}" if is_there else f"there is no folder {path.parent}"
+        raise FileNotFoundError(errno.ENOENT, what) from None
     except PermissionError as error:
         raise PermissionError(errno.EACCES, f"no file can be made in its folder: {error.strerror}") from None
     if before is not None:

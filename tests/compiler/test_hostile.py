@@ -60,6 +60,13 @@ def test_hostile_text(text: str, code: str) -> None:
     assert code in codes_of(text)
 
 
+@pytest.mark.parametrize("text", ['{"schema": "magus-plan/2"}', "[1, 2]"])
+def test_json_is_told_where_it_is_read(text: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_text(text)
+    assert "as a plan by --schedule FILE" in caught.value.first.hint
+
+
 @pytest.mark.slow
 def test_long_chains_of_definitions() -> None:
     forwards = "let a0 = 1\n" + "".join(f"let a{n} = a{n - 1} + 1\n" for n in range(1, 2000))

@@ -133,7 +133,8 @@ def test_an_unknown_schedule_is_reported_what_the_file_declares(small: Path) -> 
     done = magus("simulate", small, "--schedule", "nosuch")
 
     assert done.exit_code == 1
-    assert "the file declares mine" in done.stderr
+    assert "; the file declares mine" in done.stderr
+    assert "'serial'? the file declares mine" in magus("simulate", small, "--schedule", "serail").stderr
 
 
 WRONG_PLAN = """

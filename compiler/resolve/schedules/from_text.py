@@ -76,7 +76,7 @@ def _choice(system: System, text: str, declared_ones: _Bodies) -> OpChoice:
 def _explained(found: Diagnostic, names: str) -> Diagnostic:
     """An unknown template may be meant as a schedule of the file, and what is no expression as a plan in a file."""
     if found.code is Code.MGS505 and names:
-        return replace(found, hint=f"{found.hint}; the file declares {names}")
+        return replace(found, hint=f"{found.hint}{'' if found.hint.endswith('?') else ';'} the file declares {names}")
     if found.code is Code.MGS107 and not found.hint:
         return replace(found, hint=f"for instance serial(engine=dma), or a plan in a file: plan{PLAN_SUFFIX}")
     return found

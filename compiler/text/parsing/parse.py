@@ -131,6 +131,8 @@ def _declaration(place: _Place, report: Report) -> bool:
     word = str(place.token)
     hint = did_you_mean(word, DECLARATIONS) or "declarations are " + ", ".join(DECLARATIONS)
     message = f"unknown declaration '{word}'" if place.token.type == "NAME" else f"'{word}' starts no declaration"
+    if word in ("{", "["):
+        hint = "JSON is read by other commands: import, from-model, replay, and as a plan by --schedule FILE"
     if place.token.type == "_MGS":
         message, hint = "the version stands once, at the top of the file", ""
     report.error(Code.MGS101, message, place.here, hint)

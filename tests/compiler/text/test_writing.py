@@ -250,3 +250,11 @@ def test_the_search_for_writers_finds_them() -> None:
         assert MAY_WRITE.search(text) and list(writes_of(ast.parse(text))), text
     for text in ("open(p)", "p.open('rb')", "open(p, encoding='utf-8')", "text.replace('a', 'b')"):
         assert not list(writes_of(ast.parse(text))), text
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no folder that holds no files of others")
+def test_a_folder_that_holds_no_files_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no file can be made in /proc"):
+        check_writable(Path("/proc/x.svg"))
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        check_writable(tmp_path / "none" / "x.svg")
