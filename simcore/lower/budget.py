@@ -103,10 +103,10 @@ def check_budget(system: System, plan: Plan, unit_bytes: int, ranks: int) -> Non
     RunTooLarge
         If there are more than ``MAX_LINE_HOPS``, ``MAX_OPS`` or ``MAX_ROUTED``.
     """
-    counts = Counter((id(part.shape), id(part.schedule)) for part in plan.parts)  # layers share both
-    parts = {(id(part.shape), id(part.schedule)): part for part in plan.parts}.values()
+    keys = [(id(part.shape), id(part.schedule)) for part in plan.parts]  # layers share both
+    parts, counts = dict(zip(keys, plan.parts, strict=True)).values(), Counter(keys).values()
     of_parts = (_costs(OpCase(p.name, system, p.shape), p.schedule, range(ranks)) for p in parts)
-    costs = (reduce(Cost.plus, map(Cost.times, at_rank, counts.values())) for at_rank in zip(*of_parts, strict=True))
+    costs = (reduce(Cost.plus, map(Cost.times, at_rank, counts)) for at_rank in zip(*of_parts, strict=True))
     total, lower = Cost(0, 0, 0), "fold symmetric ranks, or ask about smaller sizes"
     if unit_bytes <= system.gpu.line_bytes:
         lower = f"simulate in packets (--granularity packet), {lower}"

@@ -147,12 +147,12 @@ def tie_order(
     flow = np.repeat(np.arange(len(lengths)), lengths)
     index = np.arange(num_hops) - hop_ptr.take(flow)
     order = order_by(local_id.take(flow), flow_of_op.take(flow), index, ranks_ahead)
+    is_last = index == lengths.take(flow) - 1
     if (order[1:] > order[:-1]).all():
-        return hop_ptr[:-1], order, flow, index, np.where(index == lengths.take(flow) - 1, NONE, order + 1)
-    number = np.empty(num_hops + 1, np.int64)
+        return hop_ptr[:-1], order, flow, index, np.where(is_last, NONE, order + 1)
+    number = np.full(num_hops + 1, NONE, np.int64)
     number[order] = np.arange(num_hops)
-    number[num_hops] = NONE
-    following = np.where(index == lengths.take(flow) - 1, NONE, number[1:])
+    following = np.where(is_last, NONE, number[1:])
     return number.take(hop_ptr[:-1]), order, flow.take(order), index.take(order), following.take(order)
 
 
