@@ -7,7 +7,7 @@ import numpy as np
 
 from ..compiler.ir import Direction, Pattern, Reach, Reduction, Region, TileGroup, Transfer
 from .board import Board, HoldPolicy, Moment
-from .memory import Array, Attention, CheckedArray, Fault, Mask, PartialSum, Place, common
+from .memory import Array, Attention, CheckedArray, Fault, Mask, PartialSum, Place, RankMemory, common
 from .operands import ADDED
 from .problem import FROM_FIRST, GATHERS, Expected, Problem
 from .report import MAX_NAMED, Outcome
@@ -26,7 +26,8 @@ class Executor:
         self._sums: dict[int, list[tuple[Task, Place]]] = {}
         for task in tasks:
             if isinstance(task.step, Reduction):
-                self._sums.setdefault(task.rank, []).append((task, self._place(task.rank, task.step.region)))
+                places = self._places(task.rank, task.step.region)
+                self._sums.setdefault(task.rank, []).extend((task, place) for place in places)
 
     def carry_out(self, task: Task) -> None:
         """Do what the step of a task says; it may be held up before it reads, and before it writes.
@@ -59,9 +60,11 @@ class Executor:
         match task.step:
             case Transfer() as step:
                 for rank in landing_ranks(step, task.rank, self._n):
-                    yield rank, self._landing(rank, step).name, self._landing_place(task, step)
+                    name = self._landing(rank, step).name
+                    yield from ((rank, name, place) for place in self._landing_places(task, step))
             case Reduction() as step:
-                yield task.rank, self._problem.memories[task.rank].result.name, self._place(task.rank, step.region)
+                name = self._problem.memories[task.rank].result.name
+                yield from ((task.rank, name, place) for place in self._places(task.rank, step.region))
             case TileGroup() as step:
                 output = self._problem.memories[task.rank].outputs[step.kernel]
                 name = output.name if output is not None else self._problem.memories[task.rank].data.name
@@ -70,28 +73,30 @@ class Executor:
 
     # Transfers.
 
-    def _place(self, rank: int, region: Region) -> Place:
-        layout = self._problem.layout
-        return (rank + region.owner) % self._n, layout.rows.at(region.rows), layout.cols.at(region.cols)
+    def _places(self, rank: int, region: Region) -> list[Place]:
+        """Return the place of the rows of each owner, all of them as large."""
+        rows, cols = self._problem.layout.rows.at(region.rows), self._problem.layout.cols.at(region.cols)
+        return [((rank + owner) % self._n, rows, cols) for owner in region.owners]
 
     def size_of(self, task: Task) -> tuple[int, int]:
-        """Return the rows and columns that the transfer of ``task`` moves."""
+        """Return the rows, of all owners, and the columns that the transfer of ``task`` moves."""
         assert isinstance(task.step, Transfer)
-        _, rows, cols = self._place(task.rank, task.step.region)
-        return rows.stop - rows.start, cols.stop - cols.start
+        places = self._places(task.rank, task.step.region)
+        _, rows, cols = places[0]
+        return len(places) * (rows.stop - rows.start), cols.stop - cols.start
 
     def _landing(self, rank: int, step: Transfer) -> CheckedArray:
         """Return what a transfer to ``rank`` is written to."""
         memory = self._problem.memories[rank]
         return memory.passing if self._pattern.exchanges and step.passes else memory.result
 
-    def _landing_place(self, task: Task, step: Transfer) -> Place:
+    def _landing_places(self, task: Task, step: Transfer) -> list[Place]:
         """Return where a transfer arrives; of an all_to_all blocks are filed by the rank that they come from."""
-        block, rows, cols = self._place(task.rank, step.region)
-        if self._pattern.exchanges:
-            source = (task.rank + (step.peer if step.direction is Direction.GET else step.origin)) % self._n
-            block = source * self._n + block if step.passes else source
-        return block, rows, cols
+        places = self._places(task.rank, step.region)
+        if not self._pattern.exchanges:
+            return places
+        source = (task.rank + (step.peer if step.direction is Direction.GET else step.origin)) % self._n
+        return [(source * self._n + block if step.passes else source, rows, cols) for block, rows, cols in places]
 
     def _transfer(self, task: Task, step: Transfer) -> None:
         sources = source_ranks(step, task.rank, self._n)
@@ -123,24 +128,32 @@ class Executor:
         self._board.reach((rank, task.step.signal), task)
 
     def read(self, rank: int, task: Task) -> Array:
-        """Read in the memory of ``rank`` what the transfer of ``task`` takes there."""
+        """Read in the memory of ``rank`` what the transfer of ``task`` takes there, rows of one owner behind others."""
         assert isinstance(task.step, Transfer)
-        place = self._place(task.rank, task.step.region)
+        places = self._places(task.rank, task.step.region)
+        return np.concatenate([self._read(rank, task, task.step, place) for place in places])
+
+    def _read(self, rank: int, task: Task, step: Transfer, place: Place) -> Array:
         memory, block = self._problem.memories[rank], place[0]
         if self._pattern.sums:
             return memory.read_sum(place, task)
-        if task.step.origin:
-            return memory.passing.read(((rank + task.step.origin) % self._n * self._n + block, *place[1:]), task)
+        if step.origin:
+            return memory.passing.read(((rank + step.origin) % self._n * self._n + block, *place[1:]), task)
         has = rank == block if self._pattern in GATHERS else rank == 0 or self._pattern not in FROM_FIRST
         return (memory.data if has else memory.result).read(place, task)
 
     def land(self, rank: int, values: Array, task: Task) -> None:
         """Write what the transfer of ``task`` brings to the memory of ``rank``; a put to all spares its own rank."""
-        memory, step = self._problem.memories[rank], task.step
+        step = task.step
         assert isinstance(step, Transfer)
         if rank == task.rank and step.direction is Direction.PUT:
             return
-        place, adds = self._landing_place(task, step), step.reduce and step.reach is Reach.PEER
+        places = self._landing_places(task, step)
+        for place, part in zip(places, np.split(values, len(places)), strict=True):
+            self._land(rank, place, part, task, step)
+
+    def _land(self, rank: int, place: Place, values: Array, task: Task, step: Transfer) -> None:
+        memory, adds = self._problem.memories[rank], step.reduce and step.reach is Reach.PEER
         if not self._pattern.sums:
             landing = self._landing(rank, step)
             landing.write(place, values + landing.read(place, task) if adds else values, task)
@@ -166,7 +179,15 @@ class Executor:
     # Kernels.
 
     def _sum(self, task: Task, step: Reduction) -> None:
-        memory, place = self._problem.memories[task.rank], self._place(task.rank, step.region)
+        memory = self._problem.memories[task.rank]
+        places = self._places(task.rank, step.region)
+        totals = [self._total(memory, place, task, step) for place in places]
+        self._pause(task, Moment.END)
+        for place, total in zip(places, totals, strict=True):
+            memory.store_sum(place, total, task)
+
+    def _total(self, memory: RankMemory, place: Place, task: Task, step: Reduction) -> Array:
+        """Return the sum of the rank's own part at ``place`` and of those that the task follows, which are used up."""
         total = memory.read_sum(place, task)
         count = np.ones(total.shape, dtype=np.int64)
         with memory.lock:
@@ -183,8 +204,7 @@ class Executor:
         if wrong.any():
             where = memory.result.where(place, wrong)
             raise Fault(f"{task} sums {step.num_parts} parts of {where}, and waits for {int(count[wrong][0])}")
-        self._pause(task, Moment.END)
-        memory.store_sum(place, total, task)
+        return total
 
     def _tile_place(self, rank: int, step: TileGroup, region: Region) -> Place:
         axes, stage = self._problem.layout.kernels[step.kernel], self._problem.shape.stage(step.kernel)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
+from ...compiler.collectives.tori import TORUS_TREE
 from ...compiler.ir import (
     CopyProtocol,
     EngineChoice,
@@ -18,7 +19,8 @@ from ...compiler.ir import (
     Pattern,
     Wait,
 )
-from ...compiler.planning.build import reject_choice
+from ...compiler.planning.build import build_op_plan, reject_choice
+from ...compiler.planning.staging import sides_of
 from ...compiler.templates import forest
 from ...compiler.templates.tree_copies import repeats_after
 from ..bounds.link_loads import passes_ranks, relayed_load
@@ -70,6 +72,8 @@ MOST_STEPS = 25_000
 MOST_RANKS = 181
 """For an all_gather on a torus: a chunk of each to all others are then as many copies as a plan may have. Sums on 128
 take minutes to be simulated. Beyond ``FEW_RANKS`` a plan is simulated for seconds, so that few are tried."""
+MOST_ON_TORUS = 12_000
+"""Steps after which the plan of ``torus_tree`` repeats, up to which it is simulated: sums on 512 take minutes."""
 LEFT_OUT = "no schedules of trees were sought, which there are for up to {} GPUs here: they may be faster"
 """Said of a network where they may help."""
 
@@ -122,14 +126,14 @@ def left_out(scenario: OpCase) -> str | None:
     moved, most = scenario.shape.moved, _most_ranks(scenario)
     if scenario.num_ranks <= most or scenario.system.fabric.node_size or EngineKind.DMA not in _kinds(scenario):
         return None
-    if moved is None or moved.num_bytes < LEAST_BYTES or not _may_help(scenario):
+    if moved is None or moved.num_bytes < LEAST_BYTES or not _may_help(scenario) or any(_of_many(scenario)):
         return None
     return LEFT_OUT.format(most)
 
 
 def _most_ranks(scenario: OpCase) -> int:
     """Ranks up to which trees are sought."""
-    torus = min(_sides(scenario), default=0) > 2
+    torus = min(sides_of(scenario), default=0) > 2
     return MOST_RANKS if torus and scenario.shape.pattern is Pattern.ALL_GATHER else MOST_PACKED
 
 
@@ -139,8 +143,27 @@ def _is_even(scenario: OpCase) -> bool:
     return not passes_ranks(scenario) or (network.symmetric and sum(edge.source == 0 for edge in network.edges) <= 2)
 
 
+def _of_many(scenario: OpCase) -> Iterator[OpChoice]:
+    """Yield one tree on a torus of more ranks than trees of each root are sought for: a copy has rows of many."""
+    pattern, n, lanes = scenario.shape.pattern, scenario.num_ranks, 2 * len(sides_of(scenario))
+    if pattern not in TORUS_TREE.kinds or n <= _most_ranks(scenario) or scenario.gpu.dma.engines < lanes:
+        return
+    engine = EngineChoice(EngineKind.DMA, min(2 * lanes, scenario.gpu.dma.engines), EngineMode.CHANNELS)
+    tactics = ONE_KERNEL if pattern.sums and _may_poll(scenario) else ExecutionOptions()
+    choice = OpChoice(TORUS_TREE.name, n, engine, tactics=tactics, lanes=lanes)
+    if reject_choice(scenario, choice) is None and _num_steps(scenario, choice) <= MOST_ON_TORUS:
+        yield choice
+
+
+def _num_steps(scenario: OpCase, choice: OpChoice) -> int:
+    """Steps of the ranks after which a plan repeats."""
+    plan = build_op_plan(scenario, choice)
+    return len(plan.steps) * plan.period(scenario.num_ranks)
+
+
 def _by_engines(scenario: OpCase) -> Iterator[OpChoice]:
-    shape, torus, many = scenario.shape, bool(_sides(scenario)), scenario.num_ranks > FEW_RANKS
+    yield from _of_many(scenario)
+    shape, torus, many = scenario.shape, bool(sides_of(scenario)), scenario.num_ranks > FEW_RANKS
     for trees in trees_of(scenario):
         least = len(trees) // scenario.num_ranks  # fewer chunks are the same plan
         alone = PIECES if not many else PIECES[:1] if torus else PIECES[1:]
@@ -174,7 +197,7 @@ def _by_sms(scenario: OpCase) -> Iterator[OpChoice]:
 
 def trees_of(scenario: OpCase) -> Sequence[Trees]:
     """The sets of trees to try: on a torus of equal sides, or of many ranks, its own, else those of the solver."""
-    grid, few = _sides(scenario), scenario.num_ranks <= FEW_RANKS
+    grid, few = sides_of(scenario), scenario.num_ranks <= FEW_RANKS
     pattern, most_peers = scenario.shape.pattern, scenario.gpu.dma.engines or scenario.num_ranks
     moved = scenario.shape.moved.num_bytes if scenario.shape.moved else 0
     alone = moved >= LEAST_BYTES and not pattern.overlaps
@@ -191,11 +214,6 @@ def trees_of(scenario: OpCase) -> Sequence[Trees]:
         return ()  # there are algorithms for nodes that are all alike
     flow = TreeFlow.UP if pattern.reduces else TreeFlow.BOTH if pattern.sums else TreeFlow.DOWN
     return packings(scenario.system.fabric, scenario.num_ranks, flow, most_peers, shapes)
-
-
-def _sides(scenario: OpCase) -> tuple[int, ...]:
-    """The sides of a torus that are longer than 1, none of another network."""
-    return tuple(side for side in scenario.system.fabric.topology.grid(scenario.system.fabric) if side > 1)
 
 
 Timer = Callable[[Sequence[OpChoice]], Sequence[tuple[int, OpChoice]]]

@@ -78,7 +78,8 @@ class PlanFacts:
                 stage = self.scenario.at(rank).shape.stage(step.kernel)
                 yield from ((each, tile_rows(stage, self.scenario.num_ranks, each.owner)) for each in step.regions)
             else:
-                yield step.region, block_rows(self.scenario, rank, step)
+                rows = block_rows(self.scenario, rank, step)
+                yield from ((each, rows) for each in step.region.each)
 
 
 def block_rows(scenario: OpCase, rank: int, step: Transfer | Reduction) -> int:
@@ -123,7 +124,8 @@ class _RankFacts:
             case Reduction():
                 rows = block_rows(self.plan.scenario, self.rank, step)
                 action = StepAction(StepKind.SUM, parts=step.num_parts)
-                return StepFacts(action, blocks=(self._block(step.region, Role.OF, rows),), queue=(step.stream,))
+                blocks = tuple(self._block(each, Role.OF, rows) for each in step.region.each)
+                return StepFacts(action, blocks=blocks, queue=(step.stream,))
 
     def _transfer(self, step: Transfer) -> StepFacts[int]:
         kind = StepKind.PUT if step.direction is Direction.PUT else StepKind.GET
@@ -131,9 +133,10 @@ class _RankFacts:
         adds, flagged = step.reduce and not to_all, bool(step.peer_after)
         action = StepAction(kind, to_all, adds, self._takes_sum(step), flagged)
         role = Role.TO if self._workload.pattern.exchanges else Role.OF
-        block = self._block(step.region, role, block_rows(self.plan.scenario, self.rank, step), other=step.origin)
+        rows = block_rows(self.plan.scenario, self.rank, step)
+        blocks = tuple(self._block(each, role, rows, other=step.origin) for each in step.region.each)
         peer = () if to_all else self._code(step.peer)
-        return StepFacts(action, peer, (block,), queue=() if step.lane is None else (step.lane,))
+        return StepFacts(action, peer, blocks, queue=() if step.lane is None else (step.lane,))
 
     def _kernel(self, step: TileGroup) -> StepFacts[int]:
         n, stage = self.plan.scenario.num_ranks, self._workload.stage(step.kernel)
@@ -150,10 +153,11 @@ class _RankFacts:
         names = sorted(set(step.after))
         steps = sorted(self._places[name] for name in names if name in self._places and not self._queued(step, name))
         arrived = [
-            self._arrived(arrival)
+            each
             for name in names
             if name not in self._places
             for arrival in self.plan._arrivals[self.rank].get(name, ())
+            for each in self._arrived(arrival)
         ]
         ordered = sorted(
             arrived, key=lambda each: (each.adds, each.block.cols, each.block.rows, each.source, each.block.owner)
@@ -176,16 +180,15 @@ class _RankFacts:
         assert not isinstance(step, Transfer) and not isinstance(other, Transfer)
         return step.stream == other.stream and self.plan.schedule.tactics.kernel is not Kernels.PERSISTENT
 
-    def _arrived(self, arrival: Arrival) -> Arrived[int]:
-        rows = moved_rows(self._workload, self.plan.scenario.num_ranks, arrival.region.owner, arrival.source)
+    def _arrived(self, arrival: Arrival) -> Iterator[Arrived[int]]:
         exchanged = self._workload.pattern.exchanges
-        owner = arrival.source if exchanged else arrival.region.owner
-        region = Region(owner, arrival.region.rows, arrival.region.cols)
-        other = arrival.region.owner if exchanged else 0
-        block = self._block(region, Role.FROM if exchanged else Role.OF, rows, other=other)
-        return Arrived(
-            block, self._code(arrival.source), arrival.transfer.reduce and arrival.transfer.reach is Reach.PEER
-        )
+        adds = arrival.transfer.reduce and arrival.transfer.reach is Reach.PEER
+        for region in arrival.region.each:
+            rows = moved_rows(self._workload, self.plan.scenario.num_ranks, region.owner, arrival.source)
+            owner, other = (arrival.source, region.owner) if exchanged else (region.owner, 0)
+            here = Region(owner, region.rows, region.cols)
+            block = self._block(here, Role.FROM if exchanged else Role.OF, rows, other=other)
+            yield Arrived(block, self._code(arrival.source), adds)
 
     def _block(self, region: Region, role: Role, rows: int, cols: int | None = None, other: int = 0) -> Block[int]:
         moved = self._workload.moved
@@ -215,22 +218,12 @@ class _RankFacts:
         before = self._before[step.name]
         region = step.region
         sums = (each for each in self._steps if isinstance(each, Reduction) and each.name in before)
-        if any(_overlap(each.region, region) for each in sums):
+        if any(each.region.meets(region) for each in sums):
             return True
         arrived = (
             each for name in before - self._places.keys() for each in self.plan._arrivals[self.rank].get(name, ())
         )
-        return any(_overlap(each.region, region) for each in arrived)
-
-
-def _overlap(one: Region, other: Region) -> bool:
-    return (
-        one.owner == other.owner
-        and one.rows.start < other.rows.stop
-        and other.rows.start < one.rows.stop
-        and one.cols.start < other.cols.stop
-        and other.cols.start < one.cols.stop
-    )
+        return any(each.region.meets(region) for each in arrived)
 
 
 def _role_of_tiles(pattern: Pattern) -> Role:

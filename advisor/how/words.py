@@ -153,7 +153,7 @@ class _Sentence:
             steps = schedule.steps_of(rank)
             for step in (steps[place] for place in entry.places):
                 if isinstance(step, Transfer) and scenario.shape.moved is not None:
-                    elements = step.region.rows.size * step.region.cols.size
+                    elements = step.region.elements
                     amounts.add(bytes_text(scenario.shape.moved.dtype.bytes_of(elements)))
                 elif isinstance(step, TileGroup) and scenario.shape.moved is not None:
                     amounts.add(f"{sum(region.rows.size for region in step.regions)} rows")

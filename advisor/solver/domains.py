@@ -261,7 +261,7 @@ def _searched(scenario: OpCase) -> tuple[Template, ...]:
     pattern = scenario.shape.pattern
     tried = pattern if passing_on_pays(scenario) or not pattern.overlaps else None
     fitting = (each for each in ALL_TEMPLATES if each.explored or tried in each.patterns)
-    return tuple(each for each in fitting if not each.has("parts") and not each.has("trees"))
+    return tuple(each for each in fitting if not each.has("lanes"))  # others are made by searches of their own
 
 
 def passing_on_pays(scenario: OpCase) -> bool:

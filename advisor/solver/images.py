@@ -7,11 +7,9 @@ in place of sixteen. On a torus all ranks are alike, and its trees are known wit
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from heapq import heappop, heappush
 from itertools import product
-from math import prod
-from random import Random
 
+from ...compiler.collectives.tori import Place, beside, hops_of
 from ...compiler.ir import checkpoint
 
 Ends = tuple[int, int]
@@ -20,12 +18,6 @@ Image = tuple[int, ...]
 
 Trees = tuple[tuple[int, ...], ...]
 """Each a root, a weight and the parents of all ranks."""
-Place = tuple[int, ...]
-"""Coordinates of a rank, or sides of a grid."""
-
-WAIT, TRIES = 1.0, 8
-"""How long what has arrived waits to be sent on, in times of a copy of a shard: as on 64 GPUs with 16 MiB; how many
-trees are drawn that take this into account."""
 
 MOST_STEPS = 5_000
 """Nodes that are placed at most in the search for one permutation: with many switches alike routes rarely follow."""
@@ -153,40 +145,12 @@ def early_trees(grid: Place) -> Trees:
     """
     places = list(product(*map(range, grid)))
     numbers = {place: number for number, place in enumerate(places)}
-    above = min((_early_tree(grid, Random(seed)) for seed in range(TRIES)), key=lambda found: found[0])[1]
+    above = {places[0]: places[0]}
+    for hop in hops_of(grid, 1):
+        above |= {beside(grid, place, hop.way): place for place in hop.places}
 
     def at(root: Place, place: Place) -> Place:
         return tuple((one + other) % side for one, other, side in zip(root, place, grid, strict=True))
 
     found = ((root, {at(root, place): at(root, above[place]) for place in places}) for root in places)
     return tuple((numbers[root], 1, *(numbers[parents[place]] for place in places)) for root, parents in found)
-
-
-def _early_tree(grid: Place, random: Random) -> tuple[tuple[float, int], dict[Place, Place]]:
-    """Shortest ways from the first place to all, by list scheduling: each direction takes the farthest that it can.
-
-    Returned behind the makespan, in copies, and the most copies in one direction.
-    """
-    ways, root, now = [*product(range(len(grid)), (1, -1))], (0,) * len(grid), 0.0
-    above, ready, arriving = {root: root}, [root], list[tuple[float, Place]]()
-    free, sent = dict.fromkeys(ways, now), Counter[tuple[int, int]]()
-
-    def beside(place: Place, way: tuple[int, int]) -> Place:
-        return (*place[: way[0]], (place[way[0]] + way[1]) % grid[way[0]], *place[way[0] + 1 :])
-
-    def hops(place: Place) -> int:
-        return sum(min(at, side - at) for at, side in zip(place, grid, strict=True))
-
-    while len(above) < prod(grid):
-        while arriving and arriving[0][0] <= now:
-            ready.append(heappop(arriving)[1])
-        for way in random.sample(ways, len(ways)) if min(free.values()) <= now else ():
-            onward = [(hops(beside(source, way)), random.random(), source) for source in ready]
-            onward = [one for one in onward if one[0] > hops(one[2]) and beside(one[2], way) not in above]
-            if onward and free[way] <= now:
-                target = beside(max(onward)[2], way)
-                above[target], free[way] = max(onward)[2], now + 1
-                sent[way] += 1
-                heappush(arriving, (now + 1 + WAIT, target))
-        now = min(at for at in (*free.values(), *(at for at, _ in arriving)) if at > now)
-    return (max(free.values()), max(sent.values())), above

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import direct, rings, trees
+from . import direct, rings, tori, trees
 from .base import Algorithm, CollectiveProblem, Fragment, signal_of
 
 ALGORITHMS: tuple[Algorithm, ...] = (
@@ -14,6 +14,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     trees.HALVING_DOUBLING,
     trees.DOUBLE_TREE,
     rings.HIERARCHICAL,
+    tori.TORUS_TREE,
     direct.NVLS,
 )
 

@@ -40,7 +40,8 @@ class CollectiveProblem:
     ``computed`` a kernel of each rank makes them, and no rank knows when another's are there. Reductions run in
     ``stream``. ``with_kernel``: the op also has a kernel. ``engine`` says who copies;
     ``by_tiles``: tiles set a flag where what they have computed is wanted. A switch may copy to all (``multicast``) and
-    sum (``reduces``).
+    sum (``reduces``). ``grid`` has the sides of the torus, none of other networks; copies
+    each way there are in one of so many ``lanes``, or in none.
     """
 
     kind: Pattern
@@ -63,6 +64,8 @@ class CollectiveProblem:
     by_tiles: bool = False
     multicast: bool = False
     reduces: bool = False
+    grid: tuple[int, ...] = ()
+    lanes: int = 0
 
     @property
     def has_nodes(self) -> bool:
@@ -191,7 +194,8 @@ class Algorithm:
     """A collective algorithm for ``kinds``, the patterns of lone collectives.
 
     ``build`` emits the steps of the rank of a problem. They are the same for every rank, except for the kinds
-    ``per_rank`` and, in nodes, the kinds ``per_node``: those are the same at the same place in each node.
+    ``per_rank`` and, in nodes, the kinds ``per_node``: those are the same at the same place in each node. The kinds
+    ``per_layer`` are the same at the same place in each layer of the first side of a torus.
     ``gets`` are the kinds whose sources have the data from the start, so that destinations can get it. ``by_sms`` are
     the kinds that only SMs can do. ``own_rule`` rejects problems for reasons of its own. An algorithm that
     ``passes_on`` has ranks hand on what came from others, so that long ways are not taken once for each pair: a
@@ -208,11 +212,14 @@ class Algorithm:
     least_ranks: int = 2
     per_node: tuple[Pattern, ...] = ()
     passes_on: bool = False
+    per_layer: tuple[Pattern, ...] = ()
 
     def period(self, problem: CollectiveProblem) -> int:
         """Ranks after which the parts of ranks in ``problem`` repeat: 1 where all have the same."""
         if problem.loads or problem.kind in self.per_rank:
             return problem.num_ranks
+        if problem.grid and problem.kind in self.per_layer:
+            return problem.num_ranks // problem.grid[0]
         return problem.node if problem.has_nodes and problem.kind in self.per_node else 1
 
     def reject(self, problem: CollectiveProblem) -> Rejection | None:

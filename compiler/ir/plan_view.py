@@ -1,5 +1,6 @@
 """The plan of one rank: steps, arrivals, what is before each step; rows, tiles, and gaps in regions."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -87,8 +88,7 @@ def _issuers(step: Transfer, rank: int, num_ranks: int) -> Collection[int]:
 
 def _arrival(step: Transfer, issuer: int, rank: int, num_ranks: int) -> Arrival:
     source = issuer + (step.origin if step.direction is Direction.PUT else step.peer)
-    region = Region((issuer + step.region.owner - rank) % num_ranks, step.region.rows, step.region.cols)
-    return Arrival(step, issuer, (source - rank) % num_ranks, region)
+    return Arrival(step, issuer, (source - rank) % num_ranks, seen_from(step.region, rank - issuer, num_ranks))
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,18 @@ class RankPlan:
     def signals(self) -> frozenset[str]:
         """All signals that are set at this rank."""
         return frozenset(arrival.transfer.signal for arrival in self.arrivals)
+
+    @cached_property
+    def _by_owner(self) -> Mapping[int, Sequence[Arrival]]:
+        found = defaultdict[int, list[Arrival]](list)
+        for arrival in self.arrivals:
+            for owner in arrival.region.owners:
+                found[owner].append(arrival)
+        return found
+
+    def arrivals_of(self, owner: int) -> Sequence[Arrival]:
+        """What arrives of the row block of rank r + ``owner``."""
+        return self._by_owner.get(owner % self.scenario.num_ranks, ())
 
     @cached_property
     def before(self) -> dict[str, frozenset[str]]:
@@ -299,7 +311,8 @@ def sums_of_all(steps: Collection[Step]) -> Iterator[Transfer]:
 
 def seen_from(region: Region, offset: int, num_ranks: int) -> Region:
     """Return ``region`` as the rank ``offset`` further names it."""
-    return replace(region, owner=(region.owner - offset) % num_ranks)
+    also = tuple([(owner - offset) % num_ranks for owner in region.also]) if region.also else ()
+    return Region((region.owner - offset) % num_ranks, region.rows, region.cols, also)
 
 
 def span_of(part: Region, kernel: TileGroup | Reduction) -> Span:
@@ -318,8 +331,8 @@ def span_of(part: Region, kernel: TileGroup | Reduction) -> Span:
 
 
 def regions_of(step: Step) -> tuple[Region, ...]:
-    """Return the regions that a step names."""
-    return step.regions if isinstance(step, TileGroup) else (step.region,)
+    """Return the regions that a step names, each of one owner."""
+    return step.regions if isinstance(step, TileGroup) else step.region.each
 
 
 def _holds(region: Region, part: Region) -> bool:

@@ -155,15 +155,34 @@ class Region:
         It lies in the row block of rank r + ``owner``.
     rows, cols
         Its rows, counted from the start of that row block, and its columns, counted from the start of the tensor.
+    also
+        Further owners: the same rows and columns of their row blocks, which one copy moves or one kernel sums.
     """
 
     owner: int
     rows: IndexRange
     cols: IndexRange
+    also: tuple[int, ...] = ()
+
+    @property
+    def owners(self) -> tuple[int, ...]:
+        """All of whose row blocks it has rows."""
+        return (self.owner, *self.also)
+
+    @property
+    def elements(self) -> int:
+        """Elements of all owners."""
+        return self.rows.size * self.cols.size * (1 + len(self.also))
+
+    @property
+    def each(self) -> tuple["Region", ...]:
+        """The same as a region of each owner."""
+        return tuple([Region(owner, self.rows, self.cols) for owner in self.owners]) if self.also else (self,)
 
     def meets(self, other: "Region") -> bool:
         """Whether both have elements in common."""
-        return self.owner == other.owner and self.rows.meets(other.rows) and self.cols.meets(other.cols)
+        same = self.owner == other.owner or not {*self.owners}.isdisjoint(other.owners)
+        return same and self.rows.meets(other.rows) and self.cols.meets(other.cols)
 
 
 class Reach(Enum):

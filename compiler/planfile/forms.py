@@ -191,12 +191,15 @@ def _peer(ranks: int) -> Form[int]:
 
 def _step(limits: StepLimits) -> Form[Step]:
     owner = whole(0, limits.ranks - 1)
-    region = named("region", record(Region, {"owner": owner, "rows": _SPAN, "cols": _SPAN}))
+    rectangle: dict[str, Form[Any]] = {"owner": owner, "rows": _SPAN, "cols": _SPAN}
+    region = named("region", record(Region, rectangle))
+    also = list_form(owner, limits.ranks - 1, 1)
+    of_some = named("regions", record(Region, rectangle, {"also": also}))
     queue: dict[str, Form[Any]] = {"after": _NAMES, "stream": _STREAM}
     directions = {each.value: each for each in Direction}
     transfer = record(
         _transfer,
-        {"kind": word(directions), "name": NAME, "region": region, "peer": _peer(limits.ranks), "signal": NAME},
+        {"kind": word(directions), "name": NAME, "region": of_some, "peer": _peer(limits.ranks), "signal": NAME},
         {
             "after": _NAMES,
             "peer_after": _NAMES,
@@ -217,7 +220,7 @@ def _step(limits: StepLimits) -> Form[Step]:
     )
     reduction = record(
         lambda kind, parts, **values: Reduction(num_parts=parts, **values),
-        {"kind": word({"reduction": ""}), "name": NAME, "region": region, "parts": whole(2, max(2, limits.ranks))},
+        {"kind": word({"reduction": ""}), "name": NAME, "region": of_some, "parts": whole(2, max(2, limits.ranks))},
         queue,
     )
     kinds: dict[tuple[str, ...], Form[Any]] = {("tiles",): tiles, ("reduction",): reduction}

@@ -156,6 +156,9 @@ def unwritable(message: str, hint: str = "") -> ScheduleError:
     return ScheduleError(Rejection(Code.MGS550, message, hint))
 
 
+SEVERAL, ONE_OWNER = "rows of several ranks", "a schedule such as ring or double_ring"
+
+
 def document_text(document: JsonObject) -> str:
     """Return a document as readable JSON: one step, one part and one op per line."""
     return _text(document, "scenario", "") + "\n"
@@ -270,17 +273,25 @@ def engine_and_tactics(engine: EngineChoice, tactics: ExecutionOptions) -> JsonO
 
 
 def _step(step: Step) -> JsonObject:
+    document: JsonObject
     match step:
         case Transfer():
-            document = {"kind": step.direction.value, "name": step.name, "region": _plain(step.region)}
+            document = {"kind": step.direction.value, "name": step.name, "region": _region(step.region)}
             document |= {"peer": "all" if step.reach is Reach.ALL else step.peer, "signal": step.signal}
             return document | _unusual(step, "after", "peer_after", "lane", "reduce", "origin")
         case TileGroup():
-            document = {"kind": "tiles", "name": step.name, "regions": _plain(step.regions), "k": _plain(step.k)}
+            document = {"kind": "tiles", "name": step.name, "regions": [*map(_region, step.regions)]}
+            document |= {"k": _plain(step.k)}
             return document | _unusual(step, "after", "stream", "more_k", "accumulate", "kernel")
         case Reduction():
-            document = {"kind": "reduction", "name": step.name, "region": _plain(step.region), "parts": step.num_parts}
+            document = {"kind": "reduction", "name": step.name, "region": _region(step.region)}
+            document |= {"parts": step.num_parts}
             return document | _unusual(step, "after", "stream")
+
+
+def _region(region: Region) -> JsonObject:
+    document: JsonObject = {"owner": region.owner, "rows": _plain(region.rows), "cols": _plain(region.cols)}
+    return document | ({"also": [*region.also]} if region.also else {})
 
 
 def plan_text(scenario: OpCase, schedule: OpPlan, name: str) -> str:
@@ -330,7 +341,7 @@ def _step_text(scenario: OpCase, step: Step) -> str:
 
 
 def _region_text(tensor: str, region: Region) -> str:
-    return f"{tensor}.shard({region.owner})[{region.rows}, {region.cols}]"
+    return f"{tensor}.shard({', '.join(map(str, region.owners))})[{region.rows}, {region.cols}]"
 
 
 def _after(names: Iterable[str]) -> list[str]:

@@ -251,7 +251,7 @@ def _made(part: Part) -> Iterator[tuple[str, Places]]:
     """The steps of a part that leave rows of its output, with the rows of each."""
     for step in part.schedule.steps:
         if part.shape.pattern.reduces and isinstance(step, Reduction):
-            yield step.name, _rows((step.region,))
+            yield step.name, _rows(regions_of(step))
         elif part.shape.pattern is Pattern.AG_GEMM and isinstance(step, TileGroup):
             yield step.name, _rows(step.regions)
 

@@ -67,7 +67,7 @@ def elements_reused(steps: tuple[Step, ...], num_ranks: int, *, exchanges: bool)
 
 
 def _elements(step: Transfer) -> int:
-    return step.region.rows.size * step.region.cols.size
+    return step.region.elements
 
 
 def _place(buffers: list[_Buffer], step: Transfer, before: frozenset[str], readers: frozenset[str]) -> None:
@@ -96,7 +96,9 @@ def _read_by(step: Step) -> list[tuple[int, Rect]]:
         rows = ((tiles.owner, tiles.rows) for tiles in step.regions)
         return [(owner, Rect(span.start, span.stop, step.k.start, step.k.stop)) for owner, span in rows]
     puts = isinstance(step, Transfer) and step.direction is Direction.PUT
-    return [(step.region.owner, Rect.of(step.region))] if isinstance(step, Transfer) and puts else []
+    return (
+        [(owner, Rect.of(step.region)) for owner in step.region.owners] if isinstance(step, Transfer) and puts else []
+    )
 
 
 def staging_bytes(scenario: OpCase, *, slices_inner: bool) -> int:
@@ -158,7 +160,7 @@ def staging_of_steps(scenario: OpCase, ranks: tuple[tuple[Step, ...], ...], *, s
         return needed
     usual = shape.moved.rows * shape.moved.cols * (scenario.num_ranks - 1) // scenario.num_ranks
     sums = ([step for step in steps if isinstance(step, Reduction)] for steps in ranks)
-    parts = max(sum((s.num_parts - 1) * s.region.rows.size * s.region.cols.size for s in each) for each in sums)
+    parts = max(sum((s.num_parts - 1) * s.region.elements for s in each) for each in sums)
     return needed + shape.moved.dtype.bytes_of(parts - usual)
 
 
@@ -225,6 +227,7 @@ def template_input(scenario: OpCase, choice: OpChoice) -> TemplateInput:
         loads=shape.loads if moved is not None else (),
         rank=shape.rank,
         node=scenario.system.fabric.node_size,
+        grid=sides_of(scenario),
         network=scenario.network if choice.trees else None,
         multicast=reject_reach(scenario.system, sums=False) is None,
         reduces=reject_reach(scenario.system, sums=True) is None,
@@ -239,6 +242,11 @@ def template_input(scenario: OpCase, choice: OpChoice) -> TemplateInput:
         sums=choice.sums,
         trees=choice.trees,
     )
+
+
+def sides_of(scenario: OpCase) -> tuple[int, ...]:
+    """The sides of a torus that are longer than 1, none of another network."""
+    return tuple(side for side in scenario.system.fabric.topology.grid(scenario.system.fabric) if side > 1)
 
 
 def pieces_of(chunks: int, num_ranks: int, template: Template) -> int:

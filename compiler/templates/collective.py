@@ -94,6 +94,8 @@ def _collective(problem: TemplateInput, ready: Ready = at_once, stream: int = 0)
         by_tiles=problem.by_tiles,
         multicast=problem.multicast,
         reduces=problem.reduces,
+        grid=problem.grid,
+        lanes=problem.lanes,
     )
 
 
@@ -109,6 +111,7 @@ def _template(algorithm: Algorithm) -> Template:
         period=lambda problem: period(problem, name),
         default_algorithm=name,
         default_pieces=1,
+        knobs=("lanes",) if algorithm.per_layer else (),
         explored=False,
     )
 

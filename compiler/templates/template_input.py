@@ -59,8 +59,8 @@ class TemplateInput:
     streams; ``trees`` are those of ``forest``.
 
     System: ``engine`` copies, ``by_tiles`` from inside a kernel; ``node`` is the number of ranks in a node (0: no
-    nodes); ``network`` has the ways of copies along ``trees``; the switch copies to all (``multicast``) or sums
-    (``reduces``). ``rank`` is the absolute rank, for an order that goes by it and for loads.
+    nodes); ``grid`` has the sides of a torus; ``network`` has the ways of copies along ``trees``; the switch copies to
+    all (``multicast``) or sums (``reduces``). ``rank`` is the absolute rank, for an order by it and for loads.
     """
 
     pattern: Pattern
@@ -92,6 +92,7 @@ class TemplateInput:
     trees: tuple[tuple[int, ...], ...] = ()
     rank: int = 0
     cutting: Cutting = _ANY_WAY
+    grid: tuple[int, ...] = ()
     then: "TemplateInput | None" = None
     loads: tuple[tuple[int, ...], ...] = ()
 

@@ -23,6 +23,7 @@ from ..ir import (
     Rect,
     Reduction,
     Region,
+    Step,
     TileGroup,
     Transfer,
     regions_of,
@@ -101,6 +102,10 @@ class AccessMap:
         self._note_kernels()
         self._note_transfers()
 
+    def cells(self, step: Step) -> Iterator[tuple[Region, Cell]]:
+        """Return the cells of each region of a step."""
+        return ((region, cell) for region in regions_of(step) for cell in self.grid.cells(region))
+
     def place(self, rank: int, step_rank: int, region: Region, cell: Cell) -> Place:
         """Return the place at ``rank`` of ``cell`` of a ``region`` that is relative to ``step_rank``."""
         return rank % self.period, (step_rank + region.owner - rank) % self.num_ranks, cell
@@ -148,21 +153,20 @@ class AccessMap:
             if isinstance(step, Transfer) or (isinstance(step, TileGroup) and not self.computes):
                 continue
             kind = AccessKind.REDUCE if isinstance(step, Reduction) else AccessKind.COMPUTE
-            for region in regions_of(step):
-                for cell in self.grid.cells(region):
-                    self._note(self.place(rank, rank, region, cell), Access(0, name, kind))
+            for region, cell in self.cells(step):
+                self._note(self.place(rank, rank, region, cell), Access(0, name, kind))
 
     def _note_transfers(self) -> None:
         for (rank, name), step in self.steps.items():
             if not isinstance(step, Transfer):
                 continue
             sources, destinations = self.ends(rank, step)
-            for cell in self.grid.cells(step.region):
+            for region, cell in self.cells(step):
                 for source in sources:
-                    place = self.place(source, rank, step.region, cell)
+                    place = self.place(source, rank, region, cell)
                     self._note(place, Access((rank - source) % self.num_ranks, name, AccessKind.READ))
                 for at in destinations:
-                    place = self.place(at, rank, step.region, cell)
+                    place = self.place(at, rank, region, cell)
                     kind = self.landing(place, rank, step, at)
                     self._note(place, Access((rank - at) % self.num_ranks, name, kind))
 

@@ -4,7 +4,7 @@ Partial sums are followed as sets of ranks, bits relative to the rank that has t
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ..codes import Code
@@ -43,14 +43,14 @@ def passes_on(scenario: OpCase, schedule: OpPlan) -> bool:
     steps = [step for rank in range(schedule.period(n)) for step in schedule.steps_of(rank)]
     moves = [step for step in steps if isinstance(step, Transfer)]
     astray = [step for step in moves if _ends_astray(step, n)]
-    sums = any(isinstance(step, Reduction) and step.region.owner % n for step in steps)
+    sums = any(isinstance(step, Reduction) and any(owner % n for owner in step.region.owners) for step in steps)
     return any(step.reach is Reach.ALL for step in moves) or any(sums or step.reduce for step in astray)
 
 
 def _ends_astray(step: Transfer, num_ranks: int) -> bool:
-    """Whether a transfer ends at a rank that does not own the block."""
+    """Whether a transfer ends at a rank that does not own all of it."""
     end = step.peer if step.direction is Direction.PUT else 0
-    return (step.region.owner - end) % num_ranks != 0
+    return any((owner - end) % num_ranks for owner in step.region.owners)
 
 
 def data_faults(plan: RankPlan) -> Iterator[PlanFault]:
@@ -86,11 +86,11 @@ def _not_there(wanted: Rect, coming: Iterable[Arrival], before: frozenset[str]) 
     return first_gap(wanted, [Rect.of(each.region) for each in coming if each.transfer.signal in before])
 
 
-def _origin(plan: RankPlan, arrival: Arrival) -> int | None:
-    """Return the rank whose data arrive, relative to this one; None if this rank does not need them."""
+def _coming_from(plan: RankPlan, other: int) -> Sequence[Arrival]:
+    """Return what arrives of the data of rank r + ``other`` and is needed here."""
     if plan.scenario.shape.pattern in _GATHERS:
-        return arrival.region.owner
-    return arrival.source if arrival.region.owner == 0 else None
+        return plan.arrivals_of(other)
+    return [arrival for arrival in plan.arrivals_of(0) if arrival.source == other]
 
 
 def _arrival_faults(plan: RankPlan) -> Iterator[PlanFault]:
@@ -99,7 +99,7 @@ def _arrival_faults(plan: RankPlan) -> Iterator[PlanFault]:
     moved = shape.moved_tensor
     for other in range(1, n):
         whole = Rect(0, moved_rows(shape, n, 0, other), 0, moved.cols)
-        rects = [Rect.of(arrival.region) for arrival in plan.arrivals if _origin(plan, arrival) == other]
+        rects = [Rect.of(arrival.region) for arrival in _coming_from(plan, other)]
         missing, twice = uncovered(whole, rects) if whole.area else (None, None)
         for rect, how in ((missing, f"never reach rank {plan.rank}"), (twice, f"reach rank {plan.rank} twice")):
             if rect is not None:
@@ -180,7 +180,7 @@ def _needs(
             continue
         low, high = cols or (region.cols.start, region.cols.stop)
         wanted = Rect(region.rows.start, region.rows.stop, low, high)
-        coming = [arrival for arrival in plan.arrivals if _origin(plan, arrival) == region.owner % n]
+        coming = _coming_from(plan, region.owner % n)
         missing = _not_there(wanted, coming, before)
         if missing is not None:
             owner = (plan.rank + region.owner) % n
@@ -192,7 +192,7 @@ def _source_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
     """Check that who sends, or is asked, has the own shard or data that has arrived there."""
     n = plan.scenario.num_ranks
     if step.direction is Direction.PUT:
-        yield from _needs(plan, step, (step.region,), plan.before[step.name])
+        yield from _needs(plan, step, step.region.each, plan.before[step.name])
     elif step.region.owner % n != step.peer % n and not step.peer_after:
         message = f"{step.name} gets what its peer does not own, and does not say when it is there"
         yield PlanFault(Code.MGS508, step.name, message, "peer_after with the signal that brings it there")
@@ -212,7 +212,7 @@ def _partial_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
             yield PlanFault(Code.MGS508, step.name, f"{step.name} gets a part of block +{block}, which is not its own")
     elif step.direction is Direction.GET:
         yield PlanFault(Code.MGS508, step.name, f"{step.name}: partial sums are put by the rank that computes them")
-    elif block % n != step.peer % n:
+    elif block % n != step.peer % n or step.region.also:
         yield PlanFault(Code.MGS508, step.name, f"{step.name} sends block +{block} to +{step.peer}, not its owner")
     elif computes:
         yield from computed_faults(plan, step, step.region)
@@ -221,13 +221,13 @@ def _partial_faults(plan: RankPlan, step: Transfer) -> Iterator[PlanFault]:
 def _reduction_faults(plan: RankPlan, step: Reduction) -> Iterator[PlanFault]:
     """Check that a reduction sums the own block, waits for every part and says their number."""
     n, pattern = plan.scenario.num_ranks, plan.scenario.shape.pattern
-    if step.region.owner % n:
+    if step.region.owner % n or step.region.also:
         yield PlanFault(Code.MGS509, step.name, f"{step.name} reduces a block that belongs to another rank")
     if step.num_parts != n:
         yield PlanFault(Code.MGS509, step.name, f"{step.name} sums {step.num_parts} parts, there are {n}")
     wanted = Rect.of(step.region)
     for other in range(1, n):
-        coming = [each for each in plan.arrivals if each.source == other and each.region.owner == 0]
+        coming = [each for each in plan.arrivals_of(0) if each.source == other]
         missing = _not_there(wanted, coming, plan.before[step.name])
         if missing is not None:
             sender = (plan.rank + other) % n
@@ -315,10 +315,10 @@ class _Flow:
 
     def _move(self, rank: int, step: Transfer) -> Iterator[PlanFault]:
         sources, destinations = self._access_map.ends(rank, step)
-        for cell in self._access_map.grid.cells(step.region):
+        for region, cell in self._access_map.cells(step):
             parts = 0
             for source in sources:
-                place = self._access_map.place(source, rank, step.region, cell)
+                place = self._access_map.place(source, rank, region, cell)
                 read = self._read(place, rank - source, step)
                 if not read & 1 and self._inner:
                     yield self._fault(Code.MGS508, step.name, place, "takes {} before they are computed")
@@ -331,7 +331,7 @@ class _Flow:
                     )
                 parts |= seen
             for at in destinations:
-                place = self._access_map.place(at, rank, step.region, cell)
+                place = self._access_map.place(at, rank, region, cell)
                 yield from self._land(place, rank, step, at, self._seen_from(parts, rank, at))
 
     def _read(self, place: Place, issuer: int, step: Transfer) -> int:
@@ -358,8 +358,8 @@ class _Flow:
                 self._results[place] = parts
 
     def _sum(self, rank: int, step: Reduction) -> Iterator[PlanFault]:
-        for cell in self._access_map.grid.cells(step.region):
-            place = self._access_map.place(rank, rank, step.region, cell)
+        for region, cell in self._access_map.cells(step):
+            place = self._access_map.place(rank, rank, region, cell)
             if not self._own(place):
                 yield self._fault(Code.MGS508, step.name, place, "takes {} before they are computed")
             waiting = self._parts.get(place, [])

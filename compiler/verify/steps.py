@@ -41,6 +41,7 @@ def shape_faults(plan: RankPlan) -> Iterator[PlanFault]:
         if isinstance(step, TileGroup):
             yield from _tile_faults(plan, step)
         yield from _region_faults(plan, step)
+        yield from _owners_faults(plan, step)
         if isinstance(step, Transfer):
             yield from _engine_faults(plan, step)
             yield from _peer_faults(plan, step)
@@ -96,6 +97,19 @@ def _region_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:
         if not inside or not 0 <= region.cols.start < region.cols.stop <= cols:
             where = f"[{region.rows}, {region.cols}]"
             yield PlanFault(Code.MGS509, step.name, f"{step.name} names {where}, outside a shard of {rows} x {cols}")
+
+
+def _owners_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:
+    """Check that steps which name rows of several ranks are puts and sums of a collective alone."""
+    if isinstance(step, TileGroup) or not step.region.also:
+        return
+    shape, n = plan.scenario.shape, plan.scenario.num_ranks
+    if len({owner % n for owner in step.region.owners}) <= len(step.region.also):
+        yield PlanFault(Code.MGS509, step.name, f"{step.name} names the rows of a rank twice")
+    puts = not isinstance(step, Transfer) or (step.direction is Direction.PUT and step.reach is Reach.PEER)
+    if not puts or not shape.is_collective or shape.pattern.exchanges:
+        message = f"{step.name} names rows of several ranks"
+        yield PlanFault(Code.MGS509, step.name, f"{message}, as puts to one rank and sums of a collective alone do")
 
 
 def _block_of(plan: RankPlan, step: Step, region: Region) -> tuple[int, int]:

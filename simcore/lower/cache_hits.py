@@ -29,6 +29,7 @@ from ...compiler.ir import (
     Transfer,
     all_arrivals,
     arrivals_at,
+    seen_from,
 )
 from ..kernels.working_set import hit_share
 from .machine import sent_per_byte
@@ -84,8 +85,9 @@ class Hits:
         puts = step.direction is Direction.PUT
         source = 0 if puts else step.peer
         if self.scenario.shape.pattern in _GATHERS:
-            own = (step.region.owner - source) % self.scenario.num_ranks == 0
-            return NONE if own else self.share(rank + source)
+            owners = step.region.owners
+            others = sum((owner - source) % self.scenario.num_ranks > 0 for owner in owners)
+            return Fraction(others, len(owners)) * self.share(rank + source) if others else NONE
         return self._forwarded(rank, step) if puts and step.after else NONE
 
     def at_target(self, rank: int, step: Transfer) -> Share:
@@ -93,9 +95,9 @@ class Hits:
         if not step.reduce or step.reach is Reach.ALL or not self._possible:
             return NONE
         n, target = self.scenario.num_ranks, step.peer if step.direction is Direction.PUT else 0
-        region = Region((step.region.owner - target) % n, step.region.rows, step.region.cols)
-        added = self._adds_at(rank + target)[region]
-        return Fraction(added - 1, added) * self.share(rank + target)
+        counts, regions = self._adds_at(rank + target), seen_from(step.region, target, n).each
+        again = sum((Fraction(counts[region] - 1, counts[region]) for region in regions), start=Fraction(0))
+        return again / len(regions) * self.share(rank + target)
 
     @property
     def _possible(self) -> bool:
@@ -109,7 +111,7 @@ class Hits:
         cache, moved = self.scenario.gpu.last_cache, self.scenario.shape.moved
         if cache is None or moved is None or not arrivals:
             return NONE
-        elements = sum(_size(arrival.region) for arrival in arrivals)
+        elements = sum(arrival.region.elements for arrival in arrivals)
         arrived = int(moved.dtype.bytes_of(elements) * sent_per_byte(self.schedule))
         return hit_share(arrived, cache.instances * cache.size_bytes)
 
@@ -119,7 +121,7 @@ class Hits:
         if key not in self._brought:
             arrived = self._arrived_at(rank)
             awaited = [region for name in step.after for region in arrived.get(name, ())]
-            common, size = _common(step.region, awaited) if awaited else 0, _size(step.region)
+            common, size = _common(step.region, awaited) if awaited else 0, step.region.elements
             part = 1 if common >= size > 0 else Fraction(common, max(1, size)) if common else NONE
             self._brought[key] = self.share(rank) if part == 1 else part * self.share(rank)
         return self._brought[key]
@@ -138,12 +140,9 @@ class Hits:
         """Number of copies that add to each region."""
         rank = self._alike(rank)
         if rank not in self._added:
-            self._added[rank] = Counter(arrival.region for arrival in self.arrivals(rank) if arrival.transfer.reduce)
+            adding = (arrival.region for arrival in self.arrivals(rank) if arrival.transfer.reduce)
+            self._added[rank] = Counter(each for region in adding for each in region.each)
         return self._added[rank]
-
-
-def _size(region: Region) -> int:
-    return region.rows.size * region.cols.size
 
 
 def _common(region: Region, others: Iterable[Region]) -> int:
@@ -151,7 +150,8 @@ def _common(region: Region, others: Iterable[Region]) -> int:
     return sum(
         _overlap(region.rows, other.rows) * _overlap(region.cols, other.cols)
         for other in others
-        if other.owner == region.owner
+        for owner in region.owners
+        if owner in other.owners
     )
 
 

@@ -176,8 +176,12 @@ def copy_workers(state: Lowering, rank: int, step: Transfer) -> int:
 
 
 def num_packets(gpu: Gpu, state_cols: int, step: Transfer, num_bytes: int) -> int:
-    """Packets of a copy by a DMA engine: one for each row of a strided region, each as large as a packet may be."""
+    """Packets of a copy by a DMA engine: one for each piece of memory, each as large as a packet may be.
+
+    Such pieces are the rows of a strided region, else the rows of each owner.
+    """
     rows = step.region.rows.size if step.region.cols.size < state_cols else 1
+    rows *= 1 + len(step.region.also)
     return rows * max(1, -(-(num_bytes // rows) // (gpu.dma.packet_bytes or num_bytes)))
 
 
@@ -190,7 +194,7 @@ def copy_stages(
     """
     if other is not None or (rank, step.name) in state.writes:
         return _stages(state, rank, step, other, num_bytes)
-    rows, cols = step.region.rows.size, step.region.cols.size
+    rows, cols = step.region.rows.size * (1 + len(step.region.also)), step.region.cols.size
     flag = state.flag_hop(state.machine.memory_for(TrafficClass.COMM), step.signal, 0)
     put, hits = step.direction is Direction.PUT, state.hits.of_copy(rank, step)
     key = rank, step.peer, put, step.reduce, rows, cols, num_bytes, hits, flag

@@ -201,7 +201,7 @@ def _copies_at_once(scenario: OpCase, schedule: OpPlan, kernel: GroupKernel, dir
     copies = [step for step in schedule.steps_of(0) if isinstance(step, Transfer) and step.direction is direction]
     if loop is None or moved is None or not copies:
         return 1
-    most = max(moved.dtype.bytes_of(step.region.rows.size * step.region.cols.size) for step in copies)
+    most = max(moved.dtype.bytes_of(step.region.elements) for step in copies)
     return max(loop.turns, loop.load // max(1, math.ceil(most / line / kernel.waves)))
 
 

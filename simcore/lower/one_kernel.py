@@ -347,7 +347,7 @@ def _pieces(scenario: OpCase, steps: Sequence[Step]) -> list[tuple[list[Reductio
     """The sums of each piece of all blocks, and the copies that bring their parts; none unless all are of that kind."""
     n = scenario.num_ranks
     sums = [step for step in steps if isinstance(step, Reduction)]
-    if len(sums) < n or any(each.num_parts != n for each in sums):
+    if len(sums) < n or any(each.num_parts != n or each.region.also for each in sums):
         return []
     copies = {step.signal: step for step in steps if isinstance(step, Transfer)}
     pieces: dict[int, list[Reduction]] = {}

@@ -97,8 +97,8 @@ def _alike(one: Step, other: Step) -> bool:
     return False
 
 
-def _parts(region: Region) -> tuple[IndexRange, IndexRange]:
-    return region.rows, region.cols
+def _parts(region: Region) -> tuple[IndexRange, IndexRange, int]:
+    return region.rows, region.cols, len(region.also)
 
 
 MAIN_STREAM = 0

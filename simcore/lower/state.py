@@ -267,7 +267,7 @@ def moved_bytes(scenario: OpCase, region: Region) -> int:
     """Size of a region of the tensor that crosses the fabric."""
     moved = scenario.shape.moved
     assert moved is not None, "a checked plan moves only what its workload moves"
-    return moved.dtype.bytes_of(region.rows.size * region.cols.size)
+    return moved.dtype.bytes_of(region.elements)
 
 
 def split_evenly(total: int, num_workers: int) -> list[tuple[int, int]]:

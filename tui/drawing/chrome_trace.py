@@ -150,7 +150,7 @@ def _args(context: TraceContext, rank: int, interval: Interval) -> JsonObject:
         "dtype": KINETO_TYPES[moved.dtype],
     }
     if isinstance(step, Transfer):
-        elements = step.region.rows.size * step.region.cols.size
+        elements = step.region.elements
         args |= {"In msg nelems": elements, "Out msg nelems": elements, "bytes": moved.dtype.bytes_of(elements)}
         args |= {"direction": step.direction.value, "peer": (rank + step.peer) % n, "signal": printable(step.signal)}
     else:  # a call of the library

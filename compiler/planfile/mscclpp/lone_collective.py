@@ -22,11 +22,12 @@ from ...ir import (
     Reduction,
     Region,
     Step,
+    TileGroup,
     Transfer,
     all_arrivals,
     before_each,
 )
-from ..write import unwritable
+from ..write import ONE_OWNER, SEVERAL, unwritable
 from .document import COLLECTIVES
 
 COLLECTIVE_NAMES = {pattern: name for name, pattern in COLLECTIVES.items()}
@@ -71,6 +72,9 @@ class LoneCollective:
 
     def _check(self, step: Step) -> None:
         shape = self.scenario.shape
+        if not isinstance(step, TileGroup) and step.region.also:
+            message = f"{step.name} takes {SEVERAL}, and an operation of a plan takes one piece of a buffer"
+            raise unwritable(message, ONE_OWNER)
         if isinstance(step, Transfer):
             cols = shape.moved.cols if shape.moved is not None else 0
             if step.region.cols.size != cols:

@@ -22,7 +22,7 @@ from ...ir import (
     Transfer,
     all_arrivals,
 )
-from ..write import engine_and_tactics, unwritable
+from ..write import ONE_OWNER, SEVERAL, engine_and_tactics, unwritable
 from .data import CommKind, Key, first_slots
 from .python import OWN
 from .read import reason_against
@@ -98,6 +98,8 @@ def _check(scenario: OpCase, schedule: OpPlan) -> None:
 
 
 def _check_transfer(step: Transfer, scenario: OpCase, moved: Tensor) -> None:
+    if step.region.also:
+        raise unwritable(f"{step.name} moves {SEVERAL}, and a copy has one region", ONE_OWNER)
     if step.reach is not Reach.PEER:
         raise unwritable(f"{step.name} goes to all by a switch, and a copy has one peer", "algorithm direct")
     if step.passes and step.origin:

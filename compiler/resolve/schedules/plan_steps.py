@@ -44,18 +44,25 @@ class Extent:
     cols: int
 
 
-def shard_in(expression: ast.Expression) -> tuple[ast.Name, ast.Expression, tuple[ast.Expression, ...]] | None:
-    """The tensor, the shard and the subscripts of ``x.shard(1)[0:64]``; None of anything else."""
-    base, subscripts = expression, tuple[ast.Expression, ...]()
+Expressions = tuple[ast.Expression, ...]
+
+
+def shards_in(expression: ast.Expression) -> tuple[ast.Name, Expressions, Expressions] | None:
+    """The tensor, the shards and the subscripts of ``x.shard(1, 2)[0:64]``; None of anything else."""
+    base, subscripts = expression, Expressions()
     if isinstance(expression, ast.Index):
         base, subscripts = expression.base, expression.subscripts
     match base:
-        case ast.Call(
-            function=ast.Member(base=ast.Name() as tensor, name="shard"),
-            arguments=(ast.Argument(name=None, values=(shard,)),),
-        ):
-            return tensor, shard, subscripts
+        case ast.Call(function=ast.Member(base=ast.Name() as tensor, name="shard"), arguments=arguments):
+            shards = tuple(each.values[0] for each in arguments if each.name is None and len(each.values) == 1)
+            return (tensor, shards, subscripts) if arguments and len(shards) == len(arguments) else None
     return None
+
+
+def shard_in(expression: ast.Expression) -> tuple[ast.Name, ast.Expression, Expressions] | None:
+    """The same of one shard, ``x.shard(1)[0:64]``; None of anything else."""
+    found = shards_in(expression)
+    return (found[0], found[1][0], found[2]) if found is not None and len(found[1]) == 1 else None
 
 
 class RegionReader:
@@ -92,21 +99,28 @@ class RegionReader:
 
     def region(self, expression: ast.Expression, extent: Extent) -> Region:
         """Read a region of ``extent``; what is not said is whole."""
-        found = shard_in(expression)
+        found = shards_in(expression)
         if found is None or len(found[2]) > 2:
             hint = f"for instance {extent.name}.shard(1)[0:{extent.rows(1)}, 0:{extent.cols}]"
             raise self._report.fail(Code.MGS116, "a region of a tensor is expected here", expression.span, hint)
-        tensor, owner, subscripts = found
+        tensor, shards, subscripts = found
         if tensor.text != extent.name:
             message = f"this step works on {extent.name}, not on '{tensor.text[:64]}'"
             raise self._report.fail(Code.MGS504, message, tensor.span)
-        block = self.relative(owner, "shard", itself=True)
-        rows, cols = IndexRange(0, extent.rows(block)), IndexRange(0, extent.cols)
+        owners = [self.relative(each, "shard", itself=True) for each in shards]
+        twice = next((shard for place, shard in enumerate(shards) if owners[place] in owners[:place]), None)
+        if twice is not None:
+            raise self._report.fail(Code.MGS504, "this shard is named twice", twice.span)
+        sizes = {extent.rows(owner) for owner in owners}
+        rows, cols = IndexRange(0, min(sizes)), IndexRange(0, extent.cols)
         if subscripts:
-            rows = self.slice(subscripts[0], "rows", extent.rows(block))
+            rows = self.slice(subscripts[0], "rows", min(sizes))
+        elif len(sizes) > 1:
+            hint = f"for instance [0:{min(sizes)}]"
+            raise self._report.fail(Code.MGS504, "these shards differ in their rows", expression.span, hint)
         if len(subscripts) > 1:
             cols = self.slice(subscripts[1], "columns", extent.cols)
-        return Region(block, rows, cols)
+        return Region(owners[0], rows, cols, tuple(owners[1:]))
 
 
 @dataclass(slots=True)
@@ -290,7 +304,7 @@ class StepReader:
             raise self._report.fail(Code.MGS504, f"{self._workload.name} computes nothing", statement.span)
         written, ranks, then = words.take_list("a region"), self._system.num_ranks, self._workload.then
         # Of two kernels a region says which it is by the name of its tensor.
-        found = shard_in(written[0])
+        found = shards_in(written[0])
         tensor = found[0].text if found is not None else ""
         kernel = int(then is not None and tensor == then.output)
         if then is not None and tensor not in ("", self._workload.output, then.output):
@@ -298,7 +312,7 @@ class StepReader:
             raise self._report.fail(Code.MGS504, message, written[0].span)
         workload = self._workload.stage(kernel)
         extent = Extent(workload.output, lambda owner: tile_rows(workload, ranks, owner), tile_cols(workload))
-        regions = tuple([self._regions.region(each, extent) for each in written])
+        regions = tuple([one for each in written for one in self._regions.region(each, extent).each])
         inner = inner_size(workload)
         said = self.clauses.read("compute", words, statement, override=False, inner=inner)
         first, *more = said.k or (IndexRange(0, inner),)

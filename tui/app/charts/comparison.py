@@ -111,7 +111,7 @@ def _words(interval: Interval, step: Step | None) -> str:
 
 
 def _size(region: Region) -> str:
-    return f"{region.rows.size} x {region.cols.size}"
+    return f"{region.rows.size * (1 + len(region.also))} x {region.cols.size}"
 
 
 LETTERS = "ABCD"
