@@ -11,11 +11,12 @@ from itertools import combinations, product
 from pathlib import Path
 
 from magus.advisor import Advice, AdviceOptions, Advisor
+from magus.advisor.bounds.lower_bound import quick_bound_ticks
 from magus.advisor.candidates.candidate import Candidate
 from magus.advisor.candidates.forests import forests, trees_of, try_forests
 from magus.advisor.solver.forest import packings
 from magus.compiler import compile_text
-from magus.compiler.ir import TICKS_PER_US, OpChoice, Scenario
+from magus.compiler.ir import TICKS_PER_US, EngineChoice, EngineKind, OpChoice, Scenario
 from magus.compiler.planning.build import build_op_plan
 from magus.simcore import simulate_op
 
@@ -127,6 +128,14 @@ PRODUCTS = {
 """Products of 6144 x 4096 x 4096 a rank on six GPUs, and in how many us the first is to be done."""
 SUM, ADVICE_S = 1.12, 20
 """By how much an all_reduce may exceed its bound; CPU s of an answer."""
+LARGE = {
+    "torus 4 x 4 x 8": (_MI300X, 128, "torus(xgmi, shape=[4, 4, 8])"),
+    "torus 8 x 8 x 4": (_MI300X, 256, "torus(xgmi, shape=[8, 8, 4])"),
+    "torus 8 x 8 x 8": (_MI300X, 512, "torus(xgmi, shape=[8, 8, 8])"),
+}
+"""Tori of more GPUs than trees of each root are sought for: there one tree is simulated, and no answer is asked for."""
+LARGE_UNITS = {"all_gather": (1 << 26, 1 << 14, 1.1), "all_reduce": (1 << 26, 1 << 16, 1.2)}
+"""Bytes of the whole tensor, units of the simulation, and by how much the bound may be exceeded."""
 ALL_REDUCE, EXCHANGE, SMALL_ROW = "256 MiB: all_reduce", "16 MiB: all_to_all", "64 KiB and 512 KiB"
 
 
@@ -147,6 +156,24 @@ def measure(only: str = "") -> Iterator[Figure]:
         for size in (*SIZES, ALL_REDUCE, EXCHANGE, SMALL_ROW):
             if only in f"{name}, {size}":
                 yield from _row(advisor, name, size)
+    for name, op in product(LARGE, LARGE_UNITS):
+        if only in f"{name}, 64 MiB: {op}":
+            yield from _of_many(name, op)
+
+
+def _of_many(name: str, op: str) -> Iterator[Figure]:
+    """Yield the time of one tree on a large torus over the bound, and of double_ring over it; none where none is."""
+    num_bytes, unit_bytes, most = LARGE_UNITS[op]
+    case = _scenario(name, num_bytes, f"y = {op}(x)", "shard rows" if op == "all_gather" else "").case
+    begun, rings = time.process_time(), OpChoice("double_ring", case.num_ranks, EngineChoice(EngineKind.DMA, 14))
+    found = [one for one in forests(case) if one.template == "torus_tree"]
+    for choice in found:
+        took = simulate_op(case, build_op_plan(case, choice), unit_bytes=unit_bytes).total_ticks
+        spent = time.process_time() - begun
+        other = simulate_op(case, build_op_plan(case, rings), unit_bytes=unit_bytes).total_ticks
+        yield Figure(f"{name}, 64 MiB: {op} over the bound", took / quick_bound_ticks(case), "x", "lower", most)
+        yield Figure(f"{name}, 64 MiB: {op}, double_ring over this", other / took, "x", "higher", 1)
+        yield Figure(f"{name}, 64 MiB: {op}, found and simulated in", spent, "CPU s", "lower", ADVICE_S)
 
 
 def _row(advisor: Advisor, name: str, size: str) -> Iterator[Figure]:
@@ -263,12 +290,12 @@ def _beside_a_kernel(advisor: Advisor, work: str) -> Iterator[Figure]:
 def _scenario(
     name: str, num_bytes: int, work: str = "y = all_gather(x)", layout: str = "shard rows", cols: int = COLS
 ) -> Scenario:
-    rows = num_bytes // (2 * cols) // MACHINES[name][1] * MACHINES[name][1]
+    rows = num_bytes // (2 * cols) // (MACHINES | LARGE)[name][1] * (MACHINES | LARGE)[name][1]
     return _on(name, f"x = tensor bf16[{rows}, {cols}] {layout}; {work}")
 
 
 def _on(name: str, work: str) -> Scenario:
-    (head, gpu), ranks, fabric = MACHINES[name]
+    (head, gpu), ranks, fabric = (MACHINES | LARGE)[name]
     system = f"system s {{ gpus {ranks} x {gpu}; fabric {fabric} }}"
     return compile_text(f"{head}{system}\nworkload w on s {{ {work} }}\n").scenario()
 

@@ -72,7 +72,7 @@ MOST_STEPS = 25_000
 MOST_RANKS = 181
 """For an all_gather on a torus: a chunk of each to all others are then as many copies as a plan may have. Sums on 128
 take minutes to be simulated. Beyond ``FEW_RANKS`` a plan is simulated for seconds, so that few are tried."""
-MOST_ON_TORUS = 12_000
+MOST_ON_TORUS = 13_000
 """Steps after which the plan of ``torus_tree`` repeats, up to which it is simulated: sums on 512 take minutes."""
 LEFT_OUT = "no schedules of trees were sought, which there are for up to {} GPUs here: they may be faster"
 """Said of a network where they may help."""

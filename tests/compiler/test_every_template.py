@@ -118,7 +118,7 @@ def test_holds_what_is_said_of_it(case: tuple[tuple[Template, Pattern], int]) ->
         assert len(transfers) == expected, schedule.expression
         assert {step.region.rows.size * step.region.cols.size for step in transfers} <= {ROWS * PARTS // pieces}
         assert_lands_once(pattern, n, steps)
-    assert tried or num_ranks == 3 or template.name == "hierarchical"
+    assert tried or num_ranks == 3 or template.name in ("hierarchical", "torus_tree")  # no torus here
 
 
 def assert_lands_once(pattern: Pattern, n: int, steps: list[list[Step]]) -> None:

@@ -305,8 +305,8 @@ def test_a_template_of_another_pattern_and_chunks_below_a_line_are_explained() -
     tiny = exploring(ag_gemm(1024, 128, 32), Explore.of(chunks=(1024,)))
 
     assert explain(lone_gather(512, 512), shard_p2p) == (
-        "all_gather is scheduled by serial, direct, ring, double_ring, halving_doubling, hierarchical, nvls and "
-        "forest alone",
+        "all_gather is scheduled by serial, direct, ring, double_ring, halving_doubling, hierarchical, torus_tree, "
+        "nvls and forest alone",
     )
     assert explain(tiny, hetero) == (
         "chunks are 1024",

@@ -45,10 +45,12 @@ RANKS = 4
 names = st.from_regex(r"[a-z_][a-z0-9_]{0,6}", fullmatch=True)
 waits = st.lists(names, max_size=3).map(tuple)
 spans = st.tuples(st.integers(0, 1 << 30), st.integers(1, 1 << 30)).map(lambda ends: IndexRange(ends[0], sum(ends)))
-regions = st.builds(Region, st.integers(0, RANKS - 1), spans, spans)
+owners = st.integers(0, RANKS - 1)
+regions = st.builds(Region, owners, spans, spans)
+several = st.builds(Region, owners, spans, spans, st.lists(owners, max_size=RANKS - 1).map(tuple))
 streams = st.integers(0, 63)
 puts = st.builds(
-    Transfer, names, st.sampled_from(Direction), regions, st.integers(1, RANKS - 1), names, waits,
+    Transfer, names, st.sampled_from(Direction), several, st.integers(1, RANKS - 1), names, waits,
     st.none() | st.integers(0, 2), st.booleans(),
 )  # fmt: skip
 to_all = st.builds(
