@@ -13,8 +13,9 @@ from pathlib import Path
 from magus.advisor import Advice, AdviceOptions, Advisor
 from magus.advisor.bounds.lower_bound import quick_bound_ticks
 from magus.advisor.candidates.candidate import Candidate
-from magus.advisor.candidates.forests import forests, trees_of, try_forests
+from magus.advisor.candidates.forests import SM_COUNTS, forests, trees_of, try_forests
 from magus.advisor.solver.forest import packings
+from magus.advisor.solver.whole_shards import whole_shards
 from magus.compiler import compile_text
 from magus.compiler.ir import TICKS_PER_US, EngineChoice, EngineKind, OpChoice, Scenario
 from magus.compiler.planning.build import build_op_plan
@@ -236,6 +237,11 @@ def small(advisor: Advisor, name: str) -> Iterator[Figure]:
     for (size, num_bytes), collective in product(SMALL.items(), ("all_gather", "all_reduce", "broadcast")):
         layout = "shard rows" if collective == "all_gather" else ""
         scenario = _scenario(name, num_bytes, f"y = {collective}(x)", layout, SMALL_COLS)
+        whole_shards.cache_clear()
+        begun = time.process_time()
+        if any(whole_shards(scenario.case, sms) for sms in SM_COUNTS):
+            took = time.process_time() - begun
+            yield Figure(f"{name}, {size}: {collective}, whole shards found in", took, "CPU s", "lower", 1)
         advice = advisor.recommend(scenario, AdviceOptions())
         named, best = min(one.best_us for one in _simulated(advice, trees=False)), advice.recommended.best_us
         yield Figure(f"{name}, {size}: {collective}", best, "us", "lower", named)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from math import ceil
 
 import numpy as np
@@ -174,20 +175,22 @@ def loads_of(scenario: OpCase, moved: LeastTraffic) -> Iterator[LinkLoad]:
 def farthest_ticks(scenario: OpCase) -> int:
     """The latency that something of one rank needs to the rank farthest from it, by whichever links it goes.
 
-    That is so in a collective alone that gathers equal shards or sums. 0 where all ranks see the same network, whose
-    links are next to each other, and beyond ``MOST_TARGETS`` ranks.
+    That is so in a collective alone that gathers equal shards, sums or broadcasts. 0 where all ranks see the same
+    network, whose links are next to each other, and beyond ``MOST_TARGETS`` ranks.
     """
     shape, n = scenario.shape, scenario.num_ranks
-    meets = shape.pattern is Pattern.ALL_GATHER or (shape.is_collective and shape.pattern.sums)
+    meets = shape.pattern in (Pattern.ALL_GATHER, Pattern.BROADCAST) or (shape.is_collective and shape.pattern.sums)
     few = 1 < n <= MOST_TARGETS and not scenario.network.symmetric
-    return _longest_way(scenario.system.fabric, n) if meets and few and not shape.loads else 0
+    roots = 1 if shape.pattern is Pattern.BROADCAST else n
+    return _longest_way(scenario.system.fabric, n, roots) if meets and few and not shape.loads else 0
 
 
 @lru_cache(maxsize=64)
-def _longest_way(fabric: Fabric, num_ranks: int) -> int:
-    """Of the ways of least latency between two ranks the longest, in ticks."""
+def _longest_way(fabric: Fabric, num_ranks: int, roots: int) -> int:
+    """Of the ways of least latency from the first ranks, so many ``roots``, to any the longest, in ticks."""
     ticks = {edge.ends: edge.latency_ticks for edge in network_of(fabric, num_ranks).edges}
-    return max(away[rank] for away in least_costs(num_ranks, ticks) for rank in range(num_ranks))
+    ways = islice(least_costs(num_ranks, ticks), roots)
+    return max(away[rank] for away in ways for rank in range(num_ranks))
 
 
 def relayed_load(scenario: OpCase) -> LinkLoad | None:

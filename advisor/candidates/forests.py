@@ -28,6 +28,7 @@ from ..solver.forest import EARLY, FEW_RANKS, SHALLOW, packings
 from ..solver.forest import MOST_RANKS as MOST_PACKED
 from ..solver.images import Trees, buckets, early_trees
 from ..solver.trees import TreeFlow
+from ..solver.whole_shards import whole_shards
 
 PIECES = (1, 3, 8)
 """Chunks of a shard that are tried first, of many ranks those behind 1, from the most to fewer while that pays; then
@@ -65,6 +66,8 @@ LEAST_BYTES, LARGE_BYTES = 1 << 20, 8 << 20
 SM_BYTES = range(1 << 15, 1 << 22)
 """By SMs with flags between the data. Below, a second copy takes longer than all bytes by straight routes, but for a
 broadcast, and with 64 KiB on ten GPUs at links of 22 GB/s it does not; above, the flags cost more than setups."""
+WHOLE_BYTES = 1 << 20
+"""Below, trees of whole shards are sought too, which count what copies cost at their ends; above, packings win."""
 SM_COUNTS, SM_PIECES = (16, 32), (1, 3)
 """SMs that are tried, and chunks of a shard: of a broadcast both, of the rest a tree is one chunk at first."""
 MOST_STEPS = 25_000
@@ -183,9 +186,11 @@ def _by_sms(scenario: OpCase) -> Iterator[OpChoice]:
     counts = [each.count for each in explore.values("engine") if each.kind is EngineKind.SM] or SM_COUNTS
     modes = EngineMode.OWN, EngineMode.CHANNELS
     pieces_of = SM_PIECES if pattern is Pattern.BROADCAST else SM_PIECES[:1]
-    for trees, protocol, count, mode, pieces in product(
-        trees_of(scenario)[: len(SHALLOW)], protocols, counts, modes, pieces_of
-    ):
+    small = scenario.shape.moved is not None and scenario.shape.moved.num_bytes < WHOLE_BYTES
+    tried = list(product(trees_of(scenario)[: len(SHALLOW)], pieces_of, counts))
+    for count in counts if small and protocols else ():
+        tried += product(whole_shards(scenario, count), SM_PIECES[:1], (count,))
+    for (trees, pieces, count), protocol, mode in product(tried, protocols, modes):
         engine, lanes = EngineChoice(EngineKind.SM, count, mode), _most_links(scenario, trees)
         tactics = ExecutionOptions(protocol=protocol)
         lanes = lanes if mode is EngineMode.CHANNELS else 0

@@ -80,3 +80,21 @@ workload w on s {{ x = tensor bf16[{rows}, 64] shard rows; y = all_gather(x) }}"
         assert "farthest" not in next(each.sentence for each in lower_bound(large).terms if each.name == "links")
         assert "farthest" in next(each.sentence for each in bounds[far].terms if each.name == "links")
     assert bounds[5].ticks - bounds[1].ticks == 7 * TICKS_PER_US // 10
+
+
+def test_what_is_broadcast_must_reach_the_rank_farthest_from_its_root() -> None:
+    """On a chain of four with links of 2 us, of which rank 0 is an end, or next to one."""
+    for chain, most in (("[[0, 1], [1, 2], [2, 3]]", 3), ("[[1, 0], [0, 2], [2, 3]]", 2)):
+        case = (
+            compile_text(f"""use "nvidia/a100"
+link near extends nvlink {{ latency 2 us }}
+system s {{ gpus 4 x A100; fabric edges(near={chain}) }}
+workload w on s {{ x = tensor bf16[4, 64]; y = broadcast(x) }}""")
+            .scenario()
+            .case
+        )
+        assert farthest_ticks(case) == most * 2 * TICKS_PER_US
+        best = build_op_plan(case, OpChoice("serial", 4, EngineChoice(EngineKind.DMA, 3, EngineMode.PRELAUNCHED)))
+        bound = lower_bound(case)
+        assert most * 2 * TICKS_PER_US < bound.ticks <= simulate_op(case, best, unit_bytes=128).total_ticks
+        assert "farthest" in next(each.sentence for each in bound.terms if each.name == "links")
