@@ -37,7 +37,7 @@ from ...compiler.ir.operations.base import Routing
 from ...compiler.ir.operations.routing_laws import EVEN_LAWS, UNIFORM, placed
 from ...compiler.planning.knobs.library import library_rejection, library_scaling
 from ...compiler.text.units import exact_bytes_text, ticks_text
-from ...simcore.kernels.attention import MAX_HEAD_DIM, attention_model
+from ...simcore.kernels.attention import MAX_HEAD_DIM, MAX_WIDE_DIM, attention_model
 from ...simcore.kernels.dispatch import work_of
 from ...simcore.kernels.gemm import group_shape
 from ...simcore.lower.collective import counts_ticks
@@ -83,12 +83,17 @@ def _wide_heads(gpu: Gpu, shape: KernelShape) -> int:
     """Columns of heads that are wider than any that the constants of ``gpu`` were fitted to, else 0."""
     if not isinstance(shape, AttentionShape) or not _has_constants(gpu, shape) or shape.values is not None:
         return 0
-    return shape.head_dim if shape.head_dim > MAX_HEAD_DIM else 0
+    return shape.head_dim if shape.head_dim > _widest(gpu) else 0
+
+
+def _widest(gpu: Gpu) -> int:
+    """Columns of the widest heads that constants of attention of ``gpu`` were fitted to."""
+    return MAX_HEAD_DIM if gpu.wide is None else MAX_WIDE_DIM
 
 
 def _of_wide_heads(gpu: Gpu, kernels: Iterable[KernelShape | None]) -> Iterator[str]:
     for columns in dict.fromkeys(filter(None, (_wide_heads(gpu, kernel) for kernel in kernels if kernel))):
-        fitted = f"the constants of {gpu.name} were fitted to heads of up to {MAX_HEAD_DIM}"
+        fitted = f"the constants of {gpu.name} were fitted to heads of up to {_widest(gpu)}"
         yield f"attention of heads of {columns} columns: {fitted}, and wider ones have kernels of their own"
 
 

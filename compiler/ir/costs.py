@@ -259,10 +259,11 @@ class AttentionModel:
     Those of ``decode`` are of the kernel for few queries of each sequence. ``queries`` is the most rows of a block.
     Without ``decode_hbm_fraction`` decode reads at the achieved rate of the profile. Up to ``packed`` heads that share
     keys have their queries in one block. ``token_ticks`` is what a framework takes for each new position beside the
-    kernel, ready for its cache. Decode packs up to ``decode_packed`` of them, None for all; one by itself and more than
-    that have ``decode_head_ticks`` for each head, and more read their keys again, at ``decode_again_fraction`` of
-    memory's peak. So do fewer where the keys of packed heads have whole blocks for less than ``decode_least_fraction``
-    of the SMs.
+    kernel, ready for its cache. Decode packs up to ``decode_packed`` of them, None for all, and a head that shares no
+    keys has ``decode_head_ticks``. More take a kernel with ``decode_alone_ticks`` for each head, which reads all its
+    keys: the first in up to ``decode_first_ticks``, all at ``decode_again_fraction`` of memory's peak on all SMs, and
+    those of few heads split, for ``decode_split_ticks``. With a ``decode_least_fraction`` heads that share no keys take
+    it too, and fewer where the keys of packed heads have whole blocks for less than that share of the SMs.
     """
 
     start_ticks: int
@@ -279,6 +280,9 @@ class AttentionModel:
     token_ticks: int = 0
     decode_packed: int | None = None
     decode_head_ticks: int | None = None
+    decode_alone_ticks: int = 0
+    decode_first_ticks: int = 0
+    decode_split_ticks: int = 0
     decode_again_fraction: Fraction = field(default=Fraction(1), hash=False)
     decode_least_fraction: Fraction = field(default=Fraction(0), hash=False)
 

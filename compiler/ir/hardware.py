@@ -251,6 +251,7 @@ class Gpu:
     attention: AttentionModel | None = None
     mla: AttentionModel | None = None
     trtllm: AttentionModel | None = None
+    wide: AttentionModel | None = None
     grouped: GroupedModel | None = None
     calibrated: Calibrated = field(default_factory=Calibrated)
 

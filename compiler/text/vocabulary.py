@@ -90,7 +90,8 @@ _ATTENTION = (
     *(_time(f"decode_{name}", required=False) for name in ("start", "unit", "block")),
     Property("decode_hbm", NUMBER, _PERCENT, Fraction(1), required=False, alone=True),
     *(_alone("packed", NUMBER, 1024), _alone("token", TIME, _PERCENT, low=0)),
-    *(_alone("decode_packed", NUMBER, 1024), _alone("decode_head", TIME, _PERCENT, low=0)),
+    _alone("decode_packed", NUMBER, 1024),
+    *(_alone(f"decode_{name}", TIME, _PERCENT, low=0) for name in ("head", "alone", "first", "split")),
     Property("decode_again", NUMBER, _PERCENT, Fraction(10), required=False, alone=True),
     Property("decode_least", NUMBER, _PERCENT, Fraction(10), required=False, alone=True),
 )
@@ -142,6 +143,7 @@ GPU_BLOCKS: Mapping[str, tuple[Property, ...]] = {
     "attention": _ATTENTION,
     "mla": _ATTENTION,
     "trtllm": _ATTENTION,
+    "wide": _ATTENTION,
     "sustained": (_time("after", required=False), *_shares("clock")),
     "beside": tuple(Property(name, NUMBER, Fraction(0), Fraction(10), required=False) for name in ("dma", "sm")),
     "grouped": _GROUPED,

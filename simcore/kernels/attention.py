@@ -1,4 +1,4 @@
-"""Attention forward: blocks of queries and of keys, as in FlashAttention-2 and -3; and backward, at the end.
+"""Attention forward: blocks of queries and of keys, as in FlashAttention-2 and -3.
 
 Each (batch, head, block of 128 queries) is a unit on one SM, 64 where there are no more queries. It walks over blocks
 of 128 keys; with a causal mask it leaves out those that no query sees, so that units differ, and with a window those
@@ -32,13 +32,17 @@ are dealt to all SMs (FlashDecoding; FlashAttention-3's PackGQA), at the achieve
     T = decode_start + decode_unit * ceil(units / S) + max(blocks of keys / S * decode_block, bytes / HBM rate)
 
 TensorRT-LLM (``trtllm`` of the profile, ``by=trtllm`` of a call) packs up to ``decode_packed`` heads, and before
-Blackwell only where there are blocks of 128 keys for a fourth of the SMs, ``decode_least`` (``mayHavePerfGain`` of its
-decoderXQAImplJIT.cpp). More, fewer blocks, and heads that share no keys take another kernel with a unit for each head
-and ``decode_head`` in place of ``decode_unit``, where those that share keys all read them:
+Blackwell only heads that share keys, where there are blocks of 128 keys for a fourth of the SMs, ``decode_least``
+(``mayHavePerfGain`` of its decoderXQAImplJIT.cpp). All others take a kernel with a unit for each head, in which those
+that share keys all read them, at the rate of its SM. Its threads read 2,048 elements of keys at a time. Where SMs are
+left, 5 Mi elements of all heads and more are split among all, by all keys and not by those of a window:
 
-    bytes = queries and result / decode_hbm + heads * keys / decode_again
+    t_read = bytes of keys of a head * S / decode_again
+    T      = decode_start + max(ceil(heads / S) * (decode_alone + max(decode_first, t_read)), bytes / HBM rate)
+    split  = decode_start + decode_split + max(decode_alone + heads / S * t_read, bytes / HBM rate)
 
-Where values have other sizes than keys, ``mla`` of the profile has the constants, if it is there.
+Where values have other sizes than keys, ``mla`` of the profile has the constants, if it is there, and ``wide`` those of
+heads over 256.
 
 A group of tiles computes, by the rows of the moved tensor in its blocks: after an all_gather the queries of the rank
 against the keys of the group, a partial result if these are not all; after an all_to_all all queries and keys of the
@@ -46,13 +50,6 @@ heads of the group; before an all_to_all the queries of the group against all ke
 positions to ranks so that all see the same share: in stripes (Brandon et al., Striped Attention, arXiv 2311.09431), or
 by one early and one late chunk for each rank (Llama 3, arXiv 2407.21783, section 3.3.2). A group that is a part then
 counts each query as seeing the mean share of the keys of the group.
-
-Backward, each (batch, head, block of 128 keys) is a unit that walks over the blocks of queries that see its keys. Five
-products instead of two for each pair of blocks, and as much more work on the scores: a pair takes 2.5 times that of the
-forward pass. Without mask, head_dim 128, 16 Ki tokens in all and 16 heads on H100 this gives 560 TFLOP/s at a length of
-16 Ki and 546 at 1 Ki; FlashAttention-3 has 561 and 424 (arXiv 2407.08608, figure 6). Each unit adds to the gradients of
-its queries, in fp32; a last pass rounds them. The constants are those of the GEMM profile: no backward pass is in the
-tables that the others were fitted to.
 """
 
 import math
@@ -63,7 +60,6 @@ from functools import lru_cache
 
 from ...compiler.ir import (
     TICKS_PER_US,
-    AttentionBackShape,
     AttentionModel,
     AttentionShape,
     Gpu,
@@ -81,15 +77,18 @@ from .working_set import hit_share
 Q_ROWS = 128
 SMALL_Q_ROWS = 64
 KV_ROWS = 128
-MAX_HEAD_DIM = 256  # no constants of a profile were fitted to wider heads: they have kernels of their own
+MAX_HEAD_DIM = 256  # wider heads have kernels of their own, whose constants are `wide` of a profile
+MAX_WIDE_DIM = 512  # of those that these were fitted to
 MAX_DECODE_QUERIES = 8
+FIRST_ELEMENTS = 2048  # of keys, that 256 threads of TensorRT-LLM's kernel read in steps of 16 bytes
+SPLIT_ELEMENTS = 5 << 20  # of keys of all heads, from which on it splits them, by the rows that it was fitted to
 # Results of exp2 per clock and SM: NVIDIA CUDA Programming Guide, throughput of arithmetic instructions, compute
 # capability 8.0 to 10.0; a quarter of the 64 lanes of a compute unit (AMD CDNA 3 ISA, transcendental instructions).
 EXP_PER_CLOCK = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Units:
+class EqualUnits:
     """``count`` equal units, each over so many ``rows`` of keys, backward of queries, for ``us``."""
 
     count: int
@@ -98,7 +97,7 @@ class _Units:
 
 
 @dataclass(frozen=True, slots=True)
-class _Traffic:
+class KernelTraffic:
     """Bytes that hit L2, are read from memory and written, at ``hbm_bytes_per_s`` or what the profile achieves."""
 
     l2_hit: int
@@ -126,7 +125,7 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
         If a size or ``sms`` is not positive, ``kv_heads`` does not divide ``heads``, or the GPU has no peak for the
         element type.
     """
-    _check(gpu, shape, sms)
+    check_sizes(gpu, shape, sms)
     model = attention_model(gpu, shape)
     # TensorRT-LLM runs the kernel of contexts where all keys are new, however few queries there are.
     decodes = shape.q_len <= MAX_DECODE_QUERIES and (shape.by != TRTLLM or shape.kv_len > shape.q_len)
@@ -142,7 +141,7 @@ def attention_work(gpu: Gpu, shape: AttentionShape, sms: int, accumulate: bool =
     if model is not None and decodes:
         return _decode(gpu, model, shape, units[0], sms, traffic)
     label = f"attention {_q_block(model, shape)[0]}x{KV_ROWS}" + (" causal" if shape.causal else "")
-    work = _equal_units(gpu, units, sms, traffic, label, series_us)
+    work = equal_units(gpu, units, sms, traffic, label, series_us)
     return work if model is None else replace(work, start_ticks=model.start_ticks)
 
 
@@ -150,6 +149,8 @@ def attention_model(gpu: Gpu, shape: AttentionShape) -> AttentionModel | None:
     """The constants of forward attention of ``shape``, None if the profile has none."""
     if shape.values is not None and gpu.mla is not None:
         return gpu.mla
+    if shape.values is None and shape.head_dim > MAX_HEAD_DIM and gpu.wide is not None:
+        return gpu.wide
     return (gpu.trtllm if shape.by == TRTLLM else None) or gpu.attention
 
 
@@ -159,46 +160,38 @@ def _cache_bytes(shape: AttentionShape) -> int:
     return 2 * shape.dtype.bytes_of(shape.batch * shape.kv_heads * new * shape.key_cols)
 
 
-def _decode_units(gpu: Gpu, model: AttentionModel, shape: AttentionShape) -> _Units:
+def _decode_units(gpu: Gpu, model: AttentionModel, shape: AttentionShape) -> EqualUnits:
     """Few queries: those of heads that are packed lie together in blocks of 64; ``us`` is without overhead."""
-    sharing = 1 if _by_head(gpu, model, shape) else shape.heads // shape.kv_heads
+    sharing = shape.heads // shape.kv_heads if _packs(gpu, model, shape) else 1
     blocks_of_keys, rows = -(-shape.keys_seen // KV_ROWS), shape.q_len * sharing
     count = shape.batch * shape.heads // sharing * -(-rows // SMALL_Q_ROWS)
     each_us = model.decode_block_ticks / TICKS_PER_US * shape.key_cols / 2 / KV_ROWS
     # No kernel is faster than its products.
-    return _Units(count, shape.keys_seen, blocks_of_keys * max(each_us, block_us(gpu, shape, SMALL_Q_ROWS, model)))
+    return EqualUnits(count, shape.keys_seen, blocks_of_keys * max(each_us, block_us(gpu, shape, SMALL_Q_ROWS, model)))
 
 
-def _by_head(gpu: Gpu, model: AttentionModel, shape: AttentionShape) -> bool:
-    """Whether decode has a unit for each head: it packs no others, not as many as share keys, or not so few blocks."""
-    sharing = shape.heads // shape.kv_heads
+def _packs(gpu: Gpu, model: AttentionModel, shape: AttentionShape) -> bool:
+    """Whether decode packs heads: no more than it can, and where it needs blocks of keys, heads that share enough."""
+    sharing, needed = shape.heads // shape.kv_heads, model.decode_least_fraction * gpu.sms
     blocks = shape.batch * shape.kv_heads * max(1, shape.kv_len // KV_ROWS)
-    packs = model.decode_packed is None or 1 < sharing <= model.decode_packed
-    return not packs or blocks < model.decode_least_fraction * gpu.sms
-
-
-def _again_us(gpu: Gpu, model: AttentionModel, shape: AttentionShape, rate: float) -> float:
-    """Time in which each head reads its keys, where heads that share some are not packed."""
-    sharing = shape.heads // shape.kv_heads
-    keys = shape.dtype.bytes_of(shape.batch * shape.kv_heads * shape.keys_seen * shape.key_cols)
-    others = shape.operand_bytes + shape.output_bytes - keys
-    again = float(model.decode_again_fraction) * gpu.hbm.peak_bytes_per_s
-    return (others / rate + sharing * keys / again) * 1e6
+    return model.decode_packed is None or (
+        sharing <= model.decode_packed and (not needed or (sharing > 1 and blocks >= needed))
+    )
 
 
 def _decode(
-    gpu: Gpu, model: AttentionModel, shape: AttentionShape, units: _Units, sms: int, traffic: _Traffic
+    gpu: Gpu, model: AttentionModel, shape: AttentionShape, units: EqualUnits, sms: int, traffic: KernelTraffic
 ) -> KernelWork:
-    """The work of ``units`` whose blocks of keys are dealt to all SMs."""
-    blocks, by_head = units.count * -(-units.rows // KV_ROWS), _by_head(gpu, model, shape)
-    dealt_us = max(1.0, blocks / sms) * units.us * units.count / blocks
-    rate = float(model.decode_hbm_fraction or 0) * gpu.hbm.peak_bytes_per_s
-    if by_head and shape.heads > shape.kv_heads:
-        dealt_us = max(dealt_us, _again_us(gpu, model, shape, rate or gpu.hbm.achieved_bytes_per_s))
-    own_ticks = model.decode_head_ticks if by_head else None
-    each_ticks = model.decode_unit_ticks if own_ticks is None else own_ticks
+    """The work of ``units`` whose blocks of keys are dealt to all SMs, or of a kernel with a unit for each head."""
+    blocks, shares = units.count * -(-units.rows // KV_ROWS), shape.heads > shape.kv_heads
     label = f"attention {SMALL_Q_ROWS}x{KV_ROWS} split"
-    work = _equal_units(gpu, [_Units(1, units.rows, dealt_us)], 1, replace(traffic, hbm_bytes_per_s=rate), label)
+    if _packs(gpu, model, shape):
+        body_us = max(1.0, blocks / sms) * units.us * units.count / blocks
+        each_ticks = model.decode_unit_ticks if shares else model.decode_head_ticks or model.decode_unit_ticks
+        traffic = replace(traffic, hbm_bytes_per_s=float(model.decode_hbm_fraction or 0) * gpu.hbm.peak_bytes_per_s)
+    else:
+        body_us, each_ticks, label = _alone_us(gpu, model, shape, sms, traffic), 0, "attention by head"
+    work = equal_units(gpu, [EqualUnits(1, units.rows, body_us)], 1, traffic, label)
     return replace(
         work,
         num_units=min(sms, blocks),
@@ -207,8 +200,20 @@ def _decode(
     )
 
 
-def _equal_units(
-    gpu: Gpu, units: Sequence[_Units], sms: int, traffic: _Traffic, label: str, series_us: float = 0.0
+def _alone_us(gpu: Gpu, model: AttentionModel, shape: AttentionShape, sms: int, traffic: KernelTraffic) -> float:
+    """Time of a kernel that has a unit for each head, each of which reads its keys at the rate of an SM."""
+    heads = shape.batch * shape.heads
+    start_us, first_us = model.decode_alone_ticks / TICKS_PER_US, model.decode_first_ticks / TICKS_PER_US
+    rate = float(model.decode_again_fraction) * gpu.hbm.peak_bytes_per_s / gpu.sms
+    read_us = shape.dtype.bytes_of(shape.keys_seen * shape.key_cols) / rate * 1e6
+    if heads <= sms and heads * shape.kv_len * shape.key_cols >= 2 * SPLIT_ELEMENTS:
+        return model.decode_split_ticks / TICKS_PER_US + max(start_us + read_us * heads / sms, traffic.us(gpu))
+    first_us *= min(1.0, shape.keys_seen * shape.key_cols / 2 / FIRST_ELEMENTS)
+    return -(-heads // sms) * (start_us + max(first_us, read_us))
+
+
+def equal_units(
+    gpu: Gpu, units: Sequence[EqualUnits], sms: int, traffic: KernelTraffic, label: str, series_us: float = 0.0
 ) -> KernelWork:
     """The work of ``units`` as equal ones that end when those and ``series_us`` would, or when their traffic does."""
     body_us = max(makespan_us([(each.count, each.us) for each in units], sms) + series_us, traffic.us(gpu))
@@ -241,7 +246,8 @@ def makespan_us(units: Sequence[tuple[int, float]], sms: int) -> float:
     return max(mean, longest)
 
 
-def _check(gpu: Gpu, shape: AttentionShape, sms: int) -> None:
+def check_sizes(gpu: Gpu, shape: AttentionShape, sms: int) -> None:
+    """Raise ValueError where no kernel has such sizes, or ``gpu`` no peak for their type."""
     sizes = (shape.batch, shape.heads, shape.kv_heads, shape.q_len, shape.kv_len, shape.head_dim, sms)
     if min(sizes) < 1:
         raise ValueError(f"attention needs positive sizes and SMs, got {shape} on {sms}")
@@ -259,7 +265,7 @@ def _q_block(model: AttentionModel | None, shape: AttentionShape) -> tuple[int, 
     return SMALL_Q_ROWS if rows <= SMALL_Q_ROWS else min(most, Q_ROWS) if rows <= Q_ROWS else most, sharing
 
 
-def _units(gpu: Gpu, model: AttentionModel | None, shape: AttentionShape) -> list[_Units]:
+def _units(gpu: Gpu, model: AttentionModel | None, shape: AttentionShape) -> list[EqualUnits]:
     """The units by block of queries; without a mask all are equal."""
     q_rows, sharing = _q_block(model, shape)
     each_us = block_us(gpu, shape, q_rows, model)
@@ -271,7 +277,7 @@ def _units(gpu: Gpu, model: AttentionModel | None, shape: AttentionShape) -> lis
     tile_us = (gpu.gemm.tile_ticks if model is None else model.unit_ticks) / TICKS_PER_US
     # No unit ends before its first operands are here.
     latency_us = (gpu.l2.latency_ticks + gpu.hbm.latency_ticks) / TICKS_PER_US
-    return [_Units(count, rows, max(latency_us, tile_us + -(-rows // KV_ROWS) * each_us)) for count, rows in seen]
+    return [EqualUnits(count, rows, max(latency_us, tile_us + -(-rows // KV_ROWS) * each_us)) for count, rows in seen]
 
 
 def seen_by_blocks(shape: AttentionShape, q_rows: int, sharing: int) -> Iterator[tuple[int, int]]:
@@ -302,7 +308,7 @@ def block_us(gpu: Gpu, shape: AttentionShape, q_rows: int, model: AttentionModel
     return max(math_us, steps * gpu.gemm.k_step_ticks / TICKS_PER_US) + exp_us
 
 
-def _traffic(gpu: Gpu, shape: AttentionShape, units: Sequence[_Units], sms: int) -> _Traffic:
+def _traffic(gpu: Gpu, shape: AttentionShape, units: Sequence[EqualUnits], sms: int) -> KernelTraffic:
     """Q is read and O written once. The units of one head of keys run side by side and share what they read.
 
     Where they take several passes over the SMs, later ones hit as far as L2 holds the heads that are at work together.
@@ -317,7 +323,9 @@ def _traffic(gpu: Gpu, shape: AttentionShape, units: Sequence[_Units], sms: int)
     passes = -(-units_per_head // sms)
     again = math.ceil(num_heads * per_head * (passes - 1) * missed)
     keys = min(requested, num_heads * per_head + again)
-    return _Traffic(requested - keys, queries + keys, shape.accumulator_bytes if shape.partial else shape.output_bytes)
+    return KernelTraffic(
+        requested - keys, queries + keys, shape.accumulator_bytes if shape.partial else shape.output_bytes
+    )
 
 
 def _part(scenario: OpCase, whole: AttentionShape, group: TileGroup) -> AttentionShape:
@@ -363,38 +371,3 @@ def least_sm_ticks(scenario: OpCase, shape: AttentionShape, share: Fraction) -> 
 
 
 MODEL = WorkModel(AttentionShape, attention_work, _part, least_sm_ticks)
-
-PRODUCTS = Fraction(5, 2)
-"""Products of the backward pass for each of the forward pass."""
-
-
-@lru_cache(maxsize=1024)
-def attention_back_work(gpu: Gpu, shape: AttentionBackShape, sms: int) -> KernelWork:
-    """The kernel for ``shape`` on ``sms`` SMs; raises as ``attention_work``."""
-    _check(gpu, shape, sms)
-    units = _units_of_keys(gpu, shape)
-    read = shape.operand_bytes + shape.accumulator_bytes
-    written = shape.output_bytes + shape.accumulator_bytes
-    # Queries and gradients of the result are read, and gradients of queries added to, for each block of keys.
-    cols = shape.dtype.bytes_of(shape.product_cols) + 4 * shape.head_dim
-    walked = sum(each.count * each.rows for each in units) * cols
-    label = f"attention_back {Q_ROWS}x{KV_ROWS}" + (" causal" if shape.causal else "")
-    return _equal_units(gpu, units, sms, _Traffic(max(0, walked - read), read, written), label)
-
-
-def _units_of_keys(gpu: Gpu, shape: AttentionBackShape) -> Sequence[_Units]:
-    """The units by the rows of queries that each sees; with a mask by block of keys, the last first."""
-    num_heads, num_blocks = shape.batch * shape.heads, -(-shape.kv_len // KV_ROWS)
-    if shape.causal:
-        most = shape.q_len if shape.window is None else KV_ROWS + shape.window - 1
-        seen = [(num_heads, min(most, shape.q_len, KV_ROWS * (block + 1))) for block in range(num_blocks)]
-    else:
-        seen = [(num_heads * num_blocks, shape.q_len)]
-    q_rows = SMALL_Q_ROWS if shape.q_len <= SMALL_Q_ROWS else Q_ROWS
-    each_us, tile_us = float(PRODUCTS) * block_us(gpu, shape, q_rows), gpu.gemm.tile_ticks / TICKS_PER_US
-    return [_Units(count, rows, tile_us + -(-rows // Q_ROWS) * each_us) for count, rows in seen]
-
-
-BACK = WorkModel(
-    AttentionBackShape, attention_back_work, min_sm_ticks=lambda *given: int(PRODUCTS * least_sm_ticks(*given))
-)

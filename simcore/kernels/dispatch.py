@@ -30,7 +30,7 @@ from ...compiler.ir import (
     tile_cols,
     tile_rows,
 )
-from . import attention, gemm, grouped_gemm
+from . import attention, attention_back, gemm, grouped_gemm
 from . import work as timed
 from .gemm import gemm_work, group_shape, stream_shape, ticks_for
 from .work import KernelWork, WorkModel, hbm_bytes
@@ -159,7 +159,7 @@ MODELS: tuple[WorkModel[Any], ...] = (
     GEMV_MODEL,
     grouped_gemm.MODEL,
     grouped_gemm.BATCHED_MODEL,
-    attention.BACK,  # before attention, from whose shape its own derives
+    attention_back.BACK,  # before attention, from whose shape its own derives
     attention.MODEL,
     ROW_WISE_MODEL,  # before elementwise kernels, from whose shape its own derives
     ELEMENTWISE_MODEL,

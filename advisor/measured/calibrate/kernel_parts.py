@@ -9,8 +9,7 @@ import numpy as np
 
 from ....compiler.ir import AttentionModel, DType, Gpu
 from ....compiler.ir.operations.attention import TRTLLM
-from ....simcore.kernels.attention import MAX_HEAD_DIM
-from ..tables.attention import FITTED, FITTED_MLA, AttentionRow, attention_rows, attention_us
+from ..tables.attention import FITTED, FITTED_MLA, FITTED_WIDE, AttentionRow, attention_rows, attention_us
 from ..tables.csv_rows import left_out_lines, tables_of
 from ..tables.experts import DTYPES, EVEN, PATTERNS, ExpertRow, expert_rows
 from ..validate.report import kept_rows
@@ -28,8 +27,9 @@ ATTENTION: tuple[_Number, ...] = (
 )
 DECODE_HBM: _Number = ("decode_hbm", "decode_hbm_fraction", ConstantUnit.SHARE, 0.05, 1)
 TOKEN: _Number = ("token", "token_ticks", ConstantUnit.TIME, 1e-6, 0.1)
-BY_HEAD: tuple[_Number, ...] = (
-    ("decode_head", "decode_head_ticks", ConstantUnit.TIME, 0.01, 100),
+HEAD: _Number = ("decode_head", "decode_head_ticks", ConstantUnit.TIME, 0.01, 100)
+ALONE: tuple[_Number, ...] = (
+    *((f"decode_{each}", f"decode_{each}_ticks", ConstantUnit.TIME, 0.01, 100) for each in ("alone", "first", "split")),
     ("decode_again", "decode_again_fraction", ConstantUnit.SHARE, 0.05, 10),
 )
 GROUPED: tuple[_Number, ...] = (
@@ -44,7 +44,7 @@ SORT: _Number = ("sort", "sort_ticks", ConstantUnit.TIME, 0.01, 100)
 CHOICE: _Number = ("choice", "choice_ticks", ConstantUnit.TIME, 1e-6, 0.1)
 EPILOGUE: _Number = ("epilogue", "epilogue_ticks", ConstantUnit.TIME, 0.005, 100)
 GROUPED_PARTS = {dtype: "grouped" if dtype is DType.BF16 else f"grouped {dtype.value}" for dtype in DTYPES.values()}
-ATTENTION_PARTS = ("attention", "mla", TRTLLM)
+ATTENTION_PARTS = ("attention", "mla", TRTLLM, "wide")
 KERNEL_PARTS = (*ATTENTION_PARTS, *GROUPED_PARTS.values())
 
 Times = Mapping[tuple[int | str, ...], Callable[[Gpu], float]]
@@ -59,7 +59,8 @@ def kernel_parts(folder: Path, name: str, gpu: Gpu, left_out: list[str]) -> Iter
         If a table cannot be read.
     """
     attention = [row for row in kept_rows(attention_rows(folder), left_out) if row.gpu == name]
-    for block, fitted in zip(ATTENTION_PARTS, (FITTED.get(name, ""), FITTED_MLA, TRTLLM), strict=True):
+    kernels = (FITTED.get(name, ""), FITTED_MLA, TRTLLM, FITTED_WIDE)
+    for block, fitted in zip(ATTENTION_PARTS, kernels, strict=True):
         of_block = [row for row in attention if _block(row) == block]
         yield _attention(block, gpu, list(kept_rows(_of_one_kernel(of_block, fitted), left_out)))
     experts = [
@@ -75,7 +76,8 @@ def kernel_parts(folder: Path, name: str, gpu: Gpu, left_out: list[str]) -> Iter
 
 def _block(row: AttentionRow) -> str:
     """The block of a profile whose constants are of the kernel of ``row``."""
-    return "mla" if row.shape.values is not None else row.shape.by or "attention"
+    of = row.shape.by or "attention"
+    return "mla" if row.shape.values is not None else "wide" if row.is_wide else of
 
 
 def _of_one_kernel(rows: Sequence[AttentionRow], fitted: str) -> Iterator[AttentionRow | str]:
@@ -87,8 +89,8 @@ def _of_one_kernel(rows: Sequence[AttentionRow], fitted: str) -> Iterator[Attent
         if row.kernel not in chosen:
             wanted = f"constants are those of {fitted}" if own else "keep the rows of one kernel"
             left_out[row.file, f"of the kernel {row.kernel}; {wanted}"] += 1
-        elif row.shape.window is not None or row.is_wide:
-            left_out[row.file, f"windows, or heads of more than {MAX_HEAD_DIM}: they have kernels of their own"] += 1
+        elif row.shape.window is not None:
+            left_out[row.file, "windows: no constants are fitted to them"] += 1
         else:
             yield row
     yield from _reported(left_out)
@@ -123,9 +125,9 @@ def _attention(block: str, gpu: Gpu, found: Sequence[AttentionRow]) -> ProfilePa
         key = (f"{row.phase}, {row.shape.batch} x {row.shape.text}, {row.shape.kv_heads} of keys",)
         times[key] = partial(attention_us, shape=row.shape)
         rows.append(FittedRow(f"{block} {row.phase}", key, row.time_us, row.file, least_us=row.least_us(gpu)))
-    of_heads = None if model is None else model.decode_head_ticks
-    optional = () if model is None else ((DECODE_HBM, model.decode_hbm_fraction), (TOKEN, model.token_ticks))
-    numbers = (*ATTENTION, *(number for number, stated in optional if stated), *(BY_HEAD if of_heads else ()))
+    optional = (DECODE_HBM, TOKEN, HEAD, *(ALONE if model is not None and model.decode_alone_ticks else ()))
+    stated = [number for number in optional if model is not None and getattr(model, number[1])]
+    numbers = (*ATTENTION, *stated)
     return _part(block, (block,), numbers, rows, times)
 
 

@@ -34,6 +34,8 @@ SIZES = ("batch", "heads", "kv_heads", "q_len", "kv_len", "head_dim")
 PHASES, NO_WINDOW = ("context", "generation"), ("0", "0.0")
 FITTED: Mapping[str, str] = {"H100": "vllm_flash_attn_fa3", "B200": "vllm_flashinfer_trtllm"}
 """How the names of the kernels begin that the constants of a GPU were fitted to."""
+FITTED_WIDE = "flashinfer"
+"""The kernel of TensorRT-LLM that the constants of heads over 256 were fitted to."""
 FITTED_MLA, MLA_HEADS = TRTLLM, (1, 4, 16, 64)
 """The same of MLA on both, and the heads of the rows that its constants were fitted to."""
 MLA_COLS: Mapping[str, tuple[int, int]] = {"context": (192, 128), "generation": (576, 512)}
@@ -79,7 +81,7 @@ class AttentionRow:
         if shape.values is not None:
             return FIT if shape.heads in MLA_HEADS else HELD_OUT
         heads = f"{shape.heads}/{shape.kv_heads}/{shape.head_dim}"
-        others = self.is_wide or shape.window is not None
+        others = (self.is_wide and self.kernel != FITTED_WIDE) or shape.window is not None
         return HELD_OUT if others or in_odd_half(heads) else FIT
 
 
@@ -150,6 +152,7 @@ def _row(file: str, row: Mapping[str, str]) -> AttentionRow | str:
         values = MLA_COLS[row["phase"]][1]
         shape = replace(shape, kv_heads=1 if absorbed else heads, values=values, in_keys=absorbed)
     kernel = row["kernel"][:40]
-    if kernel == TRTLLM and not mla and gpu_name(row["gpu"]) in FITTED:
+    ours = kernel == TRTLLM or (kernel == FITTED_WIDE and head_dim > MAX_HEAD_DIM)
+    if ours and not mla and gpu_name(row["gpu"]) in FITTED:
         shape = replace(shape, by=TRTLLM)
     return AttentionRow(gpu_name(row["gpu"]), row["phase"], kernel, shape, float(row["latency_us"]), file)

@@ -156,6 +156,16 @@ def test_kernels_without_constants_are_named(kernel: str, texts: tuple[str, ...]
     assert said(lone) == texts
 
 
+@pytest.mark.parametrize(("cols", "texts"), [(512, ()), (520, (WIDE_HEADS.replace("512", "520"),))])
+def test_heads_of_512_are_known_where_the_profile_has_constants_of_them(cols: int, texts: tuple[str, ...]) -> None:
+    lone = compile_text(
+        f'use "nvidia/b200"\nsystem s {{ gpus 8 x B200; fabric {NVIDIA.replace("_3", "_4")} }}\n'
+        f"workload w on s {{ a = tensor bf16[512, {cols}]; y = attention(a, a, a, heads=1) }}"
+    ).scenario()
+
+    assert said(lone.case) == tuple(each.replace("H100", "B200").replace("256", "512") for each in texts)
+
+
 def test_heads_that_no_constant_knows_are_named_first_of_a_layer() -> None:
     layer = compile_text(
         f'use "nvidia/h100"\nsystem s {{ gpus 8 x H100; fabric {NVIDIA} }}\n'

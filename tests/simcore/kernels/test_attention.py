@@ -166,22 +166,60 @@ def by_trtllm() -> Gpu:
     """An H100 with constants of TensorRT-LLM: it packs up to 32 heads, and more read their keys at twice the rate."""
     model = fitted().attention
     assert model is not None
-    again = replace(
-        model, queries=64, decode_packed=32, decode_head_ticks=ticks(0.5), decode_again_fraction=Fraction(2)
-    )
-    return replace(fitted(), trtllm=again)
+    again = replace(model, queries=64, decode_packed=32, decode_again_fraction=Fraction(2))
+    again = replace(again, decode_head_ticks=ticks(0.5), decode_alone_ticks=ticks(1.25))
+    return replace(fitted(), trtllm=replace(again, decode_first_ticks=ticks(0.5), decode_split_ticks=ticks(14)))
 
 
-@pytest.mark.parametrize(("heads", "units"), [(32, 1), (1, 1), (48, 48)])
-def test_trtllm_packs_no_more_heads_than_it_can(heads: int, units: int) -> None:
+@pytest.mark.parametrize(("heads", "own_us"), [(32, 2), (1, 0.5)])
+def test_trtllm_packs_as_many_heads_as_it_can(heads: int, own_us: float) -> None:
     gpu, shape = by_trtllm(), AttentionShape(4, heads, 1, 1, 12800, 128, DT, True, by="trtllm")
     work = attention_work(gpu, shape, 100)
-    blocks, keys = 4 * units * 100 / 100, 2 * 4 * 12800 * 256
-    again_us = 2 * 2 * 4 * heads * 128 / 3e6 + heads * keys / 6.7e6 if heads > 32 else 0
-    own_us = 2 if heads == 32 else 0.5 * -(-4 * units // 100)
+    keys = 2 * 4 * 12800 * 256
 
-    assert work.unit_ticks == pytest.approx(ticks(own_us + max(blocks * 1.5, keys / 3e6, again_us)), rel=0.01)
+    assert work.unit_ticks == pytest.approx(ticks(own_us + max(4 * 1.5, keys / 3e6)), rel=0.01)
     assert work.hbm_read_bytes == 2 * 4 * heads * 128 + keys
+
+
+@pytest.mark.parametrize(
+    ("batch", "keys", "us"),
+    [
+        (22, 2, 8 * (1.25 + 0.5 / 8)),  # 1,056 heads are 8 to an SM, and an eighth of 2,048 elements
+        (22, 16, 8 * 1.75),
+        (22, 12800, 8 * (1.25 + 12800 * 512 * 132 / 6.7e6)),
+        (2, 426, 1.25 + 426 * 512 * 132 / 6.7e6),  # 96 heads, 5 Mi elements: from 427 keys on they are split
+        (2, 427, 14 + 1.25 + 427 * 512 * 96 / 6.7e6),
+    ],
+)
+def test_more_heads_than_trtllm_packs_all_read_their_keys(batch: int, keys: int, us: float) -> None:
+    """One reads them at the rate of its SM, 128 columns of keys and of values."""
+    gpu, shape = by_trtllm(), AttentionShape(batch, 48, 1, 1, keys, 128, DT, True, by="trtllm")
+    work = attention_work(gpu, shape, 132)
+
+    assert work.unit_ticks == pytest.approx(ticks(us), rel=0.001)
+    assert (work.label, work.start_ticks) == ("attention by head", ticks(8))
+    assert work.hbm_read_bytes == 2 * batch * (48 * 128 + keys * 256)
+
+
+def test_a_window_saves_reading_keys_and_not_splitting_them() -> None:
+    gpu, shape = by_trtllm(), AttentionShape(2, 48, 1, 1, 427, 128, DT, True, by="trtllm", window=100)
+    work = attention_work(gpu, shape, 132)
+
+    assert work.unit_ticks == pytest.approx(ticks(14 + 1.25 + 100 * 512 * 96 / 6.7e6), rel=0.001)
+
+
+def test_heads_over_256_have_constants_of_their_own() -> None:
+    model = fitted().attention
+    assert model is not None
+    gpu = replace(by_trtllm(), wide=replace(model, start_ticks=ticks(99), decode_start_ticks=ticks(98)))
+    shape = AttentionShape(4, 8, 1, 512, 512, 512, DT, True)
+
+    for by in ("", "trtllm"):
+        wide = replace(shape, by=by)
+        assert attention_work(gpu, wide, 132).start_ticks == ticks(99)
+        assert attention_work(gpu, replace(wide, q_len=1), 132).start_ticks == ticks(98)
+        assert attention_work(gpu, replace(wide, head_dim=256), 132).start_ticks == ticks(12)
+    assert attention_work(by_trtllm(), shape, 132).start_ticks == ticks(12)
 
 
 @pytest.mark.parametrize(("batch", "keys", "packs"), [(1, 128, False), (33, 2, True), (32, 2, False), (3, 1408, True)])

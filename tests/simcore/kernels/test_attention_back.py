@@ -3,7 +3,8 @@
 import pytest
 
 from magus.compiler.ir import TICKS_PER_SECOND, TICKS_PER_US, AttentionBackShape, AttentionShape, DType
-from magus.simcore.kernels.attention import attention_back_work, block_us
+from magus.simcore.kernels.attention import block_us
+from magus.simcore.kernels.attention_back import attention_back_work
 from magus.simcore.kernels.dispatch import work_of
 from magus.simcore.kernels.gemm import ROUNDING_TICKS
 from tests.helpers.scenarios.scenarios import h100
