@@ -79,21 +79,16 @@ def _has_constants(gpu: Gpu, shape: KernelShape) -> bool:
     return attention_model(gpu, shape) is not None
 
 
-def _wide_heads(gpu: Gpu, shape: KernelShape) -> int:
-    """Columns of heads that are wider than any that the constants of ``gpu`` were fitted to, else 0."""
-    if not isinstance(shape, AttentionShape) or not _has_constants(gpu, shape) or shape.values is not None:
-        return 0
-    return shape.head_dim if shape.head_dim > _widest(gpu) else 0
-
-
-def _widest(gpu: Gpu) -> int:
-    """Columns of the widest heads that constants of attention of ``gpu`` were fitted to."""
-    return MAX_HEAD_DIM if gpu.wide is None else MAX_WIDE_DIM
+def _widest(gpu: Gpu, shape: AttentionShape) -> int:
+    """Columns of the widest heads that constants of ``gpu`` were fitted to; of wide ones with values of their own."""
+    return MAX_HEAD_DIM if gpu.wide is None or shape.in_keys else MAX_WIDE_DIM
 
 
 def _of_wide_heads(gpu: Gpu, kernels: Iterable[KernelShape | None]) -> Iterator[str]:
-    for columns in dict.fromkeys(filter(None, (_wide_heads(gpu, kernel) for kernel in kernels if kernel))):
-        fitted = f"the constants of {gpu.name} were fitted to heads of up to {_widest(gpu)}"
+    known = (kernel for kernel in kernels if isinstance(kernel, AttentionShape) and _has_constants(gpu, kernel))
+    widths = ((each.head_dim, _widest(gpu, each)) for each in known if each.values is None)
+    for columns, most in dict.fromkeys(each for each in widths if each[0] > each[1]):
+        fitted = f"the constants of {gpu.name} were fitted to heads of up to {most}"
         yield f"attention of heads of {columns} columns: {fitted}, and wider ones have kernels of their own"
 
 

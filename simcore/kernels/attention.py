@@ -149,8 +149,8 @@ def attention_model(gpu: Gpu, shape: AttentionShape) -> AttentionModel | None:
     """The constants of forward attention of ``shape``, None if the profile has none."""
     if shape.values is not None and gpu.mla is not None:
         return gpu.mla
-    if shape.values is None and shape.head_dim > MAX_HEAD_DIM and gpu.wide is not None:
-        return gpu.wide
+    if shape.values is None and shape.head_dim > MAX_HEAD_DIM and not shape.in_keys and gpu.wide is not None:
+        return gpu.wide  # fitted to keys and values apart
     return (gpu.trtllm if shape.by == TRTLLM else None) or gpu.attention
 
 

@@ -220,6 +220,7 @@ def test_heads_over_256_have_constants_of_their_own() -> None:
         assert attention_work(gpu, replace(wide, q_len=1), 132).start_ticks == ticks(98)
         assert attention_work(gpu, replace(wide, head_dim=256), 132).start_ticks == ticks(12)
     assert attention_work(by_trtllm(), shape, 132).start_ticks == ticks(12)
+    assert attention_work(gpu, replace(shape, in_keys=True), 132).start_ticks == ticks(12)
 
 
 @pytest.mark.parametrize(("batch", "keys", "packs"), [(1, 128, False), (33, 2, True), (32, 2, False), (3, 1408, True)])
