@@ -35,7 +35,8 @@ TensorRT-LLM (``trtllm`` of the profile, ``by=trtllm`` of a call) packs up to ``
 Blackwell only heads that share keys, where there are blocks of 128 keys for a fourth of the SMs, ``decode_least``
 (``mayHavePerfGain`` of its decoderXQAImplJIT.cpp). All others take a kernel with a unit for each head, in which those
 that share keys all read them, at the rate of its SM. Its threads read 2,048 elements of keys at a time. Where SMs are
-left, 5 Mi elements of all heads and more are split among all, by all keys and not by those of a window:
+left, 5 Mi elements of all heads and more are split among all, by all keys and not by those of a window, and fewer
+where that is faster:
 
     t_read = bytes of keys of a head * S / decode_again
     T      = decode_start + max(ceil(heads / S) * (decode_alone + max(decode_first, t_read)), bytes / HBM rate)
@@ -206,10 +207,12 @@ def _alone_us(gpu: Gpu, model: AttentionModel, shape: AttentionShape, sms: int, 
     start_us, first_us = model.decode_alone_ticks / TICKS_PER_US, model.decode_first_ticks / TICKS_PER_US
     rate = float(model.decode_again_fraction) * gpu.hbm.peak_bytes_per_s / gpu.sms
     read_us = shape.dtype.bytes_of(shape.keys_seen * shape.key_cols) / rate * 1e6
-    if heads <= sms and heads * shape.kv_len * shape.key_cols >= 2 * SPLIT_ELEMENTS:
-        return model.decode_split_ticks / TICKS_PER_US + max(start_us + read_us * heads / sms, traffic.us(gpu))
     first_us *= min(1.0, shape.keys_seen * shape.key_cols / 2 / FIRST_ELEMENTS)
-    return -(-heads // sms) * (start_us + max(first_us, read_us))
+    whole_us = -(-heads // sms) * (start_us + max(first_us, read_us))
+    if heads > sms:
+        return whole_us
+    split_us = model.decode_split_ticks / TICKS_PER_US + max(start_us + read_us * heads / sms, traffic.us(gpu))
+    return split_us if heads * shape.kv_len * shape.key_cols >= 2 * SPLIT_ELEMENTS else min(whole_us, split_us)
 
 
 def equal_units(

@@ -208,6 +208,15 @@ def test_a_window_saves_reading_keys_and_not_splitting_them() -> None:
     assert work.unit_ticks == pytest.approx(ticks(14 + 1.25 + 100 * 512 * 96 / 6.7e6), rel=0.001)
 
 
+def test_the_keys_of_a_lone_head_are_split_where_that_is_faster() -> None:
+    model = by_trtllm().trtllm
+    assert model is not None
+    gpu = replace(by_trtllm(), trtllm=replace(model, decode_least_fraction=Fraction(1, 4)))
+    work = attention_work(gpu, AttentionShape(1, 1, 1, 1, 32768, 128, DT, True, by="trtllm"), 132)
+
+    assert ticks(14) < work.unit_ticks < ticks(21)
+
+
 def test_heads_over_256_have_constants_of_their_own() -> None:
     model = fitted().attention
     assert model is not None
