@@ -1,6 +1,5 @@
 """The parts of a profile that are fitted one by one: measured rows of one kind, their constants, and the model."""
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +11,7 @@ from ....compiler.ir import TICKS_PER_US, DType, Gpu
 from ....simcore.kernels.copy import CopyPhase, dma_copy_time, sm_copy_rate
 from ....simcore.kernels.nccl import NcclCollective, NcclProtocol, collective_time
 from ..tables.collectives import MIN_SHARE, PHASES, MeasuredPoint, PhaseShare, SmCopies
+from ..tables.csv_rows import drawn_fifth
 from ..tables.gemm import CAST_STEPS, MIN_WHOLE, GemmTable, peak_us
 from ..tables.gemm_times import (
     GemmConstants,
@@ -24,9 +24,6 @@ from ..tables.gemm_times import (
     slowdowns,
 )
 from .fitting import Constant, ConstantUnit, Fitted, Floats, differences, fit, put_all, with_values
-
-HELD_OUT_DIVISOR = 5
-"""One of this number of rows is held out of the fit."""
 
 ANY_ROWS_DIVISOR = 5
 """One of this number of sampled rows is any row, if some rows count first."""
@@ -72,10 +69,7 @@ def parted(rows: Sequence[FittedRow], sample: int, seed: int) -> tuple[tuple[Fit
 
     Up to four fifths of the sample are rows that count ``first``, the rest any rows.
     """
-    shuffled = sorted(rows, key=lambda row: (row.group, row.key))
-    random.Random(seed).shuffle(shuffled)
-    num_held = len(shuffled) // HELD_OUT_DIVISOR
-    held, rest = shuffled[:num_held], shuffled[num_held:]
+    held, rest = drawn_fifth(rows, lambda row: (row.group, row.key), seed)
     any_rows = sample // ANY_ROWS_DIVISOR if any(row.first for row in rest) else sample
     taken, left = rest[:any_rows], rest[any_rows:]
     left.sort(key=lambda row: not row.first)

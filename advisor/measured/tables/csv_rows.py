@@ -7,12 +7,13 @@ Lines that are blank or begin with ``#`` are comments; a field never spans lines
 import csv
 import gzip
 import math
+import random
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ....compiler.text.units import bytes_text
 
@@ -260,6 +261,18 @@ def reported(path: Path, table: Rows, found: Iterable[Row | str | None]) -> Iter
 FIT, HELD_OUT = "fit", "held out"
 EVERY = "all"
 """The group of all rows of an operation."""
+
+
+HELD_OUT_DIVISOR = 5
+"""One of this number of rows is held out of the fit of a profile."""
+
+
+def drawn_fifth(rows: Iterable[Row], key: Callable[[Row], Any], seed: int) -> tuple[list[Row], list[Row]]:
+    """Return a fifth of ``rows``, drawn by ``seed``, and the others as drawn; the order of ``rows`` does not matter."""
+    shuffled = sorted(rows, key=key)
+    random.Random(seed).shuffle(shuffled)
+    num_held = len(shuffled) // HELD_OUT_DIVISOR
+    return shuffled[:num_held], shuffled[num_held:]
 
 
 def in_odd_half(name: str) -> bool:

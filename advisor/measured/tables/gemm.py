@@ -25,11 +25,11 @@ from ....compiler.machine.known_gpus import library_gpu
 from ....compiler.request.request import Request
 from ....compiler.request.scenario import scenario_of
 from .csv_rows import (
-    EVERY,
     FIT,
     HELD_OUT,
     MissingTable,
     TableComparison,
+    drawn_fifth,
     in_odd_half,
     left_out_lines,
     read_rows,
@@ -57,6 +57,9 @@ CAST_STEPS: Mapping[DType, frozenset[str]] = {
 """The types that are compared, with the steps of ``QUANTIZE`` that are in their rows."""
 LONGER_CASTS: Mapping[tuple[str, DType], float] = {("H100", DType.FP8_BLOCK): 1.5}
 """Times the steps of ``QUANTIZE`` that those in a row take, fitted with the constants to the same half of its rows."""
+OF_FIFTHS = frozenset((gpu, dtype) for gpu in ("A100", "H100", "B200") for dtype in (DType.BF16, DType.FP8))
+"""Constants that are fitted to 3,000 rows of all but a fifth, drawn by ``FIT_SEED``; others to half of the N and K."""
+FIT_SEED = 0
 PARTS, MIN_WHOLE, LARGE_WHOLE = 8, 512, 2048
 
 Shape = tuple[int, int, int]  # m, n, k
@@ -219,12 +222,24 @@ def _long(table: GemmTable, predicted: Mapping[Shape, float]) -> Iterator[TableC
     A layer is predicted with an empty L2: the second are off by what it adds to rows that were timed with a full one.
     """
     shapes = [shape for shape in table.times_us if shape[0] >= LONG_ROWS]
-    looped = predicted_us(table.gpu, shapes, looped=True)
-    for shape in shapes:
-        group = HELD_OUT if in_odd_half(f"{shape[1]}/{shape[2]}") else FIT
-        yield TableComparison(table.gpu, LONG, group, label_of(shape), table.times_us[shape], looped[shape])
-    for shape in shapes:
-        yield TableComparison(table.gpu, LAYERED, EVERY, label_of(shape), table.times_us[shape], predicted[shape])
+    looped, held = predicted_us(table.gpu, shapes, looped=True), left_out_of_fits(table)
+    for operation, times in ((LONG, looped), (LAYERED, predicted)):
+        for shape in shapes:
+            group = HELD_OUT if shape in held else FIT
+            yield TableComparison(table.gpu, operation, group, label_of(shape), table.times_us[shape], times[shape])
+
+
+def left_out_of_fits(table: GemmTable) -> frozenset[Shape]:
+    """Return the shapes that no constant was fitted to: those of the GEMM, the clock of long ones, reads from the L2.
+
+    The last two are fitted to bf16 of half of the pairs of N and K, as most of the first are; the rest of these have a
+    fifth of all rows held out.
+    """
+    held = [shape for shape in table.times_us if in_odd_half(f"{shape[1]}/{shape[2]}")]
+    if (table.gpu, table.dtype) not in OF_FIFTHS:
+        return frozenset(held)
+    fifth, _ = drawn_fifth(table.times_us, lambda shape: (min(shape) < MIN_WHOLE, shape), FIT_SEED)
+    return frozenset(fifth) if table.dtype is DType.FP8 else frozenset(fifth) & frozenset(held)
 
 
 def predicted_us(

@@ -31,18 +31,18 @@ GPUS = tuple(
 
 STATED = {
     ("MI300X", "collectives"): (Fraction("5.3"), "73847985acce"),
-    ("MI355X", "gemm"): (Fraction("8.5"), "b63e09d55bc2"),
-    ("A100", "gemm"): (Fraction("4.7"), "3f942bb3f78c"),
-    ("A100", "collectives"): (Fraction("6.9"), "843e3dc0a1c7"),
+    ("MI355X", "gemm"): (Fraction("6.8"), "b3748eab0a10"),
+    ("A100", "gemm"): (Fraction("5.1"), "3f942bb3f78c"),
+    ("A100", "collectives"): (Fraction("6.6"), "843e3dc0a1c7"),
     ("B200", "gemm"): (Fraction("6"), "c1c84bb83d61"),
     ("B200", "collectives"): (Fraction("5.1"), "80bb796dc502"),
     ("B300", "gemm"): (Fraction("7.1"), "c350cf4aa4d9"),
     ("B300", "collectives"): (Fraction("5.4"), "80bb796dc502"),
     ("GB200", "gemm"): (Fraction("6.2"), "3f6f408d6069"),
-    ("GB300", "gemm"): (Fraction("5.1"), "e3adfc651f0e"),
+    ("GB300", "gemm"): (Fraction("5"), "e3adfc651f0e"),
     ("GB200", "collectives"): (Fraction("5.6"), "80bb796dc502"),
     ("H100", "gemm"): (Fraction("5.3"), "adccc9dc3eeb"),
-    ("H100", "collectives"): (Fraction("5.9"), "89077b5d90a9"),
+    ("H100", "collectives"): (Fraction("6.2"), "89077b5d90a9"),
     ("H200", "gemm"): (Fraction("5.5"), "124710ee1e12"),
     ("H200", "collectives"): (Fraction("6.6"), "89077b5d90a9"),
 }
