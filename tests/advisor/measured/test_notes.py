@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from magus.advisor.implementations.offers import offers_of
-from magus.advisor.measured.calibrate.parts import gemm_parts, parted
+from magus.advisor.measured.calibrate.parts import gemm_parts
+from magus.advisor.measured.tables import gemm_times
 from magus.advisor.measured.tables.attention import FITTED, AttentionRow, attention_rows
 from magus.advisor.measured.tables.csv_rows import TableComparison, in_odd_half, tables_of
 from magus.advisor.measured.tables.experts import (
@@ -29,8 +30,8 @@ from magus.advisor.measured.tables.experts import (
     fused_layer_comparisons,
 )
 from magus.advisor.measured.tables.fused import FusedPart, scenario_on
-from magus.advisor.measured.tables.gemm import LONG_ROWS, GemmTable, gemm_tables, profile_of
-from magus.advisor.measured.tables.gemm_times import memory_in_loop
+from magus.advisor.measured.tables.gemm import LONG_ROWS, GemmTable, gemm_tables, left_out_of_fits, profile_of
+from magus.advisor.measured.tables.gemm_times import LOOPED_READS, Floats, Ints, gemm_ticks, memory_in_loop
 from magus.advisor.measured.tables.implementations import implementation_rows
 from magus.advisor.measured.validate.targets import notes_of
 from magus.compiler.ir import TICKS_PER_US, DType, Gpu, Pattern, Scenario
@@ -41,7 +42,6 @@ from tests.helpers.some import some
 
 DATA = os.environ.get("MAGUS_MEASURED_DATA", "")
 IMPLEMENTATIONS = ROOT / "compiler" / "library" / "implementations"
-SEED, SAMPLE = 0, 3000
 ON_TABLES = pytest.mark.skipif(not DATA, reason="needs the measured tables")
 
 
@@ -63,12 +63,12 @@ def gemms() -> tuple[GemmTable, ...]:
 
 
 def held_out(name: str, dtype: DType, *, large: bool) -> list[float]:
-    """Errors in percent of the fifth of the GEMMs that a fit holds out, of those that are large or the others."""
+    """Errors in percent of the GEMMs that no constant was fitted to, of those that are large or the others."""
     gpu = gpu_of(name)
-    (part,) = (
-        each for each in gemm_parts(gpu, [t for t in gemms() if t.gpu == name and t.dtype is dtype]) if each.rows
-    )
-    rows = [row for row in parted(part.rows, SAMPLE, SEED)[1] if row.first is large]
+    (table,) = (each for each in gemms() if each.gpu == name and each.dtype is dtype)
+    (part,) = (each for each in gemm_parts(gpu, [table]) if each.rows)
+    left_out = left_out_of_fits(table)
+    rows = [row for row in part.rows if row.first is large and row.key in left_out]
     found = part.predict(gpu, rows)
     return [100 * abs(us / row.measured - 1) for us, row in zip(found, rows, strict=True)]
 
@@ -76,7 +76,7 @@ def held_out(name: str, dtype: DType, *, large: bool) -> list[float]:
 @pytest.mark.slow
 @ON_TABLES
 def test_gemms_held_out_of_the_fit_are_as_far_off_as_is_said() -> None:
-    pattern = r"have ([\d.]+)% \(A100\), ([\d.]+)% \(H100\) and ([\d.]+)% \(B200\), with the clock"
+    pattern = r"have ([\d.]+)% \(A100\), ([\d.]+)% \(H100\) and ([\d.]+)% \(B200\)\."
     errors = [mean(held_out(name, DType.BF16, large=True)) for name in ("A100", "H100", "B200")]
 
     assert [round(each, 1) for each in errors] == said("errors", pattern)
@@ -90,6 +90,42 @@ def test_gemms_of_fp8_held_out_of_the_fit_are_as_far_off_as_is_said() -> None:
     for pattern, is_large in ((large, True), (small, False)):
         errors = [mean(held_out(name, DType.FP8, large=is_large)) for name in ("H100", "B200")]
         assert [round(each, 1) for each in errors] == said("errors", pattern)
+
+
+def input_in_l2(gpu: Gpu, shapes: Ints, dtype: DType) -> Floats:
+    """The time in memory where the L2 holds the input alone, which the kernel before has written."""
+    m, n, k = shapes.T
+    all_bytes = (m * k + n * k + m * n) * dtype.mean_bytes
+    read, written = (m + n) * k, m * n
+    found: Floats = np.where(
+        all_bytes <= gpu.l2.size_bytes, (m * k / LOOPED_READS + n * k + written) / (read + written), 1.0
+    )
+    return found
+
+
+@pytest.mark.slow
+@ON_TABLES
+def test_long_gemms_by_a_layer_are_as_far_off_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_gpu = r"([\d.]+)% \(A100\), ([\d.]+)% \(H100\), ([\d.]+)% \(B200\) and ([\d.]+)% \(GB300\) off by a layer"
+    cold, warm, of_input = [], [], []
+    for name in ("A100", "H100", "B200", "GB300"):
+        gpu = gpu_of(name)
+        (table,) = (each for each in gemms() if each.gpu == name and each.dtype is DType.BF16)
+        shapes = [shape for shape in left_out_of_fits(table) if shape[0] >= LONG_ROWS]
+        sizes, us = np.array(shapes), np.array([table.times_us[shape] for shape in shapes])
+        in_loop = memory_in_loop(gpu, sizes, DType.BF16) < 1
+        off = 100 * np.abs(gemm_ticks(gpu, sizes) / TICKS_PER_US / us - 1)
+        cold.append(off[~in_loop].mean())
+        warm.append(off[in_loop].mean())
+        with monkeypatch.context() as changed:
+            changed.setattr(gemm_times, "memory_in_loop", input_in_l2)
+            times_us = gemm_ticks(gpu, sizes, looped=True) / TICKS_PER_US
+        of_input.append(np.abs(100 * (times_us / us - 1)).mean())
+
+    assert [round(each, 1) for each in cold] == said("errors", by_gpu)
+    assert [round(min(warm)), round(max(warm))] == said("errors", r"the others ([\d.]+)% to ([\d.]+)%")
+    pattern = r"all are ([\d.]+)%, ([\d.]+)%, ([\d.]+)% and ([\d.]+)% off"
+    assert [round(each, 1) for each in of_input] == said("errors", pattern)
 
 
 @pytest.mark.slow
