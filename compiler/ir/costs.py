@@ -294,7 +294,7 @@ class GroupedModel(TypedModel):
     Types that have none, but for the two of 16 bits, have those of plain GEMMs. ``choice_ticks`` is what it takes to
     look at one choice of a token, where each rank looks at those of all, ``sort_ticks`` what it takes longer to sort
     many tokens than few, ``epilogue_ticks`` to write a tile of 32,768 elements from one SM, beside the steps of its
-    next tile.
+    next tile, ``row_ticks`` what each row takes beside a product, however wide it is.
     """
 
     start_ticks: int
@@ -306,6 +306,7 @@ class GroupedModel(TypedModel):
     choice_ticks: int = 0
     sort_ticks: int = 0
     epilogue_ticks: int = 0
+    row_ticks: int = 0
     fp8: "GroupedModel | None" = field(default=None, hash=False)
     fp8_block: "GroupedModel | None" = field(default=None, hash=False)
     mxfp8: "GroupedModel | None" = field(default=None, hash=False)

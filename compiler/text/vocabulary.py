@@ -81,7 +81,7 @@ def _shares(*names: str) -> tuple[Property, ...]:
 _GROUPED = (
     *(_time("start", required=False), _time("tile", required=False)),
     *(*_shares("mma", "hbm", "rows"), _exponent(required=False)),
-    *(_alone(name, TIME, _PERCENT, low=0) for name in ("choice", "sort", "epilogue")),
+    *(_alone(name, TIME, _PERCENT, low=0) for name in ("choice", "sort", "epilogue", "row")),
 )
 _ATTENTION = (
     *(_time(name, required=False) for name in ("start", "unit")),

@@ -11,7 +11,10 @@ last waves. Tables of them show no lower clock after milliseconds, so that only 
 (``Sustained``, as in a training step) slows them. Libraries also move rows beside the products, in sorting, casting and
 writing:
 
-    T = start + ((W t_tile)^p + t_hbm^p)^(1/p) + bytes of all rows, in and out, / (rows * peak bandwidth)
+    T = start + ((W t_tile)^p + t_hbm^p)^(1/p) + bytes of all rows, in and out, / (rows * peak bandwidth) + M row
+
+A kernel that moves rows takes them one by one, and looks up for each where it goes (NVIDIA TensorRT-LLM,
+moe_kernels.cu): ``row`` in the profile is what each of all M takes beside a product, however wide it is.
 
 On Blackwell a tile is written while the next one of its SM is multiplied, since both have accumulators in tensor memory
 (NVIDIA CUTLASS, warp-specialized persistent kernels of SM100). With ``epilogue`` in the profile, the time in which an
@@ -89,7 +92,8 @@ def grouped_gemm_work(gpu: Gpu, shape: GroupedGemmShape, sms: int, accumulate: b
     if model is not None:
         moved = shape.dtype.bytes_of(sum(rows) * shape.k) + (0 if model.epilogue_ticks else shape.output_bytes)
         rows_us = moved / (float(model.rows_fraction) * gpu.hbm.peak_bytes_per_s) * 1e6
-        best = replace(best, body_us=best.body_us + rows_us / longer)  # at the rate of memory, whatever the clock
+        rows_us += sum(rows) * model.row_ticks / TICKS_PER_US
+        best = replace(best, body_us=best.body_us + rows_us / longer)  # as long whatever the clock
     work = tiled_work(fitted, fitted.gemm.of(shape.dtype), best, sms, read, written, longer)
     return replace(work, label=f"{work.label} of {len(rows)}")
 

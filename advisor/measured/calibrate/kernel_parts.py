@@ -43,6 +43,7 @@ GROUPED: tuple[_Number, ...] = (
 SORT: _Number = ("sort", "sort_ticks", ConstantUnit.TIME, 0.01, 100)
 CHOICE: _Number = ("choice", "choice_ticks", ConstantUnit.TIME, 1e-6, 0.1)
 EPILOGUE: _Number = ("epilogue", "epilogue_ticks", ConstantUnit.TIME, 0.005, 100)
+ROW: _Number = ("row", "row_ticks", ConstantUnit.TIME, 1e-5, 0.1)
 GROUPED_PARTS = {dtype: "grouped" if dtype is DType.BF16 else f"grouped {dtype.value}" for dtype in DTYPES.values()}
 ATTENTION_PARTS = ("attention", "mla", TRTLLM, "wide")
 KERNEL_PARTS = (*ATTENTION_PARTS, *GROUPED_PARTS.values())
@@ -141,7 +142,7 @@ def _grouped(dtype: DType, gpu: Gpu, found: Sequence[tuple[str, ExpertRow]]) -> 
     achieved = gpu.hbm.achieved_bytes_per_s / gpu.hbm.peak_bytes_per_s
     numbers = [(*each[:4], achieved) if each[0] == "hbm" else each for each in GROUPED]  # memory serves at that rate
     model = gpu.grouped_of(dtype)
-    stated = [each for each in (CHOICE, SORT, EPILOGUE) if model is not None and getattr(model, each[1])]
+    stated = [each for each in (CHOICE, SORT, EPILOGUE, ROW) if model is not None and getattr(model, each[1])]
     return _part(name, tuple(name.split()), (*numbers, *stated), rows, times)
 
 

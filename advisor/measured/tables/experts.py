@@ -2,9 +2,11 @@
 
 A table is a file ``moe_grouped_gemm_NAME.csv`` or ``.csv.gz``, or without a NAME, with the columns gpu, dtype, kernel,
 hidden, inter, topk, experts, tp, ep, distribution, tokens and latency_us. What is timed sorts and casts rows too, and
-reads and writes those of all tokens, also of tokens that no expert of the rank gets. Of loads by a power law, the mean
-of five draws on the hottest rank, the table does not say what each expert gets: it is compared with the mean of five
-draws of our own, of models that no constant was fitted to.
+reads and writes those of all tokens, also of tokens that no expert of the rank gets. Balanced loads are those of the
+collector's stride, on the first rank (``stride_rows``). The choice of experts is timed too: one kernel up to a top of
+16, which the starts of the others have in them, and with more those of PyTorch (``chosen_us``), which no layer has. Of
+loads by a power law, the mean of five draws on the hottest rank, the table does not say what each expert gets: it is
+compared with the mean of five draws of our own, of models that no constant was fitted to.
 
 A table ``moe_layer_fused_NAME.csv`` has one kernel for dispatch, experts and combine, which is compared with the
 shipped implementation of that: its columns are gpu, hidden, inter, topk, experts, ep, distribution, tokens_per_rank and
@@ -17,10 +19,12 @@ far draws lie apart is part of the error that such a row may have.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from math import hypot, log, prod, sqrt
 from pathlib import Path
 from statistics import mean, stdev
+
+import numpy as np
 
 from ....compiler import compile_text
 from ....compiler.ir import (
@@ -57,8 +61,15 @@ COLUMNS = ("gpu", "dtype", "kernel", "distribution")
 MODEL = ("hidden", "inter", "topk", "experts")
 NUMBERS = (*MODEL, "tp", "ep", "tokens")
 DTYPES = {each.value: each for each in (DType.BF16, DType.FP8, DType.FP8_BLOCK, DType.NVFP4)}
-FITTED = (*(f"{dtype}, cutlass" for dtype in DTYPES), "fp8_block, deepgemm")
 UNGATED = "nongated"
+FITTED = (*(f"{dtype}, {kernel}" for dtype in DTYPES for kernel in ("cutlass", UNGATED)), "fp8_block, deepgemm")
+MOST_CHOSEN = (16, 512)
+"""The top, and the experts, up to which one kernel chooses: NVIDIA TensorRT-LLM, ``RenormalizeMoeRoutingMethod``."""
+CHOSEN_US = (11.0, 25.1, 0.581)
+"""us of PyTorch's kernels that choose 22 of 512: to start, of 1,000 tokens, and the power of thousands of tokens.
+
+Fitted to the rows without a gate of the fitted half of the models, of all GPUs and types together.
+"""
 EVEN, POWER_LAW = "balanced", "power_law_1.2"
 DRAWS = tuple(RoutingLaw("power_law", Fraction(6, 5), seed) for seed in range(5))
 FUSED_LAWS = {
@@ -95,9 +106,7 @@ class ExpertRow:
     @property
     def even_rows(self) -> tuple[int, ...]:
         """Rows of each expert that has some, where loads are even."""
-        tokens, top, experts, ranks = self.dealt
-        rows = max(1, round(tokens * top / ranks))
-        return evenly(rows, min(experts // ranks, rows))
+        return stride_rows(*self.dealt)
 
     @property
     def load(self) -> str:
@@ -116,7 +125,40 @@ class ExpertRow:
     def us(self, gpu: Gpu, rows: tuple[int, ...]) -> float:
         """Return the time of all kernels by a profile, where experts have ``rows``."""
         kernels = expert_kernels(rows, self.dealt[:2], self.widths, self.gated, self.dtype)
-        return sum(work_of(gpu, shape, gpu.sms).alone_ticks for shape in kernels) / TICKS_PER_US
+        us = sum(work_of(gpu, shape, gpu.sms).alone_ticks for shape in kernels) / TICKS_PER_US
+        return us + chosen_us(*self.dealt[:3])
+
+
+@lru_cache(maxsize=4096)
+def stride_rows(tokens: int, top: int, experts: int, ranks: int) -> tuple[int, ...]:
+    """Return the rows of each expert of the first rank that has some, where a table says that loads are balanced.
+
+    A token goes to every so many experts, the next token to those beside them. Of fewer tokens than lie between two of
+    these, the first experts are spread as far (aiconfigurator, ``balanced_logits``). Where ``top`` does not divide
+    ``experts``, the first ones get more than others.
+
+    >>> stride_rows(4, 8, 256, 32), stride_rows(32, 8, 256, 64), sum(stride_rows(32, 22, 512, 128))
+    ((1,), (1, 1, 1, 1), 8)
+    """
+    step, every = -(-experts // top), np.arange(experts)
+    if tokens >= step:
+        first = tokens // experts + (every < tokens % experts)
+    else:
+        first = np.bincount(np.arange(tokens) * step // tokens, minlength=experts)
+    rows = sum(np.roll(first, i * step) for i in range(top))
+    return tuple(int(count) for count in rows[: experts // ranks] if count)
+
+
+def chosen_us(tokens: int, top: int, experts: int) -> float:
+    """Return the time in us in which PyTorch chooses ``top`` of ``experts`` for ``tokens``; 0 where one kernel does.
+
+    >>> chosen_us(4096, 8, 256)
+    0.0
+    """
+    if top <= MOST_CHOSEN[0] and experts <= MOST_CHOSEN[1]:
+        return 0.0
+    start, share, power = CHOSEN_US
+    return start + share * (tokens / 1000) ** power
 
 
 def expert_rows(path: Path) -> Iterator[ExpertRow | str]:

@@ -4,6 +4,8 @@ import csv
 import math
 import os
 import re
+from collections import Counter
+from math import ceil
 from pathlib import Path
 from statistics import mean, median
 
@@ -14,10 +16,12 @@ from magus.advisor.measured.tables.experts import (
     EVEN,
     OTHER_RANKS,
     ExpertRow,
+    chosen_us,
     expert_comparisons,
     expert_kernels,
     expert_rows,
     fused_layer_comparisons,
+    stride_rows,
     with_draws,
 )
 from magus.advisor.measured.tables.experts import PATTERNS as EXPERT_TABLES
@@ -63,7 +67,8 @@ def test_a_row_is_two_products_and_three_row_wise_kernels(tmp_path: Path) -> Non
         ("H100-SXM,bf16,cutlass,2048,768,8,128,1,1,balanced,1,30", f"{FIT}, up to 8 rows each"),
         ("B200-SXM,fp8,cutlass,4096,2048,8,256,1,8,balanced,1024,90", f"{HELD_OUT}, up to 128 rows each"),
         ("B200-SXM,fp8_block,deepgemm,4096,2048,8,256,1,8,balanced,8192,200", f"{HELD_OUT}, more rows each"),
-        ("B200-SXM,fp8,nongated,4096,2048,8,256,1,8,balanced,8192,200", "more rows each"),
+        ("B200-SXM,fp8,nongated,4096,2048,8,256,1,8,balanced,8192,200", f"{HELD_OUT}, more rows each"),
+        ("B200-SXM,fp8,deepgemm,4096,2048,8,256,1,8,balanced,8192,200", "more rows each"),
     ],
 )
 def test_half_and_load_are_the_group_of_a_row(tmp_path: Path, row: str, group: str) -> None:
@@ -91,6 +96,29 @@ def test_other_rows_are_left_out_with_the_reason(tmp_path: Path, row: str, reaso
     compared, (text,) = read(tmp_path, row)
 
     assert compared == [] and reason in text
+
+
+def test_balanced_loads_are_those_of_the_stride_on_the_first_rank() -> None:
+    def slowly(tokens: int, top: int, experts: int, ranks: int) -> list[int]:
+        step = ceil(experts / top)
+        first = [token if tokens >= step else token * step / tokens for token in range(tokens)]
+        chosen = Counter(int((each + i * step) % experts) for each in first for i in range(top))
+        return [chosen[expert] for expert in range(experts // ranks) if chosen[expert]]
+
+    for sizes in ((1, 8, 256, 8), (4, 22, 512, 64), (16, 22, 512, 128), (700, 22, 512, 4), (100, 10, 512, 8)):
+        assert list(stride_rows(*sizes)) == slowly(*sizes)
+    assert sum(stride_rows(1024, 22, 512, 8)) == 1024 * 22 // 8
+    assert len(stride_rows(4, 22, 512, 32)) == 5 > 4 * 22 / 32  # the first of them have more than others
+
+
+def test_a_choice_by_several_kernels_is_timed_with_the_experts(tmp_path: Path) -> None:
+    row = "B200-SXM,fp8,nongated,4096,2048,{},512,1,512,balanced,{},9000"
+    by_one, by_more, longer = (read(tmp_path, row.format(*each))[0][0] for each in ((16, 512), (17, 512), (17, 4096)))
+
+    assert chosen_us(512, 16, 512) == 0 < chosen_us(512, 1, 513) == chosen_us(512, 17, 512) < chosen_us(4096, 17, 512)
+    more_us = by_more.predicted_us - by_one.predicted_us
+    assert chosen_us(512, 17, 512) < more_us < chosen_us(512, 17, 512) + 5
+    assert longer.predicted_us - by_more.predicted_us > chosen_us(4096, 17, 512) - chosen_us(512, 17, 512)
 
 
 def test_drawn_loads_are_those_of_the_hottest_rank(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from magus.advisor.measured.tables import gemm_times
 from magus.advisor.measured.tables.attention import FITTED, AttentionRow, attention_rows
 from magus.advisor.measured.tables.csv_rows import TableComparison, in_odd_half, tables_of
 from magus.advisor.measured.tables.experts import (
+    CHOSEN_US,
     EVEN,
     FUSED_LAWS,
     PATTERNS,
@@ -221,31 +222,35 @@ def page_rows() -> Iterator[list[str]]:
             yield [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_kernels_without_a_gate_are_as_far_off_as_is_said() -> None:
-    off = [
-        float(row[3]) for row in page_rows() if row[0].startswith("experts") and UNGATED in row[0] and row[1] == "all"
-    ]
+def test_a_row_takes_as_long_as_is_said() -> None:
+    models = (gpu_of(name).grouped_of(dtype) for name in ("H100", "B200", "GB300") for dtype in DType)
+    found = [each.row_ticks / TICKS_PER_US * 1000 for each in models if each is not None and each.row_ticks]
 
-    assert len(off) == 8
-    assert said("errors", r"of their own, and are (\d+)% to (\d+)% off") == [round(min(off)), round(max(off))]
+    assert said("errors", r"row takes ([\d.]+) to ([\d.]+) ns beside") == [round(end(found), 1) for end in (min, max)]
+
+
+def test_what_pytorch_takes_to_choose_experts_is_said() -> None:
+    pattern = r"measured times: ([\d.]+) us and ([\d.]+) us times thousands of tokens to the power ([\d.]+) "
+
+    assert said("errors", pattern) == list(CHOSEN_US)
 
 
 @pytest.mark.slow
 @ON_TABLES
-def test_kernels_without_a_gate_are_too_fast_on_many_ranks_alone() -> None:
-    def ratio(kernel: str, least: int, most: int) -> float:
-        of = [row for row in experts() if row.kernel == kernel and least <= row.dealt[3] <= most]
-        return round(median(row.us(gpu_of(row.gpu), row.even_rows) / row.time_us for row in of), 2)
+def test_kernels_without_a_gate_are_as_far_off_as_is_said() -> None:
+    rows = [row for row in experts() if row.kernel == UNGATED and in_odd_half(row.model)]
 
-    few, several, many, *others = said(
-        "errors",
-        r"([\d.]+) of measured on up to 4 ranks, ([\d.]+) on 8 to 32 and ([\d.]+) on more, with a gate ([\d.]+), "
-        r"([\d.]+) and ([\d.]+)",
-    )
-    buckets = ((1, 4), (8, 32), (64, 1024))
+    def ratio(of: list[ExpertRow]) -> float:
+        return median(row.us(gpu_of(row.gpu), row.even_rows) / row.time_us for row in some(of))
+
     assert {row.dealt[1:3] for row in experts() if row.kernel == UNGATED} == {(22, 512)}
-    assert [few, several, many] == [ratio(UNGATED, *each) for each in buckets]
-    assert others == [ratio("cutlass", *each) for each in buckets]
+    pattern = r"([\d.]+) of measured on up to 4 ranks, ([\d.]+) on 8 to 32 and ([\d.]+) on more"
+    buckets = ((1, 4), (8, 32), (64, 1024))
+    found = [ratio([row for row in rows if least <= row.dealt[3] <= most]) for least, most in buckets]
+    assert said("errors", pattern) == [round(each, 2) for each in found]
+    many = [row for row in rows if row.dtype is DType.FP8 and row.load == "more rows each"]
+    slow = [100 * ratio([row for row in many if row.gpu == gpu]) - 100 for gpu in {row.gpu for row in many}]
+    assert said("errors", r"too slow there, by (\d+)% to (\d+)%") == [round(min(slow)), round(max(slow))]
 
 
 @pytest.mark.slow

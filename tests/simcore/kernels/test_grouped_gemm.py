@@ -132,6 +132,14 @@ def test_rows_are_written_beside_the_products_unless_tiles_are_written_beside_st
     assert both.body_ticks - read.body_ticks == pytest.approx(ticks(written_us), abs=2 * ROUNDING_TICKS)
 
 
+def test_each_row_takes_its_time_beside_the_products_however_wide_it_is() -> None:
+    by_row = replace(FITTED, grouped=replace(MODEL, row_ticks=ticks(0.002)))
+    for width in (512, 4096):
+        shape = GroupedGemmShape((1000, 0, 24), width, width, DT)
+        few, many = (grouped_gemm_work(gpu, shape, 132).body_ticks for gpu in (FITTED, by_row))
+        assert many - few == pytest.approx(1024 * ticks(0.002), abs=2 * ROUNDING_TICKS)
+
+
 def test_a_tile_is_written_beside_the_steps_of_the_next_one() -> None:
     writes = (replace(MODEL, rows_fraction=Fraction(1), epilogue_ticks=ticks(us)) for us in (0, 2, 60))
     gpus = [replace(one_tile(), grouped=model) for model in writes]
