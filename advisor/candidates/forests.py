@@ -154,14 +154,9 @@ def _of_many(scenario: OpCase) -> Iterator[OpChoice]:
     engine = EngineChoice(EngineKind.DMA, min(2 * lanes, scenario.gpu.dma.engines), EngineMode.CHANNELS)
     tactics = ONE_KERNEL if pattern.sums and _may_poll(scenario) else ExecutionOptions()
     choice = OpChoice(TORUS_TREE.name, n, engine, tactics=tactics, lanes=lanes)
-    if reject_choice(scenario, choice) is None and _num_steps(scenario, choice) <= MOST_ON_TORUS:
-        yield choice
-
-
-def _num_steps(scenario: OpCase, choice: OpChoice) -> int:
-    """Steps of the ranks after which a plan repeats."""
-    plan = build_op_plan(scenario, choice)
-    return len(plan.steps) * plan.period(scenario.num_ranks)
+    if reject_choice(scenario, choice) is None:
+        plan = build_op_plan(scenario, choice)
+        yield from [choice] if len(plan.steps) * plan.period(n) <= MOST_ON_TORUS else []
 
 
 def _by_engines(scenario: OpCase) -> Iterator[OpChoice]:

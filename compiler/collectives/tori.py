@@ -73,10 +73,11 @@ def _drawn(grid: Place, most: int, random: Random) -> tuple[tuple[float, int], t
         while arriving and arriving[0][0] <= now:
             ready.append(heappop(arriving)[1])
         for way in random.sample(ways, len(ways)) if min(free.values()) <= now else ():
-            waiting = [source for source in ready if onward[way].get(source, root) not in reached]
+            known = [(random.random(), source, onward[way].get(source, root)) for source in ready]
+            waiting = [(far[there], draw, source) for draw, source, there in known if there not in reached]
             if waiting and free[way] <= now:
                 count = min(most, -(-(len(places) - len(reached)) // (2 * len(ways))))
-                drawn = nlargest(count, ((far[onward[way][each]], random.random(), each) for each in waiting))
+                drawn = nlargest(count, waiting)
                 hops.append(Hop(way, tuple(source for _, _, source in drawn)))
                 targets = [onward[way][source] for _, _, source in drawn]
                 reached.update(targets)

@@ -31,6 +31,7 @@ from .operations.row_wise import TimedShape as TimedShape
 from .options import *
 from .plan import *
 from .plan_view import *
+from .region import *
 from .scenario import *
 from .schedule import *
 from .stopping import *

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from graphlib import TopologicalSorter
-from itertools import pairwise
 from operator import itemgetter
 
 from ..codes import Code
 from .op_shape import OpShape
 from .operations.kernel_shape import Cutting
 from .options import Direction, Kernels
+from .region import Region
 from .scenario import OpCase
-from .schedule import EngineChoice, EngineMode, OpPlan, Reach, Reduction, Region, Step, TileGroup, Transfer
+from .schedule import EngineChoice, EngineMode, OpPlan, Reach, Reduction, Step, TileGroup, Transfer
 from .tensors import Pattern
 
 
@@ -342,71 +342,3 @@ def _holds(region: Region, part: Region) -> bool:
         and region.rows.start <= part.rows.start < part.rows.stop <= region.rows.stop
         and region.cols.start <= part.cols.start < part.cols.stop <= region.cols.stop
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Rect:
-    """Rows ``top:bottom`` and columns ``left:right``, ends excluded."""
-
-    top: int
-    bottom: int
-    left: int
-    right: int
-
-    @classmethod
-    def of(cls, region: Region) -> "Rect":
-        """Return the rectangle of ``region`` within its shard."""
-        return cls(region.rows.start, region.rows.stop, region.cols.start, region.cols.stop)
-
-    @property
-    def area(self) -> int:
-        """Number of elements."""
-        return (self.bottom - self.top) * (self.right - self.left)
-
-    def clip(self, other: "Rect") -> "Rect | None":
-        """Return the intersection, None if it is empty."""
-        top, bottom = max(self.top, other.top), min(self.bottom, other.bottom)
-        left, right = max(self.left, other.left), min(self.right, other.right)
-        return Rect(top, bottom, left, right) if top < bottom and left < right else None
-
-    def __str__(self) -> str:
-        return f"rows {self.top}:{self.bottom}, columns {self.left}:{self.right}"
-
-
-def uncovered(whole: Rect, parts: Sequence[Rect]) -> tuple[Rect | None, Rect | None]:
-    """Return the first rectangle of ``whole`` that no part covers and the first that two cover.
-
-    Parts lie inside ``whole``.
-
-    Sweeps over the row edges; inside a strip the column intervals are sorted, so the cost is about
-    strips * parts in a strip, small for plans whose chunks are slices.
-    """
-    missing: Rect | None = None
-    twice: Rect | None = None
-    edges = sorted({whole.top, whole.bottom} | {part.top for part in parts} | {part.bottom for part in parts})
-    ordered = sorted(parts, key=lambda part: part.top)
-    active: list[Rect] = []
-    upcoming = 0
-    for top, bottom in pairwise(edges):
-        active = [part for part in active if part.bottom > top]
-        while upcoming < len(ordered) and ordered[upcoming].top <= top:
-            active.append(ordered[upcoming])
-            upcoming += 1
-        reached = whole.left
-        for part in sorted(active, key=lambda part: part.left):
-            if part.left > reached and missing is None:
-                missing = Rect(top, bottom, reached, part.left)
-            if part.left < reached and twice is None:
-                twice = Rect(top, bottom, part.left, min(reached, part.right))
-            reached = max(reached, part.right)
-        if reached < whole.right and missing is None:
-            missing = Rect(top, bottom, reached, whole.right)
-        if missing is not None and twice is not None:
-            break
-    return missing, twice
-
-
-def first_gap(whole: Rect, parts: Iterable[Rect]) -> Rect | None:
-    """Return the first rectangle of ``whole`` that no part covers; parts may reach beyond it."""
-    clipped = (part.clip(whole) for part in parts)
-    return uncovered(whole, [part for part in clipped if part is not None])[0]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from .options import USUAL_OPTIONS, Direction, ExecutionOptions, GroupKernel, PeerOrder
+from .region import IndexRange, Region
 from .tensors import Word
 
 
@@ -123,66 +124,6 @@ class GroupEngine(EngineChoice):
 
     def __str__(self) -> str:
         return f"{self.kind.value}({self.program.name})"
-
-
-@dataclass(frozen=True, slots=True)
-class IndexRange:
-    """Half-open range of indices, as in Python."""
-
-    start: int
-    stop: int
-
-    @property
-    def size(self) -> int:
-        """Number of indices."""
-        return self.stop - self.start
-
-    def meets(self, other: "IndexRange") -> bool:
-        """Whether both have indices in common."""
-        return max(self.start, other.start) < min(self.stop, other.stop)
-
-    def __str__(self) -> str:
-        return f"{self.start}:{self.stop}"
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """A rectangle of the moved tensor or of the output.
-
-    Attributes
-    ----------
-    owner
-        It lies in the row block of rank r + ``owner``.
-    rows, cols
-        Its rows, counted from the start of that row block, and its columns, counted from the start of the tensor.
-    also
-        Further owners: the same rows and columns of their row blocks, which one copy moves or one kernel sums.
-    """
-
-    owner: int
-    rows: IndexRange
-    cols: IndexRange
-    also: tuple[int, ...] = ()
-
-    @property
-    def owners(self) -> tuple[int, ...]:
-        """All of whose row blocks it has rows."""
-        return (self.owner, *self.also)
-
-    @property
-    def elements(self) -> int:
-        """Elements of all owners."""
-        return self.rows.size * self.cols.size * (1 + len(self.also))
-
-    @property
-    def each(self) -> tuple["Region", ...]:
-        """The same as a region of each owner."""
-        return tuple([Region(owner, self.rows, self.cols) for owner in self.owners]) if self.also else (self,)
-
-    def meets(self, other: "Region") -> bool:
-        """Whether both have elements in common."""
-        same = self.owner == other.owner or not {*self.owners}.isdisjoint(other.owners)
-        return same and self.rows.meets(other.rows) and self.cols.meets(other.cols)
 
 
 class Reach(Enum):

@@ -4,7 +4,7 @@ import pytest
 
 from magus.compiler import CompileError, compile_text
 from magus.compiler.codes import Code
-from magus.compiler.ir import OpCase, OpPlan
+from magus.compiler.ir import OpCase, OpPlan, regions_of
 from magus.compiler.planfile.mscclpp.lone_collective import LoneCollective
 from magus.compiler.planfile.syncopate.write import syncopate_text
 from magus.compiler.planfile.write import op_plan_document, plan_text
@@ -50,7 +50,7 @@ def compiled(workload: str = GATHER, engine: str = "dma(4)", **steps: str) -> tu
 def test_one_put_brings_the_rows_of_several_ranks(engine: str) -> None:
     case, plan = compiled(engine=engine)
 
-    assert plan.steps[1].region.owners == (0, 3)
+    assert [region.owner for region in regions_of(plan.steps[1])] == [0, 3]
     assert carry_out(*job_of_op(case, plan), range(3)).exact
 
 
@@ -58,9 +58,9 @@ def test_a_put_of_several_shards_costs_one_setup_and_the_bytes_of_all() -> None:
     case, plan = compiled()
     _, apart = compiled(b="put y.shard(0) to 2 signal sb after sa", c="put y.shard(-1) to 2 signal sc after sa")
     once, twice = (simulate_op(case, each, unit_bytes=128).total_ticks for each in (plan, apart))
-    bytes_of = [sum(each.region.elements for each in schedule.steps) for schedule in (plan, apart)]
+    rows = [sum(region.rows.size for step in each.steps for region in regions_of(step)) for each in (plan, apart)]
 
-    assert bytes_of[0] == bytes_of[1]
+    assert rows[0] == rows[1]
     assert once != twice and abs(once - twice) <= case.gpu.dma.setup_ticks
 
 
@@ -103,7 +103,7 @@ def test_a_kernel_takes_several_shards_as_a_list_of_regions() -> None:
     """
     case = compile_text(text).scenario().case
 
-    assert [region.owner for region in declared(case, case.schedules[0]).steps[-1].regions] == [0, 1, 2, 3]
+    assert [region.owner for region in regions_of(declared(case, case.schedules[0]).steps[-1])] == [0, 1, 2, 3]
 
 
 def test_a_plan_of_several_owners_is_the_same_from_its_text_and_from_its_file() -> None:
