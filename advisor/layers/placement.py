@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -43,26 +44,18 @@ def placed_choices(
     """Return the joint schedules that the solver finds, the best in its model first; maybe none.
 
     Of layers that repeat so many ``layers`` are placed; many kernels of one may run among those of the next where that
-    ``spans_layers``. Collectives are as fast as they can be: the
-    solver does not know what copies cost kernels, nor what is cut along a pair.
+    ``spans_layers``. Collectives are as fast as they can be: the solver does not know what copies cost kernels, nor
+    what is cut along a pair.
     """
     from ..solver.layer_model import place_layer
 
-    workload, op_options = (
-        space.workload,
-        {
-            name: tuple(option for option in of if not option.is_paced and not option.is_for_next)
-            for name, of in space.op_options.items()
-        },
-    )
+    workload, op_options = space.workload, dict[str, Sequence[OpOption]]()
+    for op, options in space.op_options.items():
+        op_options[op] = tuple(option for option in options if not option.is_paced and not option.is_for_next)
     problem = replace(_problem(workload, op_options, layers), spans_layers=spans_layers and layers >= MANY_LAYERS)
     placements, _ = place_layer(problem, seed=0, limit=limit, should_stop=should_stop)
-    choices = (
-        replace(
-            _choice(workload, op_options, placement, name, spans_layers=problem.spans_layers), batches=space.cut.batches
-        )
-        for placement in _unlike(placements)
-    )
+    placed = partial(_choice, workload, op_options, name=name, spans_layers=problem.spans_layers)
+    choices = (replace(placed(placement), batches=space.cut.batches) for placement in _unlike(placements))
     return tuple(dict.fromkeys(choices))[:NUM_PLACED]
 
 

@@ -128,12 +128,9 @@ def recommend_workload(
     options
         How much to search. Without ``verify``, or with ``bespoke`` 0, no small changes of schedules are tried. ``top``,
         ``threshold`` and ``sensitivity`` have no effect here.
-    progress
-        Called with the name of the stage, how much of it is done, and how much there is in all.
-    should_stop
-        Called often; once it returns true, the answer is the best that was found until then.
-    answered
-        Called with the answer so far. The schedules of the file are then simulated first, by ``workers``; the search
+    watcher
+        Who waits. Once its ``should_stop`` returns true, the answer is the best that was found until then. If it is to
+        be ``answered`` what is known so far, the schedules of the file are simulated first, by ``workers``; the search
         is made in another process.
     of_sole
         The advice on ``scenario.sole``, if only one op has a choice: then the schedules of that op are compared, and
@@ -150,7 +147,7 @@ def recommend_workload(
     NoFeasibleSchedule
         If someone watches, and no schedule can be simulated.
     Cancelled
-        If ``should_stop`` returned true before anything was simulated.
+        If ``watcher.should_stop`` returned true before anything was simulated.
     """
     check_workload_memory(scenario)
     check_compared(scenario.system)

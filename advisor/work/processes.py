@@ -86,7 +86,7 @@ class _Reply(Enum):
 
 
 class Processes(Generic[Question, Answer]):
-    """``count`` processes that answer by ``answer_of``, which is pickled, as questions and answers are.
+    """``count`` processes that answer by ``answer_of``; questions, answers and, but for a fork, that are pickled.
 
     Threads may share them. A child of ``fork`` has processes of its own.
     """
@@ -200,12 +200,13 @@ class _Process:
     def start(cls, answer_of: Callable[..., object], method: str) -> "_Process":
         """Begin a process by ``spawn`` or ``fork``; raise ``ProcessDied`` if the system refuses it, or it ends at once.
 
-        What it answers by is sent, and is no argument: ``spawn`` holds both ends of the pipe on which arguments go, and
-        would wait forever for a process that ends before it has read many.
+        A fork has in memory what it answers by. To others it is sent, and is no argument: ``spawn`` holds both ends of
+        the pipe on which arguments go, and would wait forever for a process that ends before it has read many.
         """
         context = cast("SpawnContext", multiprocessing.get_context(method))
         here, there = context.Pipe()
-        process = context.Process(target=_serve, args=(there,), daemon=True)
+        known = answer_of if method == "fork" else None
+        process = context.Process(target=_serve, args=(there, known), daemon=True)
         try:
             if method == "spawn" and os.name == "posix":
                 resource_tracker.ensure_running()  # as it begins it lets Ctrl-C through again
@@ -218,8 +219,9 @@ class _Process:
             there.close()
         begun = cls(process, here)
         try:
-            begun._send(answer_of)
-        except ProcessDied:
+            if known is None:
+                begun._send(answer_of)
+        except BaseException:  # it ended, what is sent cannot be pickled, or Ctrl-C came
             begun.end()
             raise
         return begun
@@ -279,12 +281,12 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(pipe: Connection) -> None:
-    """In a process: answer by what comes first until the caller is gone. The caller handles Ctrl-C."""
+def _serve(pipe: Connection, known: AnswerOf[object, object] | None) -> None:
+    """In a process: answer by what is ``known``, or comes first, until the caller is gone, who handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
-        answer_of: AnswerOf[object, object] = pipe.recv()
+        answer_of: AnswerOf[object, object] = pipe.recv() if known is None else known
         while True:
             requested: tuple[Store | None, object, float] | None = pipe.recv()
             if requested is not _STOP:

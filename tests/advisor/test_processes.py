@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from pickle import PicklingError
 
 import pytest
 
@@ -19,6 +20,7 @@ from magus.compiler.ir import Cancelled
 from magus.simcore.memo.memo import Store, memoizing
 from tests.helpers.answering import answer
 from tests.helpers.paths import ROOT
+from tests.helpers.some import some
 
 # Asks one question and ends while the process waits for another.
 USER = """
@@ -225,6 +227,25 @@ def test_results_are_kept_where_they_are_kept_at_that_time(one: Processes[str, o
     with memoizing(Store(tmp_path)):
         assert one.ask("store") == Store(tmp_path)
     assert one.ask("store") is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing is forked here")
+def test_forks_answer_by_what_is_in_memory_and_cannot_be_pickled() -> None:
+    processes = Processes[str, str](2, lambda question, _: question[::-1])
+    processes.fork()
+    try:
+        assert [processes.ask("stop"), processes.ask("pots")] == ["pots", "stop"]
+    finally:
+        processes.close()
+
+
+def test_a_process_that_cannot_be_sent_what_it_answers_by_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = list[SpawnProcess]()
+    start = SpawnProcess.start
+    monkeypatch.setattr(SpawnProcess, "start", lambda process: (begun.append(process), start(process)))
+    with pytest.raises((AttributeError, PicklingError)):
+        Processes[str, str](1, lambda question, _: question).ask("hello")
+    assert some(begun) and not any(process.is_alive() for process in begun)
 
 
 @pytest.mark.slow
