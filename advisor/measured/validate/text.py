@@ -24,7 +24,7 @@ misses its target.
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReportRow:
     """A row of a table: its group, its name and its numbers, of which a MAPE that misses its target is the second."""
 
     group: str
@@ -34,7 +34,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ReportBlock:
     """A part of the report: a table, and sentences behind it; one of both may be empty.
 
     ``title`` is empty if it belongs to the block before, ``words`` say then what the table has. ``columns`` are the
@@ -45,7 +45,7 @@ class Block:
     lines: Sequence[str] = ()
     columns: tuple[str, str] = ("", "")
     header: tuple[str, ...] = ()
-    rows: Sequence[Row] = ()
+    rows: Sequence[ReportRow] = ()
     words: str = ""
 
 
@@ -61,52 +61,56 @@ def validation_page(validation: Validation) -> str:
     return "\n".join([PAGE_HEAD, *lines]) + "\n"
 
 
-def _blocks(validation: Validation) -> Iterator[Block]:
+def _blocks(validation: Validation) -> Iterator[ReportBlock]:
     board = promise_report.board(validation.promises, validation.implementations, validation.times)
-    if rows := [Row(*line) for line in board]:
+    if rows := [ReportRow(*line) for line in board]:
         columns = ("kernel", "rows of")
-        yield Block(promise_report.BOARD_TITLE, promise_report.BOARD_NOTES, columns, promise_report.BOARD_HEADER, rows)
+        yield ReportBlock(
+            promise_report.BOARD_TITLE, promise_report.BOARD_NOTES, columns, promise_report.BOARD_HEADER, rows
+        )
     if promises := validation.promises:
-        yield Block(promise_report.TITLE, (*promise_report.summary_lines(promises), *promise_report.NOTES))
-        rows = [Row(each.row.source, each.row.label, promise_report.cells_of(each)) for each in promises]
-        yield Block("", (), ("thread", "shape of one GPU"), promise_report.HEADER, rows)
+        yield ReportBlock(promise_report.TITLE, (*promise_report.summary_lines(promises), *promise_report.NOTES))
+        rows = [ReportRow(each.row.source, each.row.label, promise_report.cells_of(each)) for each in promises]
+        yield ReportBlock("", (), ("thread", "shape of one GPU"), promise_report.HEADER, rows)
     for gpu, figures in grouped(validation.figures, lambda figures: figures.gpu).items():
         yield from _gpu_blocks(gpu, figures)
     yield from _sentences("The simulator against the closed form", _agreement_lines(validation))
     if shipped := validation.implementations:
         lines = (*implementation_report.summary_lines(shipped), *implementation_report.NOTES)
-        rows = [Row(each.row.name, each.row.label, implementation_report.cells_of(each)) for each in shipped]
+        rows = [ReportRow(each.row.name, each.row.label, implementation_report.cells_of(each)) for each in shipped]
         columns = ("implementation", "GPU and shape of one GPU")
-        yield Block(implementation_report.TITLE, lines, columns, implementation_report.HEADER, rows)
+        yield ReportBlock(implementation_report.TITLE, lines, columns, implementation_report.HEADER, rows)
     if steps := validation.steps:
         lines = (*step_report.summary_lines(steps), *step_report.NOTES)
-        rows = [Row(each.row.origin.label, step_report.label_of(each), step_report.cells_of(each)) for each in steps]
-        yield Block(step_report.TITLE, lines, ("source", "row and layout"), step_report.HEADER, rows)
+        rows = [
+            ReportRow(each.row.origin.label, step_report.label_of(each), step_report.cells_of(each)) for each in steps
+        ]
+        yield ReportBlock(step_report.TITLE, lines, ("source", "row and layout"), step_report.HEADER, rows)
     yield from _sentences("Others, for scale", _baseline_lines(validation))
     switches = list(early_switches(validation.gpus))
     yield from _sentences("Where the library switches protocols too early, a choice of its build", switches)
-    yield Block("Weak spots", list(weak_spots(validation)) or ["None: every target is met."])
+    yield ReportBlock("Weak spots", list(weak_spots(validation)) or ["None: every target is met."])
     yield from _sentences("Not compared", _left_out_lines(validation.left_out))
-    yield Block("How to read it", NOTES)
+    yield ReportBlock("How to read it", NOTES)
 
 
-def _sentences(title: str, lines: Sequence[str]) -> Iterator[Block]:
+def _sentences(title: str, lines: Sequence[str]) -> Iterator[ReportBlock]:
     if lines:
-        yield Block(title, lines)
+        yield ReportBlock(title, lines)
 
 
-def _gpu_blocks(gpu: str, of_gpu: Sequence[ErrorStats]) -> Iterator[Block]:
+def _gpu_blocks(gpu: str, of_gpu: Sequence[ErrorStats]) -> Iterator[ReportBlock]:
     """Yield the errors of a GPU by operation and group, and the worst rows of each operation."""
-    rows = [Row(figures.operation, figures.group, _cells(figures), figures.missed) for figures in of_gpu]
-    yield Block(gpu, (), ("operation", "group"), HEADER, rows)
+    rows = [ReportRow(figures.operation, figures.group, _cells(figures), figures.missed) for figures in of_gpu]
+    yield ReportBlock(gpu, (), ("operation", "group"), HEADER, rows)
     worst = [
-        Row(figures.operation, row.label, (f"{row.measured_us:.5g}", f"{row.predicted_us:.5g}"))
+        ReportRow(figures.operation, row.label, (f"{row.measured_us:.5g}", f"{row.predicted_us:.5g}"))
         for figures in of_gpu
         if figures.group == EVERY
         for row in figures.worst
     ]
     words = "Worst rows, in us; of ratios and shares their value:"
-    yield Block("", (), ("operation", "row"), ("measured", "predicted"), worst, words)
+    yield ReportBlock("", (), ("operation", "row"), ("measured", "predicted"), worst, words)
 
 
 def _cells(figures: ErrorStats) -> tuple[str, ...]:
@@ -159,7 +163,7 @@ def _left_out_lines(left_out: Sequence[str]) -> list[str]:
     return [*left_out[:MAX_LEFT_OUT_LINES], *([f"and {more:,} more, see --json"] if more > 0 else [])]
 
 
-def _text_lines(block: Block) -> Iterator[str]:
+def _text_lines(block: ReportBlock) -> Iterator[str]:
     """Yield a block for a terminal: rows below the name of their group, with a mark where a target is missed."""
     if block.rows:
         columns = zip(block.header, *(row.cells for row in block.rows), strict=True)
@@ -188,7 +192,7 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def _page_lines(block: Block) -> Iterator[str]:
+def _page_lines(block: ReportBlock) -> Iterator[str]:
     """Yield a block in Markdown; of a table all columns but the first two hold numbers."""
     if block.title:
         yield from (f"## {block.title}", "")
@@ -203,7 +207,7 @@ def _page_lines(block: Block) -> Iterator[str]:
         yield from (*(f"- {line}" for line in block.lines), "")
 
 
-def _page_cells(row: Row) -> tuple[str, ...]:
+def _page_cells(row: ReportRow) -> tuple[str, ...]:
     rows, mape, *rest = row.cells
     return row.group, row.name, rows, f"**{mape}**" if row.missed else mape, *rest
 
