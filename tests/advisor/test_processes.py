@@ -240,9 +240,13 @@ def test_forks_answer_by_what_is_in_memory_and_cannot_be_pickled() -> None:
 
 
 def test_a_process_that_cannot_be_sent_what_it_answers_by_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = list[SpawnProcess]()
-    start = SpawnProcess.start
-    monkeypatch.setattr(SpawnProcess, "start", lambda process: (begun.append(process), start(process)))
+    begun, start = list[SpawnProcess](), SpawnProcess.start
+
+    def started(process: SpawnProcess) -> None:
+        begun.append(process)
+        start(process)
+
+    monkeypatch.setattr(SpawnProcess, "start", started)
     with pytest.raises((AttributeError, PicklingError)):
         Processes[str, str](1, lambda question, _: question).ask("hello")
     assert some(begun) and not any(process.is_alive() for process in begun)
