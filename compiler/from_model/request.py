@@ -14,7 +14,7 @@ from typing import Any
 
 from ..codes import Code
 from ..ir import Scenario
-from ..request.request import ENGINE, MAX_BYTES, RequestError, names_in, whole
+from ..request.request import ENGINE, MAX_BYTES, RequestError, check_gpu, names_in, whole
 from ..text.diagnostics import CompileError, Source, Span, raising_errors
 from ..text.json_forms import MAX_FILE_BYTES, JsonPlace, read_json
 from ..text.vocabulary import MAX_EXTENT, MAX_RANKS
@@ -86,8 +86,7 @@ class LayerRequest:
         if not isinstance(self.model, ModelConfig):
             hint = "model_of(config) reads a config.json"
             raise RequestError(Code.MGS310, "model", "it is no configuration of a model", hint)
-        if not isinstance(self.gpu, str) or not self.gpu:
-            raise RequestError(Code.MGS209, "gpu", "none is given", "for instance gpu='H100'")
+        check_gpu(self.gpu)
         for field, least, most in _NUMBERS:
             if getattr(self, field) is not None or field not in _OPTIONAL:
                 object.__setattr__(self, field, whole(field, getattr(self, field), least, most))

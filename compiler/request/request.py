@@ -172,8 +172,7 @@ class Request:
             self._set_whole("ranks", 1)
             if self.topology:
                 one_of("topology", self.topology, TOPOLOGIES, "others are said in a system_file")
-            if not self.gpu:
-                raise RequestError(Code.MGS209, "gpu", "none is given", "for instance gpu='H100'")
+            check_gpu(self.gpu)
             if self.system:
                 raise RequestError(Code.MGS209, "system_file", f"the system '{self.system[:64]}' is in none")
         if self.system and not _NAME.fullmatch(self.system):
@@ -271,6 +270,20 @@ class ShippedGpu:
 
 
 @cache
+def check_gpu(gpu: object) -> None:
+    """Check that a GPU is named.
+
+    Raises
+    ------
+    RequestError
+        If it is no text, or empty.
+    """
+    if not isinstance(gpu, str):
+        raise RequestError(Code.MGS310, "gpu", "it is no text")
+    if not gpu:
+        raise RequestError(Code.MGS209, "gpu", "none is given", "for instance gpu='H100'")
+
+
 def shipped_gpu(name: str) -> ShippedGpu:
     """Return the GPU of that name, or the one that a driver's name is about.
 

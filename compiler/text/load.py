@@ -6,12 +6,13 @@ No file outside the folder of the main file is read, except the library that shi
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from os.path import isdir
 from pathlib import Path
 from typing import BinaryIO
 
 from ..codes import CONSEQUENCES, Code
 from . import syntax as ast
-from .diagnostics import Diagnostic, Report, Source, Span, did_you_mean
+from .diagnostics import Diagnostic, Report, Source, Span, Stopped, did_you_mean
 from .names import Entry, Kind, Scope, library_text, shipped_libraries, within, words_in
 from .parsing.parse import MAX_BYTES, parse_file
 from .parsing.tokens import MAX_TOKENS
@@ -73,13 +74,23 @@ def read_source(path: Path, report: Report, span: Span | None = None, max_bytes:
         if path.is_file() and size > max_bytes:
             raise report.fail(Code.MGS130, f"'{path.name}' is larger than {bytes_text(max_bytes)}", blamed)
         if path.exists() and not path.is_file():
-            raise report.fail(Code.MGS120, f"'{path}' is not a file", blamed)
+            raise unreadable(path, report, blamed)
         with path.open("rb") as stream:
             data = stream.read(max_bytes + 1)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "the path is not valid"
-        raise report.fail(Code.MGS120, f"cannot read '{path}': {reason}", blamed) from None
+        raise unreadable(path, report, blamed, error) from None
     return _decoded(data, str(path), path.name, report, blamed)
+
+
+def unreadable(path: Path, report: Report, span: Span, error: OSError | ValueError | None = None) -> Stopped:
+    """Report at ``span`` that a file cannot be read: it is a folder or a device, or for an ``error`` of the system."""
+    if isdir(path):  # a Path raises where one may not look
+        hint = "an empty name stands for it too" if str(path) == "." else ""
+        return report.fail(Code.MGS120, f"'{path}' is a folder, not a file", span, hint)
+    if error is None:
+        return report.fail(Code.MGS120, f"'{path}' is not a file", span)
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else "the path is not valid"
+    return report.fail(Code.MGS120, f"cannot read '{path}': {reason}", span)
 
 
 def read_stream(stream: BinaryIO | None, name: str, report: Report, max_bytes: int = MAX_BYTES) -> Source:

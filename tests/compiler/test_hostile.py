@@ -145,6 +145,24 @@ def test_a_device_file_is_not_read() -> None:
         compile_file("/dev/zero")
 
 
+def test_an_empty_name_is_the_folder_here() -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_file("")
+    assert caught.value.first.message == "'.' is a folder, not a file"
+    assert caught.value.first.hint == "an empty name stands for it too"
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_a_line_ends_as_on_any_machine(tmp_path: Path, line_end: str) -> None:
+    path = tmp_path / "old.mgs"
+    path.write_bytes(line_end.join(["mgs 1", "let a = 2 # two", "let b = a", "let c = d", ""]).encode())
+    with pytest.raises(CompileError) as caught:
+        compile_file(path)
+    found = caught.value.first
+    assert (found.code.name, found.span.location.line, found.span.location.column) == ("MGS203", 4, 9)
+    assert found.span.source.line(4) == "let c = d"
+
+
 def test_windows_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "windows.mgs"
     path.write_bytes(b"\xef\xbb\xbfmgs 1\r\nlet a = b\r\n")

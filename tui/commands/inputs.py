@@ -87,9 +87,18 @@ _OF_WORKLOADS = frozenset({Code.MGS402, Code.MGS523})
 
 @contextmanager
 def placed(span: Span | None) -> Iterator[None]:
-    """Tell of what is wrong with a workload, and not with a schedule, where it is declared: ``span``."""
+    """Tell of what is wrong with a workload, and not with a schedule, where it is declared: ``span``.
+
+    So it is with what is too large to be simulated.
+    """
+    from ...simcore.program.limits import RunTooLarge  # those who simulate have it already
+
     try:
         yield
+    except RunTooLarge as error:
+        if span is None:
+            raise
+        raise CompileError((Diagnostic(Code.MGS406, str(error), span),)) from None
     except ScheduleError as error:
         rejection = error.rejection
         if rejection.code not in _OF_WORKLOADS or span is None:

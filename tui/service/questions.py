@@ -237,8 +237,10 @@ def model_question_of(body: bytes) -> ModelQuestion | LayoutQuestion:
     document = object_of_body(body)
     check_keys(document, ASK_KEYS)
     for field, kind in (("model", (str, dict)), ("gpu", (str,)), ("for", (str,))):
-        if not isinstance(document.get(field), kind):
-            raise RequestError(Code.MGS209, field, "none is given, or it is no text")
+        if field not in document:
+            raise RequestError(Code.MGS209, field, "none is given")
+        if not isinstance(document[field], kind):
+            raise RequestError(Code.MGS310, field, "it is no text" if len(kind) == 1 else "it is no text and no object")
     model = document["model"]
     if isinstance(model, str) and model.endswith(".json"):
         hint = "send the content of the config.json: files of the service's machine are not for its clients"

@@ -16,6 +16,7 @@ from ....compiler.machine.machine import requested_gpu
 from ....compiler.planning.knobs.library import library_engine, library_rejection
 from ....compiler.text.diagnostics import Report, Source, Span
 from ....compiler.text.fmt import format_text
+from ....compiler.text.load import unreadable
 from ....simcore.figures.result import Result
 from ..tables.gemm import profile_of
 from .chrome import TraceError
@@ -94,11 +95,6 @@ def read_step(
     """Return one step of the trace in ``file``, called ``name``; ``gpu`` is empty if the trace names the GPU.
 
     ``others`` are traces of other ranks of the same run, which say how long collectives waited for them.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
     """
     spans = [Span(Source(each, ""), 0, 0) for each in (name, *map(str, others))]
     requested = requested_gpu(gpu, Span(Source("--gpu", gpu), 0, len(gpu)), report) if gpu else None
@@ -108,6 +104,8 @@ def read_step(
             runs.append(_needed(run_of(each), step))
         except TraceError as error:
             raise report.fail(Code.MGS630, str(error), place) from None
+        except OSError as error:
+            raise unreadable(each, report, place, error) from None
     return replayed_step(runs, name.rpartition("/")[2], requested, step, spans, report)
 
 

@@ -237,13 +237,25 @@ def _values(name: str, text: str, choices: Sequence[str], report: Report) -> tup
         own = [each for each in choices if found.holds(_quantity(name, each, report))]
         if own:
             return tuple(own)
-        found = _read(name, text + _STEPS, report)
+        found = _read(name, text, report, _STEPS)
     return tuple(exact_text(each) for each in found.listed)
 
 
-def _read(name: str, text: str, report: Report) -> Values:
-    """Read values as they stand behind ``in`` of a parameter."""
-    source = Source(f"--set {name}", f"param {_NAME} = 0 in {text}")
+def _read(name: str, text: str, report: Report, steps: str = "") -> Values:
+    """Read values as they stand behind ``in`` of a parameter, with ``steps`` that nobody wrote."""
+    head, found, own = f"param {_NAME} = 0 in ", None, report.beside()
+    with own.trial():
+        found = _domain(name, Source(f"--set {name}", f"{head}{text}{steps}"), own)
+    written = Source(f"--set {name}", text)
+    for each in own.errors:  # are told of what was written
+        start, end = (min(max(0, at - len(head)), len(text)) for at in (each.span.start, each.span.end))
+        report.error(each.code, each.message, Span(written, start, end), each.hint)
+    if found is None:
+        raise report.stop()
+    return found
+
+
+def _domain(name: str, source: Source, report: Report) -> Values:
     match parse_file(source, report).declarations:
         case (ast.ParamNode(domain=tuple(phrase)),) if phrase:
             return read_values(Words(phrase, report), Reading(Place(Scope()), ExpressionEvaluator(report, {}), report))

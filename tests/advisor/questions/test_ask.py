@@ -362,3 +362,14 @@ def test_what_pays_by_some_calls_alone_says_by_which_not(answer: ModelAnswer, pr
     line = text.partition("with async-TP: ")[2].partition(" A kernel")[0]
     assert line.endswith(words) and line.startswith(f"{promise.speedup:.2f}x")
     assert (", " in line.replace(", worth trying", "")) is bool(words)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "code", "message"), [({}, "MGS209", "none is given"), ({"gpu": 1}, "MGS310", "it is no text")]
+)
+def test_a_gpu_that_is_not_given_or_no_text(gpu: dict[str, int], code: str, message: str) -> None:
+    from magus.tui.service.questions import model_question_of
+
+    with pytest.raises(RequestError) as caught:
+        model_question_of(json.dumps({"model": "llama-3.1-8b", "for": "decode", **gpu}).encode())
+    assert (caught.value.code.name, caught.value.field, caught.value.message) == (code, "gpu", message)

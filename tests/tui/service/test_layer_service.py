@@ -99,6 +99,7 @@ def test_questions_and_answers_are_as_described(advisor: Advisor) -> None:
         ({**QUESTION, "tp": 1 << 20}, "MGS307", "tp"),
         ({**QUESTION, "tokens": "many"}, "MGS309", "tokens"),
         ({**QUESTION, "gpu": "H10"}, "MGS203", "gpu"),
+        ({**QUESTION, "gpu": 1}, "MGS310", "gpu"),
         ({key: value for key, value in QUESTION.items() if key != "tokens"}, "MGS209", "tokens"),
         ({**QUESTION, "text": BACK}, "MGS206", "model"),
         ({**QUESTION, "settings": {}}, "MGS209", "text"),

@@ -96,6 +96,7 @@ def without_texts(schema: Any) -> Any:
         ({**QUESTION, "m": "8"}, "MGS309", "m"),
         ({**QUESTION, "m": 1025}, "MGS304", "request"),
         ({**QUESTION, "gpu": "MI300"}, "MGS203", "gpu"),
+        ({**QUESTION, "gpu": 1}, "MGS310", "gpu"),
         ({**QUESTION, "simulate": 1}, "MGS310", "simulate"),
         ({**QUESTION, "within_s": -1}, "MGS307", "within_s"),
         ({**QUESTION, "bespoke": "many"}, "MGS307", "bespoke"),

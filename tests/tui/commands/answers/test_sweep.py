@@ -182,6 +182,15 @@ def test_values_that_are_none(file: Path, given: str, code: str) -> None:
     assert code in done.stderr and "Traceback" not in done.output
 
 
+def test_what_is_wrong_with_a_range_is_said_of_what_was_written(file: Path) -> None:
+    done = magus("sweep", file, "--set", "M=8192..1024", "--no-verify")
+    assert done.stderr.splitlines()[:3] == [
+        "--set M:1:1: MGS306 error: the range 8192..1024 is empty",
+        "  8192..1024",
+        "  ^^^^^^^^^^",
+    ]
+
+
 def test_stopped_it_shows_what_it_has(file: Path, monkeypatch: Any) -> None:
     answered: list[object] = []
     recommend = Advisor.recommend

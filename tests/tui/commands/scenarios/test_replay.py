@@ -147,9 +147,19 @@ def test_what_is_no_trace(tmp_path: Path, content: str) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    done = magus("replay", tmp_path / "none.json")
+    file = tmp_path / "none.json"
+    done = magus("replay", file)
 
-    assert (done.exit_code, done.stderr) == (1, f"magus: {tmp_path / 'none.json'}: No such file or directory\n")
+    assert (done.exit_code, done.stderr) == (
+        1,
+        f"{file}:1:1: MGS120 error: cannot read '{file}': No such file or directory\n",
+    )
+
+
+def test_a_folder_is_no_trace(tmp_path: Path) -> None:
+    done, imported = magus("replay", tmp_path), magus("import", tmp_path)
+
+    assert done.stderr == f"{tmp_path}:1:1: MGS120 error: '{tmp_path}' is a folder, not a file\n" == imported.stderr
 
 
 def test_a_trace_that_is_cut_off(trace: Path) -> None:
