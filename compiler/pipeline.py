@@ -243,14 +243,20 @@ def _compile(
 
 
 def _check_questions(scope: Scope, resolved: Resolved, settings: Settings, report: Report) -> None:
-    """Resolve the file again for each ``expect ... with`` and each point of a sweep, and report new errors."""
+    """Resolve the file again for each ``expect ... with`` and each point of a sweep, and report new errors.
+
+    Where these say what holds already there are none.
+    """
     all_settings = (given for expectation in resolved.expectations for given in expectation.settings)
     all_bindings = dict.fromkeys(filter(None, all_settings))
+    held = {param.name: param.quantity for param in resolved.params}
     reported = {(diagnostic.code, diagnostic.span) for diagnostic in report.diagnostics}
     for bindings in islice(all_bindings, MAX_CHECKED_BINDINGS):
         inner_report = report.beside()
         with inner_report.trial():
-            resolve(scope, bind(scope, (*settings, *bindings), inner_report), inner_report, with_questions=False)
+            bound = bind(scope, (*settings, *bindings), inner_report)
+            if inner_report.has_errors or bound.items() - held.items():
+                resolve(scope, bound, inner_report, with_questions=False)
         settings_text = ", ".join(f"{name} = {text}" for name, text in bindings)
         for diagnostic in inner_report.diagnostics:
             if diagnostic.severity is Severity.ERROR and (diagnostic.code, diagnostic.span) not in reported:

@@ -1,13 +1,17 @@
 """As many mistakes as a report takes, and more: the file is never refused in silence, nor for its warnings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
 from magus.compiler import CompileError, OpCase, compile_text
 from magus.compiler.pipeline import examine_text
+from magus.compiler.resolve.file import resolve
 from magus.compiler.resolve.schedules.from_text import resolve_schedule
 from magus.compiler.text.diagnostics import MAX_ERRORS, MAX_SHOWN, Severity, render_text
+from magus.compiler.text.names import Scope
+from magus.compiler.text.units import Quantity
 
 AROUND_THE_LIMIT = (MAX_ERRORS - 1, MAX_ERRORS, MAX_ERRORS + 1)
 _HEAD = 'use "nvidia/h100"\nsystem s { gpus 8 x H100; fabric switch(nvswitch, link=nvlink) }\n'
@@ -87,3 +91,20 @@ def test_a_schedule_on_the_command_line_with_many_mistakes() -> None:
     scenario: OpCase = compile_text(_HEAD + _workload("w", _PAIR)).scenario().case
     with pytest.raises(CompileError):
         resolve_schedule(scenario, "$" * (MAX_ERRORS + 1))
+
+
+def test_settings_of_an_expectation_that_hold_already_are_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolved = list[Mapping[str, Quantity]]()
+
+    def counting(scope: Scope, settings: Mapping[str, Quantity], *more: Any, **named: Any) -> Any:
+        resolved.append(settings)
+        return resolve(scope, settings, *more, **named)
+
+    monkeypatch.setattr("magus.compiler.pipeline.resolve", counting)
+    text = _HEAD + "param R = 1024 in 512..4096 x2\n" + _workload("w", _PAIR.replace("1024", "R"))
+    compile_text(text + "expect w { sweep R in 512..2048 x2 { show serial.makespan } }")
+    assert [int(settings["R"].amount) for settings in resolved if settings] == [512, 2048]
+
+    with pytest.raises(CompileError) as caught:
+        compile_text(text + "expect w with R = 8192 { show serial.makespan }")
+    assert caught.value.first.message == "with R = 8192: R is set to 8192, its domain is 512..4096 x2"

@@ -185,9 +185,7 @@ def _steps(state: BufferState, signal: Callable[[Event], str], *, by_groups: boo
         )
         before.append(covered | covered_there)
         depths.append(1 + max((depths[number] for number in (*numbers, *there)), default=0))
-        step = _step(state.space, event, tuple(after), signal(event), event.block if by_groups else None)
-        if isinstance(step, Transfer):
-            step = replace(step, peer_after=tuple(peer_after))
+        step = _step(state.space, event, (after, peer_after), signal(event), event.block if by_groups else None)
         steps_by_rank[event.rank].append(((depths[-1], event.number, event.block), step))
     return tuple(tuple(step for _, step in sorted(steps, key=itemgetter(0))) for steps in steps_by_rank)
 
@@ -210,11 +208,16 @@ def _waits(left: int, before: list[int]) -> tuple[list[int], int]:
     return waits, covered
 
 
-def _step(space: BufferSpace, event: Event, after: tuple[str, ...], signal: str, group: int | None) -> Step:
+def _step(
+    space: BufferSpace, event: Event, waits: tuple[Sequence[str], Sequence[str]], signal: str, group: int | None
+) -> Step:
+    """The step of an event, with its ``waits``: at its own rank, and at its peer."""
+    after, peer_after = map(tuple, waits)
     region, action = space.region(event.op, event.piece, event.count, event.rank), event.action
     if action.direction is None:
         return Reduction(event.name, region, action.num_parts, after, group or 0)
     everyone = action.peer is None
     peer = 0 if action.peer is None else (action.peer - event.rank) % space.num_ranks
     reach = Reach.ALL if everyone else Reach.PEER
-    return Transfer(event.name, action.direction, region, peer, signal, after, group, action.reduce, reach)
+    said = action.direction, region, peer, signal, after, group, action.reduce, reach
+    return Transfer(event.name, *said, peer_after=peer_after)

@@ -86,6 +86,8 @@ class ProgramReader:
         self._case, self._engine, self._chunks = case, engine, chunks
         self._reading, self._report = reading, reading.report
         self._left = MAX_OPS
+        self._known: dict[tuple[object, ...], int] = {}  # of expressions with the values of their names
+        self._names: dict[int, frozenset[str]] = {}  # of expressions, which last as long as their block
 
     def read(self, name: ast.Name, block: ast.BlockNode) -> WrittenPlan:
         """Return the plan that the program in ``block`` is; ``name`` is that of its kernel in the schedule."""
@@ -225,6 +227,16 @@ class ProgramReader:
                 self._report.require(reject_loop(self._engine, direction), span)
 
     def _whole(self, expression: ast.Expression, values: Mapping[str, int]) -> int:
+        """The number that an expression is; loops ask for most of them many times."""
+        place = id(expression)
+        if place not in self._names:
+            self._names[place] = frozenset(each.text for each in ast.nodes_in(expression) if isinstance(each, ast.Name))
+        key = place, *(values.get(name) for name in self._names[place])
+        if key not in self._known:
+            self._known[key] = self._evaluated(expression, values)
+        return self._known[key]
+
+    def _evaluated(self, expression: ast.Expression, values: Mapping[str, int]) -> int:
         numbers = self._case.num_ranks, self._engine.count, self._chunks
         known = {**dict(zip(PROGRAM_NUMBERS, numbers, strict=False)), **values}
         value = self._reading.value(bound(expression, known))
@@ -291,18 +303,26 @@ class ProgramReader:
         """What a rank does, with ranks and chunks counted from the first."""
         one, whole = self._chunks, self._chunks * self._case.num_ranks
         read, written = (one if self._own_buffer is buffer else whole for buffer in (Buffer.INPUT, Buffer.OUTPUT))
-        blocks = tuple(tuple([self._absolute(rank, group, each) for each in group.done]) for group in groups)
+        blocks = tuple(tuple(self._absolutes(rank, group)) for group in groups)
         return GpuDocument(read, written, (), blocks)
 
-    def _absolute(self, rank: int, group: _Group, done: _Operation) -> BlockOp:
-        item = Item(None, f"work-group {group.number} of rank {rank}", JsonPlace("", done.span, self._report))
-        sources, targets = (tuple([self._chunk(rank, each) for each in ends]) for ends in (done.sources, done.targets))
-        channels: tuple[Channel, ...] = ()
-        if done.name in ("signal", "wait"):
-            channels = (Channel(ChannelKind.MEMORY, (rank + done.peer) % self._case.num_ranks, done.number),)
-        numbers, count = ((0,), self._engine.count) if done.name == "barrier" else ((), 0)
-        kind = ChannelKind.MEMORY if channels or any(each.peer for each in (*done.sources, *done.targets)) else None
-        return BlockOp(done.name, item, sources, targets, kind, channels, numbers, count, written=done.word)
+    def _absolutes(self, rank: int, group: _Group) -> Iterator[BlockOp]:
+        """Yield what a work-group of ``rank`` does; what stands at one place shares that."""
+        n, path, places = self._case.num_ranks, f"work-group {group.number} of rank {rank}", dict[int, JsonPlace]()
+        for done in group.done:
+            place = places.setdefault(id(done.span), JsonPlace("", done.span, self._report))
+            channels, passes = (), done.name in ("signal", "wait")
+            if passes:
+                channels = (Channel(ChannelKind.MEMORY, (rank + done.peer) % n, done.number),)
+            sources, targets = (
+                tuple([self._chunk(rank, each) for each in ends]) for ends in (done.sources, done.targets)
+            )
+            numbers, count = ((0,), self._engine.count) if done.name == "barrier" else ((), 0)
+            away = passes or any(each.peer for each in (*done.sources, *done.targets))
+            kind = ChannelKind.MEMORY if away else None
+            yield BlockOp(
+                done.name, Item(None, path, place), sources, targets, kind, channels, numbers, count, written=done.word
+            )
 
     def _chunk(self, rank: int, piece: _Piece) -> Chunk:
         n = self._case.num_ranks

@@ -1,5 +1,7 @@
 """Programs of work-groups: which plan they are, that it is exact, and what is refused, where and why."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from magus.compiler import CompileError, compile_text, format_text
@@ -8,6 +10,8 @@ from magus.compiler.ir import GroupEngine, OpCase, Reduction, Transfer, WrittenP
 from magus.compiler.planfile.write import plan_text
 from magus.compiler.planning.build import build_op_plan
 from magus.compiler.resolve.schedules.from_text import read_choice
+from magus.compiler.resolve.schedules.group_program import ProgramReader
+from magus.compiler.text import syntax as ast
 from magus.runtime import carry_out
 from magus.runtime.run import job_of_op
 
@@ -279,3 +283,18 @@ def test_a_sum_is_stored_in_all_its_places_at_once() -> None:
 
     assert (code, place) == (Code.MGS526, "store scratch.shard(0)[self] to 1")
     assert message == "this stands behind wait, and a sum is stored in all its places at once"
+
+
+def test_an_expression_is_evaluated_once_for_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated, evaluate = list[str](), ProgramReader._evaluated
+
+    def counting(reader: ProgramReader, expression: ast.Expression, values: Mapping[str, int]) -> int:
+        evaluated.append(expression.span.text)
+        return evaluate(reader, expression, values)
+
+    monkeypatch.setattr(ProgramReader, "_evaluated", counting)
+    plan_of(text(GATHER))
+
+    assert evaluated.count("0") == 1, "of 3 rounds of 2 work-groups"
+    assert evaluated.count("self") == 2, "once for each work-group"
+    assert evaluated.count("p") == 3 * 3, "once for each number, where it stands thrice"
