@@ -311,14 +311,14 @@ class ProgramReader:
         n, path, places = self._case.num_ranks, f"work-group {group.number} of rank {rank}", dict[int, JsonPlace]()
         for done in group.done:
             place = places.setdefault(id(done.span), JsonPlace("", done.span, self._report))
-            channels, passes = (), done.name in ("signal", "wait")
-            if passes:
+            channels: tuple[Channel, ...] = ()
+            if done.name in ("signal", "wait"):
                 channels = (Channel(ChannelKind.MEMORY, (rank + done.peer) % n, done.number),)
             sources, targets = (
                 tuple([self._chunk(rank, each) for each in ends]) for ends in (done.sources, done.targets)
             )
             numbers, count = ((0,), self._engine.count) if done.name == "barrier" else ((), 0)
-            away = passes or any(each.peer for each in (*done.sources, *done.targets))
+            away = channels or any(each.peer for each in (*done.sources, *done.targets))
             kind = ChannelKind.MEMORY if away else None
             yield BlockOp(
                 done.name, Item(None, path, place), sources, targets, kind, channels, numbers, count, written=done.word
