@@ -131,7 +131,12 @@ def timeline_svg(run: ShownRun, *, span_ticks: int = 0, max_lanes: int = MAX_LAN
     for height, part in (*_ranks(run, drawing, max_lanes), *_strips(result, drawing.scale)):
         lanes += part(top)
         top += height
-    body = [*heading(title, _summary(run), WIDTH), *legend(_KINDS, 58), *_axis(drawing.scale, top), *lanes]
+    body = [
+        *heading(title, _summary(run), WIDTH),
+        *legend(_drawn_kinds(run, drawing), 58),
+        *_axis(drawing.scale, top),
+        *lanes,
+    ]
     return document(WIDTH, top + 12, title, body)
 
 
@@ -167,7 +172,7 @@ def _ranks(run: ShownRun, drawing: _Drawing, max_lanes: int) -> Iterator[_Part]:
         if drawn and drawn + len(rows) + len(ops) > max_lanes:
             yield LANE, _note(12, f"{'rank' if rank == period - 1 else f'ranks {rank} to'} {period - 1}: not drawn")
             return
-        yield LANE, _note(12, _rank_title(result, rank), "title")
+        yield LANE, partial(_title, _rank_title(result, rank))
         for op in ops[:MAX_LANES]:
             yield LANE + GAP, partial(_op_lane, op, drawing.scale)
         if len(ops) > MAX_LANES:
@@ -187,6 +192,12 @@ def _strips(result: Result, scale: TimeScale) -> Iterator[_Part]:
 
 def _note(x: float, said: str, kind: str = "faint") -> Callable[[float], Iterator[str]]:
     return lambda top: iter([text_at(x, top + 13, said, kind)])
+
+
+def _title(said: str, top: float) -> Iterator[str]:
+    """The name of a rank, which no line of the axis crosses."""
+    yield rect_at(10, top, 4 + 7.5 * len(said), LANE, "paper")
+    yield text_at(12, top + 13, said, "title")
 
 
 def _summary(run: ShownRun) -> str:
@@ -209,14 +220,24 @@ def _rank_title(result: Result, rank: int) -> str:
     return f"rank {rank}{same}"
 
 
-_KINDS = (
-    ("compute", "kernel"),
-    ("reduce", "sum"),
-    ("comm", "transfer"),
-    ("comm critical", "outlined: on the critical path"),
-    ("exposed", "communication that no kernel hides"),
-)
+_KINDS = {
+    IntervalKind.COMPUTE: ("compute", "kernel"),
+    IntervalKind.REDUCE: ("reduce", "sum"),
+    IntervalKind.COMM: ("comm", "transfer"),
+}
+_CRITICAL = "comm critical", "outlined: on the critical path"
+_EXPOSED = "exposed", "communication that no kernel hides"
 """What is painted how, in words."""
+
+
+def _drawn_kinds(run: ShownRun, drawing: _Drawing) -> Iterator[tuple[str, str]]:
+    """Yield the kinds that there are."""
+    there = {each.kind for each in run.result.timeline.intervals}
+    yield from (entry for kind, entry in _KINDS.items() if kind in there)
+    if drawing.critical:
+        yield _CRITICAL
+    if run.result.exposed_ticks:
+        yield _EXPOSED
 
 
 def _axis(scale: TimeScale, bottom: float) -> Iterator[str]:

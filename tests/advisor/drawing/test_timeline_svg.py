@@ -46,6 +46,25 @@ def test_what_is_exposed_is_marked() -> None:
     assert 1 < len(marked) <= len(exposed_spans(result.timeline, 0)) + 1  # and the legend's
 
 
+def test_the_legend_lists_what_is_drawn() -> None:
+    scenario, result = persistent_run()
+    text = timeline_svg(run_of(scenario, result))
+    words = [each.text for each in ElementTree.fromstring(text).iter(f"{SVG}text")]
+    there = {each.kind for each in result.timeline.intervals}
+    assert IntervalKind.REDUCE not in there and "sum" not in words
+    assert {"kernel", "transfer", "communication that no kernel hides"} <= set(words)
+
+
+def test_no_line_crosses_the_name_of_a_rank() -> None:
+    scenario, result = persistent_run()
+    body = list(ElementTree.fromstring(timeline_svg(run_of(scenario, result))))
+    place = next(at for at, each in enumerate(body) if (each.text or "").startswith("rank 0"))
+    lines = [at for at, each in enumerate(body) if each.tag == f"{SVG}path" and each.get("class") == "grid"]
+    behind, said = body[place - 1], body[place].text or ""
+    assert lines and max(lines) < place - 1 and behind.get("class") == "paper"
+    assert float(behind.get("width", 0)) > 6.4 * len(said)
+
+
 def test_a_hundred_thousand_intervals_are_drawn_in_bounded_size() -> None:
     scenario, result = persistent_run()
     lanes = [f"dma {number}" for number in range(8)]
