@@ -24,7 +24,7 @@ from ...compiler.planning.staging import sides_of
 from ...compiler.templates import forest
 from ...compiler.templates.tree_copies import repeats_after
 from ..bounds.link_loads import passes_ranks, relayed_load
-from ..solver.forest import EARLY, FEW_RANKS, SHALLOW, packings
+from ..solver.forest import EARLY, FEW_RANKS, LARGE, SHALLOW, packings
 from ..solver.forest import MOST_RANKS as MOST_PACKED
 from ..solver.images import Trees, buckets, early_trees
 from ..solver.trees import TreeFlow
@@ -61,8 +61,8 @@ SHARED = 1
 """Channels beyond half the engines, of ranks that send to several over one port: an engine is held until the last byte
 is there, and only with engines to spare the next bytes leave before."""
 LEAST_CHUNK_BYTES = 64 << 10
-LEAST_BYTES, LARGE_BYTES = 1 << 20, 8 << 20
-"""By copy engines; and from where on the packing of fewest levels is not tried."""
+LEAST_BYTES, LARGE_BYTES, HUGE_BYTES = 1 << 20, 8 << 20, 64 << 20
+"""By copy engines; from where on the packing of fewest levels is not tried, and those of ``LARGE`` are."""
 SM_BYTES = range(1 << 15, 1 << 22)
 """By SMs with flags between the data. Below, a second copy takes longer than all bytes by straight routes, but for a
 broadcast, and with 64 KiB on ten GPUs at links of 22 GB/s it does not; above, the flags cost more than setups."""
@@ -201,7 +201,13 @@ def trees_of(scenario: OpCase) -> Sequence[Trees]:
     pattern, most_peers = scenario.shape.pattern, scenario.gpu.dma.engines or scenario.num_ranks
     moved = scenario.shape.moved.num_bytes if scenario.shape.moved else 0
     alone = moved >= LEAST_BYTES and not pattern.overlaps
-    shapes = SHALLOW if not alone else (*SHALLOW[: 2 if moved >= LARGE_BYTES else 3], *EARLY)
+    shapes = (
+        SHALLOW
+        if not alone
+        else LARGE
+        if moved >= HUGE_BYTES
+        else (*SHALLOW[: 2 if moved >= LARGE_BYTES else 3], *EARLY)
+    )
     if pattern.exchanges:
         return packings(scenario.system.fabric, scenario.num_ranks, TreeFlow.EACH)
     if pattern is Pattern.BROADCAST:

@@ -6,14 +6,10 @@ columns are trees and whose rows are links. Duals of the links price new trees, 
 An edge of a tree is a route between two ranks without a rank in between, and loads the links of that route: so switches
 need nothing of their own, and the routes are those that are simulated. A second program takes, of what is as good as
 the best within some slack, the packing of the fewest levels: deep trees delay the last chunk.
-
-Such a packing has as many trees of a root as links are full: eight of each rank on a hypercube of 16. Each is a chunk
-at least, and chunks of a small shard are then set up more slowly than they are sent. So a local search looks for few
-trees of equal weight for each root.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from functools import lru_cache
 from math import gcd
 from random import Random
@@ -22,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...compiler.ir import Fabric, checkpoint
+from .even import even_packing
 from .trees import (
     Column,
     Floats,
@@ -34,66 +31,6 @@ from .trees import (
     summed,
 )
 
-TRIES, ROUNDS = 32, 6
-"""Searches, divided by the roots that are not alike, and how often each replaces all trees."""
-POWER = 8
-"""Loads count by this power: nearly the busiest link alone, and yet less elsewhere is better."""
-LEVEL = 0.005
-"""What a level is worth, in times of the busiest link: it decides among trees that load links alike."""
-NOISY, NOISE, IDLE = 3, 0.3, 0.05
-"""Rounds in which prices differ between searches, by how much, and the load that an idle link is priced for."""
-
-
-def even_packing(graph: TreeGraph, count: int, least: float) -> list[tuple[Column, float]]:
-    """Return ``count`` trees of each root with their shares; ``least`` is the least time of any packing, in us per MB.
-
-    Of all searches the one whose busiest link is least busy.
-    """
-    seeds = range(max(1, TRIES // len(graph.images)))
-    _, trees = min((_searched(graph, count, least, Random(seed)) for seed in seeds), key=lambda found: found[0])
-    return [(column, number / count) for column, number in Counter(trees).items()]
-
-
-def _searched(graph: TreeGraph, count: int, least: float, random: Random) -> tuple[float, list[Column]]:
-    """Replace one tree after the other by the best for the loads of all others, until none is better."""
-    checkpoint()
-    slots = [root for root in graph.images for _ in range(count)]
-    trees, known = dict[int, Column](), dict[Column, Floats]()
-    total = np.zeros(graph.loads.shape[1])
-
-    def loads(column: Column) -> Floats:
-        if column not in known:
-            known[column] = graph.loads_of(*column) / (count * least)
-        return known[column]
-
-    def disadvantage(column: Column) -> float:
-        norm: float = ((total + loads(column)) ** POWER).sum() ** (1 / POWER)
-        return norm + LEVEL * graph.levels_of(*column) / len(slots)
-
-    for number in range(ROUNDS):
-        before = dict(trees)
-        for slot, root in enumerate(slots):
-            total = total - loads(trees[slot]) if slot in trees else total
-            noise = NOISE if number < NOISY else 0.0
-            prices = (total + IDLE) ** (POWER - 1) * [random.uniform(1 - noise, 1 + noise) for _ in total]
-            found = [*_cheap(graph, root, prices / prices.sum()), *([trees[slot]] if slot in trees else [])]
-            trees[slot] = min(sorted(found), key=disadvantage)
-            total = total + loads(trees[slot])
-        if trees == before:
-            break
-    return float(total.max()) + LEVEL * max(graph.levels_of(*each) for each in trees.values()), list(trees.values())
-
-
-def _cheap(graph: TreeGraph, root: int, prices: Floats) -> Iterator[Column]:
-    """Trees of a root that cost little by ``prices`` of the links, from few levels to many."""
-    costs = graph.costs_of(root, prices)
-    hop = costs.mean()
-    yield root, level_tree(graph, root, costs)
-    yield root, shortest_tree(graph, root, costs + hop)
-    yield root, shortest_tree(graph, root, costs + 0.3 * hop)
-    yield root, graph.best_tree(root, costs + 1e-9 * hop)
-
-
 GAP, MOST_ROUNDS, SEED = 0.002, 60, 1
 MOST_RANKS, MOST_ROOTS = 64, 32
 """Ranks that are alike are one root: its trees are those of all."""
@@ -104,6 +41,8 @@ Shape = tuple[float, float]
 each level below it: links that bring in what others pass on are then done before these."""
 SHALLOW: tuple[Shape, ...] = ((0.003, 0.0), (0.05, 0.0), (0.1, 0.0))
 EARLY: tuple[Shape, ...] = ((0.003, 0.1), (0.003, 0.2), (0.003, 0.4))
+LARGE: tuple[Shape, ...] = ((0.003, 0.0), (0.02, 0.0), (0.003, 0.02), (0.003, 0.04), (0.003, 0.1))
+"""Of large tensors, whose chunks are a smaller part of all: a level holds up less."""
 EVEN, MOST_EVEN = (TreeFlow.DOWN, TreeFlow.UP, TreeFlow.BOTH), 4
 MANY_TREES, EVEN_TREES = 64, (2, 4)
 """Where a packing has more than so many trees, of so few roots that are not alike, the others that are tried have so
@@ -139,12 +78,15 @@ def packings(
     if packer is None:
         return ()
     packer.add_shallow_trees()
+    graph, roots, large, known = packer.graph, len(packer.graph.images), shapes == LARGE, dict(packer.columns)
     found = [packer.of_few_levels(*shapes[0])]
-    graph, roots = packer.graph, len(packer.graph.images)
-    if flow in EVEN and roots <= MOST_EVEN and len(found[0]) * num_ranks > MANY_TREES * roots:
+    many = flow in EVEN and roots <= MOST_EVEN and len(found[0]) * num_ranks > MANY_TREES * roots
+    if many and not large:
         found += [even_packing(graph, count, packer.least) for count in EVEN_TREES]
-    elif num_ranks <= FEW_RANKS:
-        found += [packer.of_few_levels(*shape) for shape in shapes[1:]]
+    elif many or num_ranks <= FEW_RANKS:
+        for shape in shapes[1:]:
+            packer.columns = dict(known) if large else packer.columns  # from the same trees packings differ more
+            found.append(packer.of_few_levels(*shape))
     return tuple(dict.fromkeys(_weighed(packing, graph) for packing in found if packing))
 
 
@@ -178,6 +120,19 @@ def _weighed(packing: Iterable[tuple[Column, float]], graph: TreeGraph) -> tuple
     return tuple((root, weight // common[root % pools], *parents) for root, parents, weight in weights)
 
 
+def _most_of_each_port(graph: TreeGraph, most_peers: int) -> dict[int, int]:
+    """How many peers a rank may have over each of the links at it: its part of the rates of all, and one at least."""
+    found = dict[int, int]()
+    for side in (0, 1):
+        rates = defaultdict[int, dict[int, float]](dict)  # of each port of a rank
+        for ends, port, loads in zip(graph.ends, graph.ports[side].tolist(), graph.loads, strict=True):
+            rates[ends[side]][port] = 1 / loads[port]
+        for of_rank in rates.values():
+            whole = sum(of_rank.values())
+            found |= {port: max(1, int(most_peers * rate / whole)) for port, rate in of_rank.items()}
+    return found
+
+
 class _Packer:
     """The trees that are known, and the program that chooses among them."""
 
@@ -192,6 +147,7 @@ class _Packer:
         self.times = graph.loads.sum(axis=1)
         self.least, self.duals = 0.0, np.ones(graph.loads.shape[1])
         self.prices = list[Floats]()  # of the last round
+        self.most_of_port = _most_of_each_port(graph, most_peers)
 
     def add(self, root: int, parents: Parents) -> bool:
         """Add a tree, unless it is known."""
@@ -269,7 +225,7 @@ class _Packer:
             return []
         for number in range(PEER_ROUNDS):
             used = program.used()
-            if self._peers(used) <= self.most_peers:
+            if not self._is_crowded(used):
                 break
             program.avoid_others(used, PEER * 2**number)
             program.improve(rounds)
@@ -282,10 +238,17 @@ class _Packer:
             program.leave_out(small)
         return []
 
-    def _peers(self, used: Floats) -> int:
-        """With how many others one rank has most to do."""
-        ends = {self.graph.ends[edge] for edge in np.flatnonzero(used > 1e-6)}
-        return max(count for side in (0, 1) for count in Counter(each[side] for each in ends).values())
+    def _is_crowded(self, used: Floats) -> bool:
+        """Whether a rank has too many peers, or has over one of its ports."""
+        graph, edges = self.graph, np.flatnonzero(used > 1e-6).tolist()
+        for side in (0, 1):
+            ways = {(graph.ends[edge], int(graph.ports[side, edge])) for edge in edges}
+            of_rank, of_port = Counter(ends[side] for ends, _ in ways), Counter(port for _, port in ways)
+            if max(of_rank.values()) > self.most_peers:
+                return True
+            if any(count > self.most_of_port[port] for port, count in of_port.items()):
+                return True
+        return False
 
 
 class _FewLevels:

@@ -77,7 +77,8 @@ class TreeGraph:
 
     ``images`` are those of each root of trees. With ``one_pool`` it does not matter which is the root of how much, with
     ``to_each`` edges carry the data of each rank below.
-    ``place`` has the number of an edge by its ends, ``onward`` the targets and numbers of the edges from each rank.
+    ``place`` has the number of an edge by its ends, ``ports`` [2, edges] the links of its route at either end,
+    ``onward`` the targets and numbers of the edges from each rank.
     With ``halves`` a tree is two, one down and one up, each of edges of its own; all edges are those of both.
     """
 
@@ -89,6 +90,7 @@ class TreeGraph:
     loads: Floats
     levels: Floats
     place: dict[tuple[int, int], int]
+    ports: Numbers
     onward: tuple[tuple[tuple[int, int], ...], ...]
     halves: tuple["TreeGraph", ...] = ()
 
@@ -191,7 +193,9 @@ def graph_of(fabric: Fabric, num_ranks: int, flow: TreeFlow) -> TreeGraph:
     rows = np.array(list(one_way.values())).reshape(len(ends), len(numbers))
     slowest = rows.max(axis=1, initial=0)
     levels = 1 - SLOW + SLOW * slowest / np.median(slowest)
-    return TreeGraph(num_ranks, alike, one_pool, to_each, ends, rows, levels, place, onward)
+    at_ends = (-1, 0) if flow is TreeFlow.UP else (0, -1)
+    ports = np.array([[numbers[route[at]] for route in routes.values()] for at in at_ends])
+    return TreeGraph(num_ranks, alike, one_pool, to_each, ends, rows, levels, place, ports, onward)
 
 
 def _of_halves(down: TreeGraph, up: TreeGraph) -> TreeGraph:
@@ -202,7 +206,10 @@ def _of_halves(down: TreeGraph, up: TreeGraph) -> TreeGraph:
     }
     ends = (*down.ends, *(pair[::-1] for pair in up.ends))  # up a tree a child sends
     loads, levels = np.vstack([down.loads, up.loads]), np.concatenate([down.levels, up.levels])
-    return replace(down, images=images, one_pool=True, ends=ends, loads=loads, levels=levels, halves=(down, up))
+    ports = np.hstack([down.ports, up.ports[::-1]])
+    return replace(
+        down, images=images, one_pool=True, ends=ends, loads=loads, levels=levels, ports=ports, halves=(down, up)
+    )
 
 
 FindTree = Callable[[TreeGraph, int, Floats], Parents]

@@ -14,6 +14,7 @@ from magus.advisor.bounds.link_loads import relayed_load
 from magus.advisor.bounds.lower_bound import lower_bound
 from magus.advisor.candidates.forests import (
     CARRIED,
+    HUGE_BYTES,
     LEAST_BYTES,
     SM_BYTES,
     SUMS,
@@ -23,6 +24,8 @@ from magus.advisor.candidates.forests import (
     trees_of,
     try_forests,
 )
+from magus.advisor.solver.forest import EARLY, LARGE, SHALLOW, packings
+from magus.advisor.solver.trees import TreeFlow
 from magus.advisor.work import workers
 from magus.advisor.work.workers import SimulationJob, run_job
 from magus.compiler import compile_text
@@ -45,6 +48,14 @@ link slow extends xgmi {{ bandwidth 16 GB/s; achieved 12 GB/s }}
 system box {{ gpus {ranks} x MI300X; fabric {fabric} }}
 workload one on box {{ x = tensor bf16[{rows // ranks * ranks}, 1024]{layout}; y = {collective}(x) }}
 {explore}""").scenario()
+
+
+def test_links_of_large_tensors_are_to_be_done_less_early() -> None:
+    rows = HUGE_BYTES // 2048  # of 2 KiB each, of which all six have as many
+    for moved, shapes in ((rows - 6, (*SHALLOW[:2], *EARLY)), (rows + 6, LARGE)):
+        case = scenario_of("all_reduce", rows=moved).case
+        engines = case.gpu.dma.engines
+        assert trees_of(case) == packings(case.system.fabric, 6, TreeFlow.BOTH, engines, shapes)
 
 
 @pytest.mark.slow

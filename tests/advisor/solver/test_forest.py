@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from magus.advisor.solver.cuts import Flows, narrowest_between, strongest_partition, widest_spread
-from magus.advisor.solver.forest import EARLY, GAP, MANY_TREES, MOST_RANKS, SHALLOW, packings
+from magus.advisor.solver.forest import EARLY, GAP, LARGE, MANY_TREES, MOST_RANKS, SHALLOW, packings
 from magus.advisor.solver.trees import SLOW, TreeFlow, graph_of
 from magus.compiler import compile_text
 from magus.compiler.ir import Fabric, network_of
@@ -117,6 +117,28 @@ def test_ranks_send_to_as_few_others_as_they_have_engines() -> None:
     assert most_peers(packings(fabric, ranks)) > 3 >= most_peers(packings(fabric, ranks, TreeFlow.DOWN, 3))
 
 
+def test_a_rank_has_one_peer_over_a_nic_that_has_a_small_part_of_its_rates() -> None:
+    """Two rings of four, each rank with a NIC at one switch: by that it reaches all others, and by links two."""
+    rings = [[first + rank, first + (rank + 1) % 4] for first in (0, 4) for rank in range(4)]
+    nics = [[rank, 8] for rank in range(8)]
+    text = f"""use "amd/mi300x"
+link nic extends xgmi {{ bandwidth 24 GB/s; achieved 24 GB/s }}
+system s {{ gpus 8 x MI300X; fabric edges(switches=1, xgmi={rings}, nic={nics}) }}
+workload one on s {{ x = tensor bf16[128, 64] shard rows; y = all_gather(x) }}
+"""
+    fabric = compile_text(text).scenario().case.system.fabric
+    joined = {frozenset(pair) for pair in rings}
+
+    def peers_over_nics(found: Sequence[Sequence[tuple[int, ...]]]) -> Counter[int]:
+        trees = some(found)[0]
+        ways = {(above, rank) for root, _, *parents in trees for rank, above in enumerate(parents) if rank != root}
+        return Counter(end for source, target in ways if {source, target} not in joined for end in (source, ~target))
+
+    for flow in (TreeFlow.DOWN, TreeFlow.UP, TreeFlow.BOTH):
+        assert max(peers_over_nics(packings(fabric, 8, flow, 8)).values()) == 1
+    assert max(peers_over_nics(packings(fabric, 8)).values()) > 1
+
+
 def test_where_packings_have_many_trees_two_and_four_of_each_rank_are_nearly_as_even() -> None:
     links = [[rank, rank ^ 1 << bit] for rank in range(16) for bit in range(4) if rank < rank ^ 1 << bit]
     fabric = (
@@ -139,6 +161,8 @@ workload one on s {{ x = tensor bf16[128, 64] shard rows; y = all_gather(x) }}
             loads.update((above, rank) for rank, above in enumerate(parents) if rank != root)
         shards = max(loads.values()) * 16 / len(trees)
         assert 15 / 4 <= shards <= 1.1 * 15 / 4  # a rank gets 15 shards over four links
+    large = packings(fabric, 16, shapes=LARGE)  # their chunks are large enough
+    assert large[0] == first and not set(large) & set(even)
 
 
 def test_links_that_bring_in_what_is_passed_on_are_done_early() -> None:
