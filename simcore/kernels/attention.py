@@ -202,14 +202,17 @@ def _decode(
 
 
 def _alone_us(gpu: Gpu, model: AttentionModel, shape: AttentionShape, sms: int, traffic: KernelTraffic) -> float:
-    """Time of a kernel that has a unit for each head, each of which reads its keys at the rate of an SM."""
+    """Time of a kernel that has a unit for each head, each of which reads its keys at the rate of an SM.
+
+    Whether it splits keys goes by the SMs that the GPU has, also where others hold some: more SMs are never slower.
+    """
     heads = shape.batch * shape.heads
     start_us, first_us = model.decode_alone_ticks / TICKS_PER_US, model.decode_first_ticks / TICKS_PER_US
     rate = float(model.decode_again_fraction) * gpu.hbm.peak_bytes_per_s / gpu.sms
     read_us = shape.dtype.bytes_of(shape.keys_seen * shape.key_cols) / rate * 1e6
     first_us *= min(1.0, shape.keys_seen * shape.key_cols / 2 / FIRST_ELEMENTS)
     whole_us = -(-heads // sms) * (start_us + max(first_us, read_us))
-    if heads > sms:
+    if heads > gpu.sms:
         return whole_us
     split_us = model.decode_split_ticks / TICKS_PER_US + max(start_us + read_us * heads / sms, traffic.us(gpu))
     return split_us if heads * shape.kv_len * shape.key_cols >= 2 * SPLIT_ELEMENTS else min(whole_us, split_us)

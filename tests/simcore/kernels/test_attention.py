@@ -4,6 +4,7 @@ import heapq
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from magus.compiler.ir import TICKS_PER_SECOND, AttentionModel, AttentionShape, 
 from magus.simcore.kernels.attention import attention_work, makespan_us, seen_by_blocks
 from magus.simcore.kernels.gemm import ROUNDING_TICKS, ticks_for
 from tests.helpers.scenarios.scenarios import T, h100, mi300x, ticks
+from tests.helpers.some import some
 
 DT = DType.BF16
 shapes = st.builds(
@@ -215,6 +217,15 @@ def test_the_keys_of_a_lone_head_are_split_where_that_is_faster() -> None:
     work = attention_work(gpu, AttentionShape(1, 1, 1, 1, 32768, 128, DT, True, by="trtllm"), 132)
 
     assert ticks(14) < work.unit_ticks < ticks(21)
+
+
+@pytest.mark.parametrize(("heads", "keys"), [(48, 1000), (128, 1000), (128, 300), (132, 1000), (133, 1000)])
+def test_whether_keys_are_split_goes_by_the_sms_of_the_gpu(heads: int, keys: int) -> None:
+    """A kernel does not see which SMs others hold, and none is faster on fewer."""
+    gpu, shape = by_trtllm(), AttentionShape(1, heads, 1, 1, keys, 128, DT, True, by="trtllm")
+    times = [attention_work(gpu, shape, sms).alone_ticks for sms in range(1, gpu.sms + 1)]
+
+    assert gpu.sms == 132 and all(more <= fewer for fewer, more in some(list(pairwise(times))))
 
 
 def test_heads_over_256_have_constants_of_their_own() -> None:
