@@ -145,7 +145,7 @@ def stride_rows(tokens: int, top: int, experts: int, ranks: int) -> tuple[int, .
         first = tokens // experts + (every < tokens % experts)
     else:
         first = np.bincount(np.arange(tokens) * step // tokens, minlength=experts)
-    rows = sum(np.roll(first, i * step) for i in range(top))
+    rows = np.sum([np.roll(first, i * step) for i in range(top)], axis=0)
     return tuple(int(count) for count in rows[: experts // ranks] if count)
 
 
@@ -158,7 +158,7 @@ def chosen_us(tokens: int, top: int, experts: int) -> float:
     if top <= MOST_CHOSEN[0] and experts <= MOST_CHOSEN[1]:
         return 0.0
     start, share, power = CHOSEN_US
-    return start + share * (tokens / 1000) ** power
+    return start + share * float((tokens / 1000) ** power)
 
 
 def expert_rows(path: Path) -> Iterator[ExpertRow | str]:
