@@ -22,11 +22,13 @@ from magus.advisor.measured.tables.attention import FITTED, AttentionRow, attent
 from magus.advisor.measured.tables.csv_rows import TableComparison, in_odd_half, tables_of
 from magus.advisor.measured.tables.experts import (
     CHOSEN_US,
+    DTYPES,
     EVEN,
     FUSED_LAWS,
     PATTERNS,
     UNGATED,
     ExpertRow,
+    chosen_us,
     expert_rows,
     fused_layer_comparisons,
 )
@@ -38,6 +40,7 @@ from magus.advisor.measured.validate.targets import notes_of
 from magus.compiler.ir import TICKS_PER_US, DType, Gpu, Pattern, Scenario
 from magus.compiler.ir.operations.attention import TRTLLM
 from magus.compiler.resolve.expect.expectation import Verdict
+from tests.helpers.figures import as_written
 from tests.helpers.paths import ROOT
 from tests.helpers.some import some
 
@@ -227,6 +230,31 @@ def test_a_row_takes_as_long_as_is_said() -> None:
     found = [each.row_ticks / TICKS_PER_US * 1000 for each in models if each is not None and each.row_ticks]
 
     assert said("errors", r"row takes ([\d.]+) to ([\d.]+) ns beside") == [round(end(found), 1) for end in (min, max)]
+
+
+def test_the_page_of_the_simulator_has_the_constants_of_experts() -> None:
+    text = " ".join((ROOT / "docs" / "simulator.md").read_text().split())
+    models = [gpu_of(name).grouped_of(dtype) for name in ("H100", "B200", "GB300") for dtype in DTYPES.values()]
+    known = [each for each in some(models) if each is not None]
+    figures = {
+        r"a start of ([\d.]+) to ([\d.]+) us": [each.start_ticks / TICKS_PER_US for each in known],
+        r"at ([\d.]+) to ([\d.]+) % of memory's": [100 * float(each.rows_fraction) for each in known],
+        r"and ([\d.]+) to ([\d.]+) ns for each row": [each.row_ticks / TICKS_PER_US * 1000 for each in known],
+        r"takes an SM ([\d.]+) to ([\d.]+) us": [each.epilogue_ticks / TICKS_PER_US for each in known],
+        r"take ([\d.]+) to ([\d.]+) us to sort": [each.sort_ticks / TICKS_PER_US for each in known],
+    }
+    for pattern, values in figures.items():
+        (said_ends,) = re.findall(pattern, text)
+        ends = (min(filter(None, values)), max(values))
+        assert [as_written(end, each) for end, each in zip(ends, said_ends, strict=True)] == list(said_ends)
+
+
+def test_the_page_of_experts_has_a_choice_by_pytorch() -> None:
+    text = " ".join((ROOT / "docs" / "moe.md").read_text().split())
+    start, share, power = CHOSEN_US
+
+    assert f"{start:g} us and {share} us times thousands of tokens of a rank to the power {power} more" in text
+    assert f"timed(x, takes={chosen_us(4096, 22, 512):.0f} us)" in text
 
 
 def test_what_pytorch_takes_to_choose_experts_is_said() -> None:
