@@ -10,7 +10,7 @@ from .facts import Affine, Block, Expression, InTurn, Naming, Role, StepFacts, S
 from .folding import FoldedStep, LocalWait
 from .how import How, RankSteps
 from .naming import EntryNames, ReportedLine, Telling, Variable, own_loops, tellings_of
-from .words import peer_axis, peer_codes, queue_of, round_text
+from .words import come_together, peer_axis, peer_codes, queue_of, round_text
 
 _INDENT = "    "
 
@@ -176,15 +176,12 @@ class _Command:
     def _arrived(self) -> Iterator[str]:
         shape = self.telling.how.scenario.shape
         moved = shape.moved.name if shape.moved is not None else ""
-        alike = groupby(self._facts.arrived, lambda each: (each.adds, each.block.rows, each.block.cols))
-        for _, same in alike:
-            items = list(same)
-            blocks = list(dict.fromkeys(each.block for each in items))
-            sources = list(dict.fromkeys(each.source for each in items))
-            own = all(each.source == each.block.owner for each in items)
-            ranks = self.names.ranks(sources)
-            whose = "" if own else f", of={ranks}" if len(sources) == 1 else f", of=[{ranks}]"
-            yield f"arrived({blocks_code(moved, blocks, self.names)}{whose})"
+        for come in come_together(self._facts.arrived):
+            ranks = self.names.ranks(come.sources)
+            whose = "" if come.is_own else f", of={ranks}" if len(come.sources) == 1 else f", of=[{ranks}]"
+            apart = len(come.sources) > 1 and not come.one_by_one
+            for blocks in ([each] for each in come.blocks) if apart else (come.blocks,):
+                yield f"arrived({blocks_code(moved, blocks, self.names)}{whose})"
 
     def _local(self, wait: LocalWait) -> str:
         """Return the event of the steps that must be done before."""

@@ -47,14 +47,15 @@ class StepAction:
     """The words of a step, without numbers.
 
     ``to_all``: whether a switch copies or sums. ``adds``: whether a transfer or a kernel adds to what is there.
-    ``summed``: whether a transfer takes what was summed so far, and not the rank's own part. ``flagged``: whether a get
-    waits for a flag of its peer. ``kernel`` is the number of the kernel, ``parts`` that of the parts of a sum.
+    ``summed``: of how many blocks, the first ones, a transfer takes what was summed so far, and not the rank's own
+    part. ``flagged``: whether a get waits for a flag of its peer. ``kernel`` is the number of the kernel, ``parts``
+    that of the parts of a sum.
     """
 
     kind: StepKind
     to_all: bool = False
     adds: bool = False
-    summed: bool = False
+    summed: int = 0
     flagged: bool = False
     kernel: int = 0
     parts: int = 0

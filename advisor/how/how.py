@@ -1,6 +1,6 @@
 """How to carry out a schedule: the steps of each group of ranks that do the same, folded."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -78,14 +78,13 @@ class PlanFacts:
                 stage = self.scenario.at(rank).shape.stage(step.kernel)
                 yield from ((each, tile_rows(stage, self.scenario.num_ranks, each.owner)) for each in step.regions)
             else:
-                rows = block_rows(self.scenario, rank, step)
-                yield from ((each, rows) for each in step.region.each)
+                yield from ((each, block_rows(self.scenario, rank, step, each.owner)) for each in step.region.each)
 
 
-def block_rows(scenario: OpCase, rank: int, step: Transfer | Reduction) -> int:
-    """Return the rows of the block that a step of ``rank`` moves or sums."""
+def block_rows(scenario: OpCase, rank: int, step: Transfer | Reduction, owner: int) -> int:
+    """Return the rows of the block of ``owner`` that a step of ``rank`` moves or sums."""
     holder = (step.peer if step.direction is Direction.GET else step.origin) if isinstance(step, Transfer) else 0
-    return moved_rows(scenario.shape.at(rank), scenario.num_ranks, step.region.owner, holder)
+    return moved_rows(scenario.shape.at(rank), scenario.num_ranks, owner, holder)
 
 
 @dataclass(frozen=True)
@@ -122,21 +121,25 @@ class _RankFacts:
             case TileGroup():
                 return self._kernel(step)
             case Reduction():
-                rows = block_rows(self.plan.scenario, self.rank, step)
                 action = StepAction(StepKind.SUM, parts=step.num_parts)
-                blocks = tuple(self._block(each, Role.OF, rows) for each in step.region.each)
-                return StepFacts(action, blocks=blocks, queue=(step.stream,))
+                return StepFacts(action, blocks=self._blocks(step, step.region.each), queue=(step.stream,))
 
     def _transfer(self, step: Transfer) -> StepFacts[int]:
         kind = StepKind.PUT if step.direction is Direction.PUT else StepKind.GET
         to_all = step.reach is Reach.ALL
         adds, flagged = step.reduce and not to_all, bool(step.peer_after)
-        action = StepAction(kind, to_all, adds, self._takes_sum(step), flagged)
-        role = Role.TO if self._workload.pattern.exchanges else Role.OF
-        rows = block_rows(self.plan.scenario, self.rank, step)
-        blocks = tuple(self._block(each, role, rows, other=step.origin) for each in step.region.each)
+        made = self._made_before(step)
+        summed = [each for each in step.region.each if any(each.meets(other) for other in made)]
+        action = StepAction(kind, to_all, adds, len(summed), flagged)
+        blocks = self._blocks(step, (*summed, *(each for each in step.region.each if each not in summed)))
         peer = () if to_all else self._code(step.peer)
         return StepFacts(action, peer, blocks, queue=() if step.lane is None else (step.lane,))
+
+    def _blocks(self, step: Transfer | Reduction, regions: Iterable[Region]) -> tuple[Block[int], ...]:
+        role = Role.TO if self._workload.pattern.exchanges and isinstance(step, Transfer) else Role.OF
+        origin, scenario = step.origin if isinstance(step, Transfer) else 0, self.plan.scenario
+        sized = ((each, block_rows(scenario, self.rank, step, each.owner)) for each in regions)
+        return tuple(self._block(each, role, rows, other=origin) for each, rows in sized)
 
     def _kernel(self, step: TileGroup) -> StepFacts[int]:
         n, stage = self.plan.scenario.num_ranks, self._workload.stage(step.kernel)
@@ -211,19 +214,14 @@ class _RankFacts:
         n = self.plan.scenario.num_ranks
         return self.frame.code(self.rank, (self.rank + relative) % n)
 
-    def _takes_sum(self, step: Transfer) -> bool:
-        """Whether a transfer takes what has come and was summed, not the rank's own part: something made it before."""
+    def _made_before(self, step: Transfer) -> list[Region]:
+        """What has come here and was summed before a transfer, which it takes in place of the rank's own part."""
         if not self._workload.pattern.sums or (step.reach is Reach.ALL and step.direction is Direction.GET):
-            return False
+            return []
         before = self._before[step.name]
-        region = step.region
-        sums = (each for each in self._steps if isinstance(each, Reduction) and each.name in before)
-        if any(each.region.meets(region) for each in sums):
-            return True
-        arrived = (
-            each for name in before - self._places.keys() for each in self.plan._arrivals[self.rank].get(name, ())
-        )
-        return any(each.region.meets(region) for each in arrived)
+        sums = [each.region for each in self._steps if isinstance(each, Reduction) and each.name in before]
+        arrivals = self.plan._arrivals[self.rank]
+        return sums + [each.region for name in before - self._places.keys() for each in arrivals.get(name, ())]
 
 
 def _role_of_tiles(pattern: Pattern) -> Role:

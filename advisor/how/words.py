@@ -1,6 +1,6 @@
 """How to carry out a schedule in numbered sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -17,8 +17,8 @@ PRONOUNS = {"it": "its", "them": "their"}
 
 
 def mentioned(text: str, said: set[str]) -> str:
-    """Return ``text``, or a pronoun where the sentence has said it before."""
-    if text not in said:
+    """Return ``text``, or a pronoun where the sentence has said it before, and nothing else that it may mean."""
+    if said != {text}:
         said.add(text)
         return text
     return "it" if text.startswith("block ") else "them"
@@ -49,18 +49,50 @@ def _owned(role: Role, cut: str, owners: Sequence[tuple[Expression, ...]], names
     return f"{cut or 'all rows'} {'for' if role is Role.TO else 'from'} {whose}"
 
 
+@dataclass(frozen=True, slots=True)
+class Come:
+    """Blocks that have come alike: each from a source of its own, ``one_by_one``, or each from all ``sources``."""
+
+    blocks: list[Block[Expression]]
+    sources: list[tuple[Expression, ...]]
+    adds: bool
+    one_by_one: bool
+
+    @property
+    def is_own(self) -> bool:
+        """Whether each comes from the rank that it is named after."""
+        return self.one_by_one and self.sources == [block.owner for block in self.blocks]
+
+
+def come_together(arrived: Sequence[Arrived[Expression]]) -> Iterator[Come]:
+    """What must have arrived here, by what comes alike."""
+    for (adds, _, _), same in groupby(arrived, lambda each: (each.adds, each.block.rows, each.block.cols)):
+        from_whom: dict[Block[Expression], list[tuple[Expression, ...]]] = {}
+        for each in same:
+            from_whom.setdefault(each.block, []).append(each.source)
+        firsts = [sources[0] for sources in from_whom.values()]
+        if all(len(sources) == 1 for sources in from_whom.values()):
+            one = Come([*from_whom], firsts, adds, one_by_one=True)
+            if one.is_own or len(set(firsts)) == len(firsts):
+                yield one
+                continue
+        alike: dict[tuple[tuple[Expression, ...], ...], list[Block[Expression]]] = {}
+        for block, sources in from_whom.items():
+            alike.setdefault(tuple(dict.fromkeys(sources)), []).append(block)
+        yield from (Come(blocks, [*sources], adds, one_by_one=False) for sources, blocks in alike.items())
+
+
 def arrived_texts(arrived: Sequence[Arrived[Expression]], names: EntryNames, said: set[str]) -> list[str]:
     """Return what must have arrived here; what comes alike together."""
     texts: list[str] = []
-    for _, same in groupby(arrived, lambda each: (each.adds, each.block.rows, each.block.cols)):
-        items = list(same)
-        blocks = list(dict.fromkeys(each.block for each in items))
-        sources = list(dict.fromkeys(each.source for each in items))
-        several = len(blocks) > 1 or bool(blocks[0].rows or blocks[0].cols) or blocks[0].role is not Role.OF
-        verb = f"{'have' if several else 'has'} {'been added' if items[0].adds else 'arrived'}"
-        whose = "" if all(each.source == each.block.owner for each in items) else f" from {_many(sources, names)}"
-        each = ", in this order" if whose and len(blocks) > 1 and len(sources) > 1 else ""
-        texts.append(f"{mentioned(blocks_text(blocks, names), said)} {verb}{whose}{each}")
+    for come in come_together(arrived):
+        first, many = come.blocks[0], len(come.blocks) > 1 and len(come.sources) > 1
+        several = len(come.blocks) > 1 or bool(first.rows or first.cols) or first.role is not Role.OF
+        verb = "have" if several else "has"
+        verb += f"{' each' if many and not come.one_by_one else ''} {'been added' if come.adds else 'arrived'}"
+        whose = "" if come.is_own else f" from {_many(come.sources, names)}"
+        order = ", in this order" if whose and many and come.one_by_one else ""
+        texts.append(f"{mentioned(blocks_text(come.blocks, names), said)} {verb}{whose}{order}")
     return texts
 
 
@@ -250,7 +282,11 @@ class _Action:
         """Return a block, or which of two things there are of one that is summed."""
         if not self.how.scenario.shape.pattern.sums:
             return what
-        if not self.facts.action.summed:
+        summed, blocks = self.facts.action.summed, self.facts.blocks
+        if 0 < summed < len(blocks):
+            before, own = (blocks_text(some, self.names) for some in (blocks[:summed], blocks[summed:]))
+            return f"the sum so far of {before} and the own part of {own}"
+        if not summed:
             return "the own part" if what in PRONOUNS else f"the own part of {what}"
         return f"{PRONOUNS[what]} sum so far" if what in PRONOUNS else f"the sum so far of {what}"
 

@@ -40,6 +40,7 @@ from magus.compiler.ir import (
     arrivals_at,
     inner_size,
     moved_rows,
+    regions_of,
     tile_cols,
     tile_rows,
 )
@@ -95,6 +96,41 @@ schedule passed for w = forest(chunks=8, trees=[[0, 1, 0, 0, 1, 2], [1, 1, 1, 1,
     [3, 1, 1, 2, 3, 3]])
 """
 
+SEVERAL = """
+use "nvidia/h100"
+system five { gpus 5 x H100; fabric switch(nvswitch, link=nvlink) }
+system torus { gpus 49 x H100; fabric torus(nvlink, shape=[7, 7]) }
+workload sum on five { x = tensor bf16[80, 256]; y = reduce_scatter(x) }
+workload wide on torus { x = tensor bf16[3136, 64]; y = all_reduce(x) }
+schedule mixed for sum { plan by dma(4)
+  a = put x.shard(1) to -1 signal sa
+  r = reduce x.shard(2) parts 2 after sa
+  b = put x.shard(3, 2) to -2 signal sb after r
+  q = reduce x.shard(-1) parts 2 after sb
+  c = put x.shard(-1) to -1 signal sc after q
+  z = reduce x.shard(0) parts 3 after sb, sc
+}
+schedule tree for wide = torus_tree(engine=dma(4), lanes=4)
+"""
+UNEVEN = """
+use "amd/mi300x"
+system three { gpus 3 x MI300X; fabric edges(xgmi=[[0, 1], [1, 2], [2, 0]]) }
+workload w on three { x = tensor bf16[4, 8192]; y = all_reduce(x) }
+schedule at_once for w { plan by dma(4)
+  rank 0 { RANK; b = put x.shard(0)[2728:2736] to 1 signal u; c = put x.shard(0)[2728:2736] to 2 signal v
+    q = reduce x.shard(0)[2728:2736] parts 3 after u, v }
+  rank 1 { RANK; b = put x.shard(2)[2728:2736] to 1 signal u; c = put x.shard(2)[2728:2736] to 2 signal v
+    q = reduce x.shard(2)[2728:2736] parts 3 after u, v }
+  rank 2 { RANK; b = put x.shard(1)[2728:2736] to 1 signal u; c = put x.shard(1)[2728:2736] to 2 signal v
+    q = reduce x.shard(1)[2728:2736] parts 3 after u, v }
+}
+""".replace(
+    "RANK",
+    "s = put x.shard(0, 1, 2)[0:2728] to 1 signal ss; t = put x.shard(0, 1, 2)[0:2728] to 2 signal st; "
+    "r = reduce x.shard(0, 1, 2)[0:2728] parts 3 after ss, st",
+)
+"""Blocks of 2736, 2728 and 2728 columns: all of two and less of the first are summed by one kernel."""
+
 
 def drawn() -> Iterator[tuple[str, OpCase, OpPlan]]:
     for body in BODIES:
@@ -112,8 +148,7 @@ def requested() -> Iterator[tuple[str, OpCase, OpPlan]]:
     for name, texts in (("llama70b_tp8_mi300x", LLAMA), ("gemm_rs_h100", RS)):
         scenario = compile_file(path(name)).scenario().case
         yield from ((text, scenario, resolve_schedule(scenario, text)) for text in texts)
-    for text in (OVERRIDDEN, LINE):
-        scenario = compile_text(text).scenario().case
+    for scenario in (each for text in (OVERRIDDEN, LINE, SEVERAL, UNEVEN) for each in cases_in(compile_text(text))):
         yield scenario.schedules[0].name, scenario, declared(scenario, scenario.schedules[0])
 
 
@@ -207,9 +242,9 @@ class _Judge:
                 self.check_waits(entry, step, rounds)
 
     def check_action(self, facts: StepFacts[Expression], step: Step, at: tuple[int, ...]) -> None:
-        regions = step.regions if isinstance(step, TileGroup) else (step.region,)
         reported = [self.region(block, at, step) for block in facts.blocks]
-        ordered = not isinstance(step, TileGroup)
+        regions = regions_of(step)
+        ordered = not isinstance(step, TileGroup) and len(regions) == 1
         wanted = [((self.rank + each.owner) % self.n, each.rows, each.cols) for each in regions]
         if facts.blocks[0].role is Role.ALL:
             wanted = [(self.rank, rows, cols) for _, rows, cols in wanted]
@@ -240,7 +275,7 @@ class _Judge:
         assert all(self.comes_after(step, name) for name in wanted - reported)
         arrived = Counter(self.arrived_at(each, at) for each in entry.facts.arrived)
         signals = (arrival for name in step.after for arrival in self.arrivals.get(name, ()))
-        assert arrived == Counter(self.arrived(each) for each in signals)
+        assert arrived == Counter(each for arrival in signals for each in self.arrived(arrival))
 
     def local_places(self, entry: FoldedStep, at: tuple[int, ...]) -> Iterator[int]:
         for wait in self.waits.of(entry):
@@ -301,13 +336,14 @@ class _Judge:
         cols = self.range(each.block.cols, at, self.workload.moved.cols)
         return owner, source, self.rows(each.block, at, size), cols, each.adds, self.other_end(each.block, at)
 
-    def arrived(self, arrival: Arrival) -> tuple[object, ...]:
+    def arrived(self, arrival: Arrival) -> Iterator[tuple[object, ...]]:
         source = (self.rank + arrival.source) % self.n
         exchanged = self.workload.pattern.exchanges
-        owner = source if exchanged else (self.rank + arrival.region.owner) % self.n
         adds = arrival.transfer.reduce and arrival.transfer.reach is Reach.PEER
-        target = (self.rank + (arrival.region.owner if exchanged else 0)) % self.n
-        return owner, source, arrival.region.rows, arrival.region.cols, adds, target
+        for region in arrival.region.each:
+            owner = source if exchanged else (self.rank + region.owner) % self.n
+            target = (self.rank + (region.owner if exchanged else 0)) % self.n
+            yield owner, source, region.rows, region.cols, adds, target
 
 
 @pytest.mark.parametrize("naming", list(Naming))
@@ -405,13 +441,36 @@ def test_what_is_summed_is_reported_from_what_is_not() -> None:
         for _, scenario, schedule in (*drawn(), *(each for file in files for each in shipped(file)))
     ]
     summing = [each for each in cases if each[0].shape.pattern.sums and len(each[1].steps) <= 200]
-    wrong = [step for each in summing for step, reported, taken in puts_of(*each) if reported is not taken]
+    wrong = [step for each in summing for step, reported, taken in puts_of(*each) if reported != taken]
 
     assert summing and wrong == []
 
 
-def puts_of(scenario: OpCase, schedule: OpPlan) -> Iterator[tuple[Transfer, bool, bool]]:
-    """The puts of a plan, whether they are told to take a sum, and whether they do."""
+def test_a_put_takes_sums_of_some_ranks_and_own_parts_of_others() -> None:
+    cases = cases_in(compile_text(SEVERAL))
+    puts = [each for case in cases for each in puts_of(case, declared(case, case.schedules[0]))]
+    case = cases[0]
+    lines = [line.text for line in reported_steps(how_of(case, declared(case, case.schedules[0])))]
+
+    assert [step for step, reported, taken in puts if reported != taken] == []
+    assert any(0 < taken < len(step.region.owners) for step, _, taken in puts)
+    assert "the sum so far of block r+2 and the own part of block r-2 to rank r-2" in lines[2]
+    assert lines[3].endswith("when blocks r, r-1 have arrived from rank r+2, sum the 2 parts of block r-1")
+    assert lines[5].endswith("and block r-1 has arrived from rank r+2, sum the 3 parts of block r")
+
+
+def test_each_of_several_blocks_may_come_from_several_ranks() -> None:
+    case = compile_text(UNEVEN).scenario().case
+    how = how_of(case, declared(case, case.schedules[0]))
+    lines = [line.text for line in reported_steps(how)]
+    both = "when blocks 1, 2 have each arrived from ranks 1, 2 and rows 0:2728 of block 0 have arrived from ranks 1, 2"
+
+    assert any(f"{both}, sum the 3 parts of rows 0:2728 of block 0 and blocks 1, 2" in line for line in lines), lines
+    assert sum("wait(arrived(x[1], of=[1, 2]))" in line for line in code_lines(how)) == 1
+
+
+def puts_of(scenario: OpCase, schedule: OpPlan) -> Iterator[tuple[Transfer, int, int]]:
+    """The puts of a plan, of how many blocks they are told to take a sum, and of how many they do."""
     access_map = AccessMap(scenario, schedule, Waits(scenario, schedule))
     for group in how_of(scenario, schedule).groups:
         for entry in entries_of(group.nodes):
@@ -420,9 +479,10 @@ def puts_of(scenario: OpCase, schedule: OpPlan) -> Iterator[tuple[Transfer, bool
                     yield step, entry.facts.action.summed, _takes_sum(access_map, group.ranks[0], step)
 
 
-def _takes_sum(access_map: AccessMap, rank: int, step: Transfer) -> bool:
-    cells = access_map.grid.cells(step.region)
-    places = [access_map.place(rank, rank, step.region, cell) for cell in cells]
-    found = {reads_result(access_map, place, (rank - place[0], step.name)) for place in places}
-    assert len(found) == 1
-    return found.pop()
+def _takes_sum(access_map: AccessMap, rank: int, step: Transfer) -> int:
+    found = dict[int, set[bool]]()
+    for region, cell in access_map.cells(step):
+        place = access_map.place(rank, rank, region, cell)
+        found.setdefault(region.owner, set()).add(reads_result(access_map, place, (rank - place[0], step.name)))
+    assert all(len(each) == 1 for each in found.values())
+    return sum(each.pop() for each in found.values())
