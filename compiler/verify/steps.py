@@ -106,10 +106,16 @@ def _owners_faults(plan: RankPlan, step: Step) -> Iterator[PlanFault]:
     shape, n = plan.scenario.shape, plan.scenario.num_ranks
     if len({owner % n for owner in step.region.owners}) <= len(step.region.also):
         yield PlanFault(Code.MGS509, step.name, f"{step.name} names the rows of a rank twice")
-    puts = not isinstance(step, Transfer) or (step.direction is Direction.PUT and step.reach is Reach.PEER)
-    if not puts or not shape.is_collective or shape.pattern.exchanges:
-        message = f"{step.name} names rows of several ranks"
-        yield PlanFault(Code.MGS509, step.name, f"{message}, as puts to one rank and sums of a collective alone do")
+    single = ""
+    if shape.pattern.exchanges or not shape.is_collective:
+        single = f"a {'copy' if isinstance(step, Transfer) else 'sum'} of {shape.label}"
+    elif isinstance(step, Transfer) and step.direction is Direction.GET:
+        single = "a get"
+    elif isinstance(step, Transfer) and step.reach is Reach.ALL:
+        single = "a put to all"
+    if single:
+        message = f"{step.name} names rows of several ranks, and {single} has those of one"
+        yield PlanFault(Code.MGS509, step.name, message)
 
 
 def _block_of(plan: RankPlan, step: Step, region: Region) -> tuple[int, int]:

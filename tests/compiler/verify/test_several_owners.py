@@ -74,7 +74,7 @@ WRONG = [
     (
         {"c": "get y.shard(2, 3) from 2 signal sc"},
         Code.MGS509,
-        "c names rows of several ranks, as puts to one rank and",
+        "c names rows of several ranks, and a get has those of one",
     ),
 ]
 
@@ -90,7 +90,7 @@ def test_what_one_put_takes_must_be_there_once(steps: dict[str, str], code: Code
 
 def test_blocks_of_an_exchange_are_put_one_by_one() -> None:
     exchange = "workload w on ring4 { x = tensor bf16[64, 256]; y = all_to_all(x) }"
-    with pytest.raises(CompileError, match="b names rows of several ranks, as puts to one rank and sums"):
+    with pytest.raises(CompileError, match="b names rows of several ranks, and a copy of all_to_all has those of one"):
         compiled(exchange, a="put x.shard(1) to 1 signal sa", b="put x.shard(2, -1) to 2 signal sb")
 
 
