@@ -156,7 +156,8 @@ def _of_many(scenario: OpCase) -> Iterator[OpChoice]:
     choice = OpChoice(TORUS_TREE.name, n, engine, tactics=tactics, lanes=lanes)
     if reject_choice(scenario, choice) is None:
         plan = build_op_plan(scenario, choice)
-        yield from [choice] if len(plan.steps) * plan.period(n) <= MOST_ON_TORUS else []
+        if len(plan.steps) * plan.period(n) <= MOST_ON_TORUS:
+            yield choice
 
 
 def _by_engines(scenario: OpCase) -> Iterator[OpChoice]:
