@@ -327,7 +327,7 @@ def _placed(outline: Outline, problem: TemplateInput, order: tuple[int, ...], st
     piece = order[step.region.rows.start]
     source = step.peer if isinstance(step, Transfer) and step.direction is Direction.GET else 0
     rows = problem.split[(step.region.owner - source) % problem.num_ranks] if problem.split else problem.shard_rows
-    whole, cut = Region(step.region.owner, IndexRange(0, rows), IndexRange(0, problem.cols)), outline.split
+    whole, cut = replace(step.region, rows=IndexRange(0, rows), cols=IndexRange(0, problem.cols)), outline.split
     match cut.axis:
         case SplitAxis.ROWS:
             region = replace(whole, rows=cut.span(piece, rows))

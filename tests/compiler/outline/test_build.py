@@ -327,3 +327,16 @@ def rows_to(plan: WrittenPlan) -> dict[tuple[int, int], int]:
                 key = rank, step.peer
                 found[key] = found.get(key, 0) + step.region.rows.size
     return found
+
+
+@pytest.mark.parametrize("move", ["move torus_tree by dma(4)", "move torus_tree by sm(8); split rows into 2"])
+def test_copies_of_an_outline_have_the_rows_of_all_ranks_that_the_algorithm_names(move: str) -> None:
+    text = f"""use "amd/mi300x"
+    system torus {{ gpus 49 x MI300X; fabric torus(xgmi, shape=[7, 7]) }}
+    workload w on torus {{ x = tensor bf16[3136, 64]; y = reduce_scatter(x) }}
+    schedule o for w {{ {move} }}"""
+    case = compile_text(text).scenario().case
+    plan = declared(case, case.schedules[0])
+
+    assert any(step.region.also for step in plan.steps if isinstance(step, Transfer))
+    assert not check_plan(case, plan)
