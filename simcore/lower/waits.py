@@ -142,7 +142,7 @@ def lower_stores(state: Lowering, rank: int, step: Transfer, kernel: TileGroup |
     tiles = state.step_ops[rank, kernel.name].work
     # Dealt in units of the simulation: a tile's part may be less than one, where these are large.
     units = state.units(moved_bytes(state.scenario, step.region))
-    # Where later kernels hold the rest of the tile no SM waits for the store, wherever the plan names that.
+    # Where later kernels hold the rest of the tile no SM waits for the store, wherever the plan names these.
     awaited = [state.step_ops.get((rank, name)) for name in step.after]
     held = all(other is not None and other.work.start <= tiles.start for other in awaited)
     # Tiles are many, and their parts of few sizes.

@@ -235,7 +235,7 @@ def _gathered_each_time(
         leaving, last = (0,) * len(own), sum(scattered)
     if schedule.pipeline.kind is PipelineKind.ZERO_BUBBLE:
         coming = zip(own, (0, *gathered[:-1]), strict=True)
-        # Of these a run takes off what they are sooner than as the rest of a whole pass.
+        # A run takes ``sooner`` off what gradients of inputs take, and traffic does not end sooner for that.
         inputs = gathered[-1] + sum(max(each.inputs, come + each.sooner) for each, come in coming)
         both = zip(own, leaving, strict=True)
         weights = last + sum(max(each.weights + _slowed(each), gone) for each, gone in both)
