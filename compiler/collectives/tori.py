@@ -130,6 +130,10 @@ class _Seen:
         rows = self.problem.region(0, piece)
         return Region(owner, rows.rows, rows.cols, tuple(also))
 
+    def ready(self, region: Region, piece: int) -> Names:
+        """What makes the own parts of ``region``."""
+        return tuple(dict.fromkeys(name for owner in region.owners for name in self.problem.ready(owner, piece)))
+
 
 def _name(problem: CollectiveProblem, stem: str, piece: int, at: int, part: int | None = None) -> str:
     return problem.label(stem, problem.index_of(piece), at, part)
@@ -146,7 +150,7 @@ def _gather(seen: _Seen, ready: Mapping[int, Names]) -> Iterator[Step]:
         yield replace(put, lane=seen.lane(hop.way))
 
 
-def _scatter(seen: _Seen, ready: Mapping[int, Names]) -> Iterator[Step]:
+def _scatter(seen: _Seen) -> Iterator[Step]:
     """The copies backwards, and before each the sums of what it takes: those with as many parts are one kernel."""
     problem, grid = seen.problem, seen.problem.grid
     above = defaultdict[Place, list[int]](list)
@@ -158,8 +162,8 @@ def _scatter(seen: _Seen, ready: Mapping[int, Names]) -> Iterator[Step]:
         taken = tuple(beside(grid, place, hop.way) for place in hop.places)
         sums = [*_sums(seen, taken, above, piece, at)]
         yield from (step for step, _ in sums if step is not None)
-        after = (*ready[piece], *(name for _, names in sums for name in names))
         name, region = _name(problem, "x", piece, at), seen.region(taken, piece)
+        after = (*seen.ready(region, piece), *(name for _, names in sums for name in names))
         put = problem.put(name, region, seen.neighbour(hop.way, -1), after, reduce=problem.adds)
         yield replace(put, lane=seen.lane(hop.way, -1))
     for piece in range(problem.pieces):
@@ -180,8 +184,9 @@ def _sums(
             if problem.adds:
                 yield None, signals
                 continue
-            name = _name(problem, "r", piece, at, count)
-            yield Reduction(name, seen.region(some, piece), 1 + count, signals, problem.stream), (name,)
+            name, region = _name(problem, "r", piece, at, count), seen.region(some, piece)
+            after = (*seen.ready(region, piece), *signals)
+            yield Reduction(name, region, 1 + count, after, problem.stream), (name,)
 
 
 def _build(problem: CollectiveProblem) -> Fragment:
@@ -189,7 +194,7 @@ def _build(problem: CollectiveProblem) -> Fragment:
     ready = {piece: problem.ready(0, piece) for piece in pieces}
     root, arrives = (0,) * len(problem.grid), len(seen.hops)
     if problem.kind is not Pattern.ALL_GATHER:
-        steps += _scatter(seen, ready)
+        steps += _scatter(seen)
         first = [at for at, hop in enumerate(seen.hops) if root in hop.places]
         whole = {
             piece: tuple(signal_of(_name(problem, "x", piece, at)) for at in first)

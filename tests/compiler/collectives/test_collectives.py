@@ -19,6 +19,8 @@ DMA: dict[str, Any] = {"engine": EngineKind.DMA}
 # Powers of two, primes, and several nodes of two; nodes of three and of more are slow.
 QUICK_RANKS = (2, 3, 4, 5, 6, 8)
 RANKS = (*QUICK_RANKS, 7, 9, 16)
+ON_TORUS = 9
+"""Ranks of the smallest torus that has trees of its own."""
 PIECES = (1, 2, 3, 4)
 PAIRS = [(algorithm, kind) for algorithm in ALGORITHMS for kind in algorithm.kinds]
 
@@ -30,12 +32,18 @@ def node_of(num_ranks: int) -> int:
 
 def problems(kind: Pattern, num_ranks: int, pieces: int, node: int | None = None) -> list[CollectiveProblem]:
     """With and without adding, put and get; a piece has one row or two, and an uneven split has none at places."""
-    base = CollectiveProblem(kind, num_ranks, pieces + 1, 1, pieces, node=node_of(num_ranks) if node is None else node)
+    grid = (3, 3) if num_ranks == ON_TORUS else ()
+    node = node_of(num_ranks) if node is None else node
+    base = CollectiveProblem(kind, num_ranks, pieces + 1, 1, pieces, node=node, grid=grid)
     splits = [(), tuple((3 * k + 1) % (pieces + 2) for k in range(num_ranks))] if kind is Pattern.ALL_TO_ALL else [()]
     return [
         replace(base, direction=direction, adds=adds, split=split)
         for direction, adds, split in product(Direction, (False, True), splits)
     ]
+
+
+def ranks_of(algorithm: Algorithm) -> int:
+    return ON_TORUS if algorithm.per_layer else 4
 
 
 def fits(algorithm: Algorithm, problem: CollectiveProblem) -> bool:
@@ -82,16 +90,16 @@ def test_without_nodes_a_double_ring_goes_both_ways_round(kind: Pattern, num_ran
 @pytest.mark.quick(7)
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_order_does_not_matter(algorithm: Algorithm, kind: Pattern) -> None:
-    for problem in some(each for each in problems(kind, 4, 2) if fits(algorithm, each)):
+    for problem in some(each for each in problems(kind, ranks_of(algorithm), 2) if fits(algorithm, each)):
         for seed in range(20):
             carried_out(problem, emitted(algorithm, problem), seed)
 
 
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_ranks_differ_only_where_it_says_so(algorithm: Algorithm, kind: Pattern) -> None:
-    for problem in some(each for each in problems(kind, 4, 2) if fits(algorithm, each)):
+    for problem in some(each for each in problems(kind, ranks_of(algorithm), 2) if fits(algorithm, each)):
         steps, period = emitted(algorithm, problem), algorithm.period(problem)
-        assert list(steps) == [steps[rank % period] for rank in range(4)]
+        assert list(steps) == [steps[rank % period] for rank in range(problem.num_ranks)]
         assert (len(set(steps)) > 1) == (period > 1)
 
 
@@ -99,11 +107,11 @@ def test_ranks_differ_only_where_it_says_so(algorithm: Algorithm, kind: Pattern)
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_says_when_each_block_is_done(algorithm: Algorithm, kind: Pattern) -> None:
     """A kernel that waits for ``done`` of a chunk finds what will be there in the end."""
-    for problem in problems(kind, 4, 2):
+    for problem in problems(kind, ranks_of(algorithm), 2):
         if not fits(algorithm, problem):
             continue
         steps = []
-        for rank in range(4):
+        for rank in range(problem.num_ranks):
             fragment = algorithm.build(replace(problem, rank=rank))
             kernels = [
                 TileGroup(f"k{block}_{piece}", (region,), IndexRange(0, 1), names, stream=1 + block * 2 + piece)
@@ -124,9 +132,10 @@ def received(problem: CollectiveProblem, block: int, piece: int) -> Region:
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_data_is_used_when_it_is_ready(algorithm: Algorithm, kind: Pattern) -> None:
     """What a rank has waits for nothing but ``ready``, of that chunk."""
-    problem = replace(problems(kind, 4, 2)[0], adds=True, ready=lambda block, piece: (f"ready{block}_{piece}",))
+    first_of = problems(kind, ranks_of(algorithm), 2)[0]
+    problem = replace(first_of, adds=True, ready=lambda block, piece: (f"ready{block}_{piece}",))
     firsts = 0
-    for rank in range(4):
+    for rank in range(problem.num_ranks):
         for step in algorithm.build(replace(problem, rank=rank)).steps:
             named = {name for name in step.after if name.startswith("ready")}
             piece = next(p for p in range(2) if problem.region(0, p).rows == step_region(step).rows)
@@ -144,8 +153,10 @@ def step_region(step: Step) -> Region:
 @pytest.mark.parametrize("prefix", ["", "ag_"])
 @pytest.mark.parametrize(("algorithm", "kind"), PAIRS, ids=name_of)
 def test_all_names_begin_with_the_prefix(algorithm: Algorithm, kind: Pattern, prefix: str) -> None:
-    problem = replace(problems(kind, 4, 2)[0], prefix=prefix)
-    for step in some(step for rank in range(4) for step in algorithm.build(replace(problem, rank=rank)).steps):
+    problem = replace(problems(kind, ranks_of(algorithm), 2)[0], prefix=prefix)
+    for step in some(
+        step for rank in range(problem.num_ranks) for step in algorithm.build(replace(problem, rank=rank)).steps
+    ):
         assert step.name.startswith(prefix)
         assert not isinstance(step, Transfer) or step.signal == f"s_{step.name}"
 

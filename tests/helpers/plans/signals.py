@@ -39,12 +39,12 @@ class Steps:
         self.closures: dict[tuple[int, str], frozenset[str]] = {}
 
     def cells(self, rank: int, region: Region) -> list[Cell]:
-        """Cells of a region, owner relative to ``rank``."""
-        block = (rank + region.owner) % self.n
+        """Cells of a region, owners relative to ``rank``."""
         demand(0 <= region.rows.start < region.rows.stop <= self.rows, f"rows {region.rows} of {self.rows}")
         demand(0 <= region.cols.start < region.cols.stop <= self.cols, f"columns {region.cols} of {self.cols}")
         return [
-            (block, row, col)
+            ((rank + owner) % self.n, row, col)
+            for owner in region.owners
             for row in range(region.rows.start, region.rows.stop)
             for col in range(region.cols.start, region.cols.stop)
         ]
