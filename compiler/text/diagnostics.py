@@ -1,6 +1,5 @@
 """Diagnostics: message, place and hint, rendered as text and as JSON; and the report that collects them."""
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -63,15 +62,15 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One text with the name that diagnostics show for it; a lone carriage return in it ends a line, as a newline."""
+    """One text with the name that diagnostics show for it. Without a newline carriage returns end its lines."""
 
     path: str
     text: str = field(repr=False)
     _line_starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if "\r" in self.text:
-            object.__setattr__(self, "text", re.sub(r"\r(?!\n)", "\n", self.text))  # as long: offsets stay
+        if "\r" in self.text and "\n" not in self.text:
+            object.__setattr__(self, "text", self.text.replace("\r", "\n"))  # as long: offsets stay
         starts = [0] + [at + 1 for at, character in enumerate(self.text) if character == "\n"]
         object.__setattr__(self, "_line_starts", tuple(starts))
 
