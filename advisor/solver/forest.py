@@ -41,7 +41,7 @@ Shape = tuple[float, float]
 each level below it: links that bring in what others pass on are then done before these."""
 SHALLOW: tuple[Shape, ...] = ((0.003, 0.0), (0.05, 0.0), (0.1, 0.0))
 EARLY: tuple[Shape, ...] = ((0.003, 0.1), (0.003, 0.2), (0.003, 0.4))
-LARGE: tuple[Shape, ...] = ((0.003, 0.0), (0.02, 0.0), (0.003, 0.02), (0.003, 0.04), (0.003, 0.1))
+LARGE: tuple[Shape, ...] = ((0.003, 0.0), (0.02, 0.0), (0.003, 0.04))
 """Of large tensors, whose chunks are a smaller part of all: a level holds up less."""
 EVEN, MOST_EVEN = (TreeFlow.DOWN, TreeFlow.UP, TreeFlow.BOTH), 4
 MANY_TREES, EVEN_TREES = 64, (2, 4)
