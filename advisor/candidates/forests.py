@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 
 from ...compiler.collectives.tori import TORUS_TREE
@@ -129,7 +130,7 @@ def left_out(scenario: OpCase) -> str | None:
     moved, most = scenario.shape.moved, _most_ranks(scenario)
     if scenario.num_ranks <= most or scenario.system.fabric.node_size or EngineKind.DMA not in _kinds(scenario):
         return None
-    if moved is None or moved.num_bytes < LEAST_BYTES or not _may_help(scenario) or any(_of_many(scenario)):
+    if moved is None or moved.num_bytes < LEAST_BYTES or not _may_help(scenario) or _of_many(scenario):
         return None
     return LEFT_OUT.format(most)
 
@@ -146,22 +147,24 @@ def _is_even(scenario: OpCase) -> bool:
     return not passes_ranks(scenario) or (network.symmetric and sum(edge.source == 0 for edge in network.edges) <= 2)
 
 
-def _of_many(scenario: OpCase) -> Iterator[OpChoice]:
-    """Yield one tree on a torus of more ranks than trees of each root are sought for: a copy has rows of many."""
+@lru_cache(maxsize=8)
+def _of_many(scenario: OpCase) -> OpChoice | None:
+    """One tree, whose copies have rows of many ranks, on a torus with too many ranks for a tree of each; else None."""
     pattern, n, lanes = scenario.shape.pattern, scenario.num_ranks, 2 * len(sides_of(scenario))
     if pattern not in TORUS_TREE.kinds or n <= _most_ranks(scenario) or scenario.gpu.dma.engines < lanes:
-        return
+        return None
     engine = EngineChoice(EngineKind.DMA, min(2 * lanes, scenario.gpu.dma.engines), EngineMode.CHANNELS)
     tactics = ONE_KERNEL if pattern.sums and _may_poll(scenario) else ExecutionOptions()
     choice = OpChoice(TORUS_TREE.name, n, engine, tactics=tactics, lanes=lanes)
-    if reject_choice(scenario, choice) is None:
-        plan = build_op_plan(scenario, choice)
-        if len(plan.steps) * plan.period(n) <= MOST_ON_TORUS:
-            yield choice
+    if reject_choice(scenario, choice) is not None:
+        return None
+    plan = build_op_plan(scenario, choice)
+    return choice if len(plan.steps) * plan.period(n) <= MOST_ON_TORUS else None
 
 
 def _by_engines(scenario: OpCase) -> Iterator[OpChoice]:
-    yield from _of_many(scenario)
+    if (of_many := _of_many(scenario)) is not None:
+        yield of_many
     shape, torus, many = scenario.shape, bool(sides_of(scenario)), scenario.num_ranks > FEW_RANKS
     for trees in trees_of(scenario):
         least = len(trees) // scenario.num_ranks  # fewer chunks are the same plan
@@ -202,13 +205,8 @@ def trees_of(scenario: OpCase) -> Sequence[Trees]:
     pattern, most_peers = scenario.shape.pattern, scenario.gpu.dma.engines or scenario.num_ranks
     moved = scenario.shape.moved.num_bytes if scenario.shape.moved else 0
     alone = moved >= LEAST_BYTES and not pattern.overlaps
-    shapes = (
-        SHALLOW
-        if not alone
-        else LARGE
-        if moved >= HUGE_BYTES
-        else (*SHALLOW[: 2 if moved >= LARGE_BYTES else 3], *EARLY)
-    )
+    few_levels = SHALLOW if moved < LARGE_BYTES or not alone else SHALLOW[:2]
+    shapes = LARGE if alone and moved >= HUGE_BYTES else (*few_levels, *EARLY) if alone else few_levels
     if pattern.exchanges:
         return packings(scenario.system.fabric, scenario.num_ranks, TreeFlow.EACH)
     if pattern is Pattern.BROADCAST:

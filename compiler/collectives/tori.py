@@ -151,7 +151,7 @@ def _gather(seen: _Seen, ready: Mapping[int, Names]) -> Iterator[Step]:
 
 
 def _scatter(seen: _Seen) -> Iterator[Step]:
-    """The copies backwards, and before each the sums of what it takes: those with as many parts are one kernel."""
+    """The copies backwards. Before each, kernels sum what it takes: one kernel for all sums of as many parts."""
     problem, grid = seen.problem, seen.problem.grid
     above = defaultdict[Place, list[int]](list)
     for at, hop in enumerate(seen.hops):
